@@ -1,0 +1,109 @@
+"""Where text comes from: named splits of sentence pairs. A new kind of corpus gets a module here and a line in load().
+
+    phrasebook   the embedded corpus: a grammar, so that the first run needs no download
+    text_files   two text files per split, or one file with tab-separated columns
+    tfds_sets    TFDS translation sets, WMT among them
+    vocabulary   SentencePiece
+
+Knows neither models nor runs.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+KINDS = ('phrasebook', 'text', 'tsv', 'tfds')
+LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
+             'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese'}
+
+
+class Pair(NamedTuple):
+  """A sentence and its translation, raw text without line ends."""
+
+  source: str
+  target: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """A named list of pairs, read anew each time it is iterated over."""
+
+  name: str  # stands beside every score
+  fingerprint: str  # SHA-256 of whatever made the text
+  size: int
+  read: Callable[[], Iterator[Pair]]
+
+  def __iter__(self) -> Iterator[Pair]:
+    return self.read()
+
+  def __len__(self) -> int:
+    return self.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+  """Pairs to train on, to validate with and to test on."""
+
+  name: str
+  source_language: str
+  target_language: str
+  train: Split
+  validation: Split
+  test: Split | None
+  notes: tuple[str, ...] = ()  # told at the start of a run: direction, what was dropped and why
+  showcase: tuple[Pair, ...] = ()  # sentences that a finished run translates beside their references
+  suggestions: tuple[str, ...] = ()  # source sentences that a user may try
+  measure: Callable[[list[str]], dict[str, Any]] | None = None  # further figures of the test split's translations
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusConfig:
+  """Which corpus, which way, which splits."""
+
+  kind: str
+  source_language: str
+  target_language: str
+  train_split: str = 'train'  # stem of the files, or name of the TFDS split
+  validation_split: str = 'val'
+  test_split: str | None = 'test'
+  directory: str | None = None  # kind text
+  tsv: str | None = None  # kind tsv
+  tsv_source_column: int = 1
+  tsv_target_column: int = 2
+  heldout: int = 1000  # kind tsv: pairs held out for validation, and as many for the test
+  tfds_name: str | None = None  # kind tfds
+  tfds_dir: str | None = None  # None: TFDS's own default, ~/tensorflow_datasets
+  seed: int = 0  # decides which pairs of an unsplit file are held out
+
+  def __post_init__(self):
+    if self.kind not in KINDS:
+      raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
+    if self.source_language == self.target_language:
+      raise ValueError(f'source_language and target_language are both {self.source_language!r}')
+    needs = {'text': 'directory', 'tsv': 'tsv', 'tfds': 'tfds_name'}
+    if self.kind in needs and not getattr(self, needs[self.kind]):
+      raise ValueError(f'{needs[self.kind]} is not set: kind {self.kind!r} reads it; '
+                       f'add --config.data.{needs[self.kind]}=…')
+    if min(self.tsv_source_column, self.tsv_target_column) < 1 or self.tsv_source_column == self.tsv_target_column:
+      raise ValueError(f'tsv_source_column {self.tsv_source_column} and tsv_target_column {self.tsv_target_column} '
+                       'must be two different numbers, counted from 1')
+    if self.heldout < 1:
+      raise ValueError(f'heldout is {self.heldout}; expected a positive number of pairs')
+
+
+def load(config: CorpusConfig) -> Corpus:
+  """The corpus of a configuration. Raises DataError when its text is missing or damaged."""
+  if config.kind == 'phrasebook':
+    from corpora import phrasebook
+    return phrasebook.corpus(config)
+  if config.kind == 'tfds':
+    from corpora import tfds_sets
+    return tfds_sets.corpus(config)
+  from corpora import text_files
+  return text_files.directory_corpus(config) if config.kind == 'text' else text_files.tsv_corpus(config)
+
+
+def direction(config: CorpusConfig) -> str:
+  """'English to German', from the language codes."""
+  name = lambda code: LANGUAGES.get(code, code)
+  return f'{name(config.source_language)} to {name(config.target_language)}'

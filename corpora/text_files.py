@@ -1,0 +1,184 @@
+"""Text files of one's own: two line-aligned files per split, or one file of tab-separated columns."""
+
+import collections
+import gzip
+import hashlib
+import os
+import random
+from collections.abc import Sequence
+
+from corpora import Corpus, CorpusConfig, Pair, Split, direction
+from corpora.errors import DataError
+
+_GZIP = b'\x1f\x8b'
+
+
+def decode_lines(data: bytes, name: str) -> list[str]:
+  """The lines of UTF-8 bytes. Lines end at LF alone; one CR before it, and a byte-order mark at the start, go.
+
+  Raises:
+    DataError: naming file and line, where the bytes are not UTF-8.
+  """
+  try:
+    text = data.decode('utf-8-sig')
+  except UnicodeDecodeError as error:
+    line = data.count(b'\n', 0, error.start) + 1
+    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{data[error.start]:02x}). '
+                    'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8') from None
+  lines = text.split('\n')  # not splitlines: U+2028 and its like stand inside sentences
+  if lines[-1] == '':
+    lines.pop()
+  return [line[:-1] if line.endswith('\r') else line for line in lines]
+
+
+def read_bytes(path: str) -> bytes:
+  """A file's content, unpacked when it is gzip. Raises DataError when it is missing, a folder or damaged."""
+  if not os.path.isfile(path):
+    folder = os.path.dirname(path) or '.'
+    here = sorted(os.listdir(folder)) if os.path.isdir(folder) else None
+    there = f'the folder {folder} does not exist' if here is None else f'{folder} holds: {", ".join(here[:20]) or "nothing"}'
+    raise DataError(f'no file {path}; {there}')
+  with open(path, 'rb') as file:
+    data = file.read()
+  if data[:2] == _GZIP:
+    try:
+      data = gzip.decompress(data)
+    except (OSError, EOFError) as error:
+      raise DataError(f'{path} is a damaged gzip file ({error}); fetch it again') from None
+  return data
+
+
+def read_lines(path: str) -> list[str]:
+  """The lines of a text file, plain or gzip; see decode_lines."""
+  return decode_lines(read_bytes(path), path)
+
+
+def directory_corpus(config: CorpusConfig) -> Corpus:
+  """`<directory>/<split>.<language>`, plain or `.gz`, one sentence per line, the two sides aligned."""
+  notes = [direction(config)]
+
+  def split(stem: str, drop_empty: bool) -> Split:
+    paths = [_find(config.directory, f'{stem}.{code}') for code in (config.source_language, config.target_language)]
+    sides = [read_lines(path) for path in paths]
+    for path, lines in zip(paths, sides):
+      if not lines:
+        raise DataError(f'{path} is empty; expected one sentence per line')
+    if len(sides[0]) != len(sides[1]):
+      raise DataError(f'{paths[0]} has {len(sides[0]):,} lines and {paths[1]} has {len(sides[1]):,}; line n of one must '
+                      'translate line n of the other')
+    pairs = [Pair(*texts) for texts in zip(*sides)]
+    if drop_empty:
+      pairs = _without_empty(pairs, stem, notes)
+    return _split(stem, pairs)
+
+  return Corpus(
+      name=config.directory, source_language=config.source_language, target_language=config.target_language,
+      train=split(config.train_split, True), validation=split(config.validation_split, False),
+      test=split(config.test_split, False) if config.test_split else None, notes=tuple(notes))
+
+
+def _find(directory: str, name: str) -> str:
+  if not os.path.isdir(directory):
+    raise DataError(f'no folder {directory}; expected one with files such as {name} (plain or .gz)')
+  for candidate in (name, f'{name}.gz'):
+    if os.path.isfile(os.path.join(directory, candidate)):
+      return os.path.join(directory, candidate)
+  raise DataError(f'{directory} holds neither {name} nor {name}.gz; it holds: '
+                  f'{", ".join(sorted(os.listdir(directory))[:20]) or "nothing"}. Splits are named by '
+                  '--config.data.train_split, validation_split and test_split, languages by source_language and '
+                  'target_language')
+
+
+def _without_empty(pairs: list[Pair], name: str, notes: list[str]) -> list[Pair]:
+  kept = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+  if not kept:
+    raise DataError(f'{name}: no pair has text on both sides')
+  if len(kept) < len(pairs):
+    notes.append(f'{name}: {len(pairs) - len(kept):,} pairs with an empty side dropped')
+  return kept
+
+
+def _split(name: str, pairs: Sequence[Pair]) -> Split:
+  digest = hashlib.sha256()
+  for pair in pairs:
+    for text in pair:
+      digest.update(text.encode() + b'\n')
+  return Split(name, digest.hexdigest(), len(pairs), lambda: iter(pairs))
+
+
+def tsv_corpus(config: CorpusConfig) -> Corpus:
+  """One file of tab-separated columns, further columns ignored, split here so that nothing held out is trained on.
+
+  Pairs that share a sentence, in either language, form a group (the same sentence has many translations in
+  Tatoeba); whole groups are held out, drawn by the seed, so that no held-out sentence of either language stands in
+  training. Validation and test take one pair of each of their groups; a group's further pairs are dropped.
+  """
+  columns = config.tsv_source_column, config.tsv_target_column
+  pairs, seen = [], set()
+  lines = read_lines(config.tsv)
+  duplicates = 0
+  for number, line in enumerate(lines, 1):
+    cells = line.split('\t')
+    if len(cells) < max(columns):
+      raise DataError(f'{config.tsv}, line {number}: {len(cells)} tab-separated columns, but column {max(columns)} is '
+                      'asked for by --config.data.tsv_source_column and tsv_target_column')
+    pair = Pair(*(cells[column - 1].strip() for column in columns))
+    duplicates += pair in seen
+    if pair not in seen:
+      seen.add(pair)
+      pairs.append(pair)
+  if not pairs:
+    raise DataError(f'{config.tsv} is empty; expected one pair per line, tab-separated')
+  notes = [direction(config)]
+  if duplicates:
+    notes.append(f'{duplicates:,} repeated pairs dropped')
+  pairs = _without_empty(pairs, config.tsv, notes)
+  train, validation, test, dropped = _split_by_sentence(pairs, config.heldout, config.seed)
+  if not train:
+    raise DataError(f'{config.tsv} has {len(pairs):,} pairs; too few to hold out 2 × {config.heldout} and train on the '
+                    'rest; lower --config.data.heldout')
+  if dropped:
+    notes.append(f'{dropped:,} pairs dropped because a sentence of theirs is held out')
+  name = os.path.basename(config.tsv)
+  return Corpus(
+      name=config.tsv, source_language=config.source_language, target_language=config.target_language,
+      train=_split(f'{name} train', train), validation=_split(f'{name} validation', validation),
+      test=_split(f'{name} test', test), notes=tuple(notes))
+
+
+def _split_by_sentence(pairs: list[Pair], heldout: int, seed: int):
+  """(train, validation, test, number dropped); see tsv_corpus."""
+  groups = _groups(pairs)
+  order = sorted(groups)
+  random.Random(seed).shuffle(order)
+  # Large groups ("Tom" sentences chained through shared translations) would cost many pairs: they stay in training.
+  small = [group for group in order if len(groups[group]) <= 10][:2 * heldout]
+  validation_groups, test_groups = small[:heldout], small[heldout:]
+  if len(test_groups) < heldout:
+    return [], [], [], 0
+  held = set(small)
+  train = [pairs[i] for group in groups if group not in held for i in groups[group]]
+  one_each = lambda chosen: [pairs[groups[group][0]] for group in chosen]
+  dropped = sum(len(groups[group]) - 1 for group in small)
+  return train, one_each(validation_groups), one_each(test_groups), dropped
+
+
+def _groups(pairs: list[Pair]) -> dict[int, list[int]]:
+  """Connected components of pairs that share a sentence: first member -> members, by union-find."""
+  parent = list(range(len(pairs)))
+
+  def root(i):
+    while parent[i] != i:
+      parent[i] = parent[parent[i]]
+      i = parent[i]
+    return i
+
+  owner = {}
+  for i, pair in enumerate(pairs):
+    for key in (('source', pair.source), ('target', pair.target)):
+      a, b = root(owner.setdefault(key, i)), root(i)
+      parent[max(a, b)] = min(a, b)
+  groups = collections.defaultdict(list)
+  for i in range(len(pairs)):
+    groups[root(i)].append(i)
+  return dict(groups)

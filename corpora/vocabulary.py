@@ -1,0 +1,148 @@
+"""Text to ids and back, by SentencePiece; and the words that training has seen.
+
+No text is lost by default: no normalisation, every space kept, unknown characters as bytes. (U+2581, SentencePiece's
+own sign for a space, comes back as a space.)
+"""
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import itertools
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+
+from corpora.errors import DataError
+
+KINDS = ('unigram', 'bpe', 'word', 'char')
+MOST_SENTENCES = 2_000_000  # SentencePiece learns from at most this many lines of each side
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyConfig:
+  """What to train, or which models to take."""
+
+  kind: str = 'bpe'
+  size: int = 37000  # entries, special ids and bytes included; a small corpus may give fewer
+  joint: bool = True  # one vocabulary for both languages
+  byte_fallback: bool = True  # unknown characters as UTF-8 bytes; not for kind word
+  source_model: str | None = None  # supplied SentencePiece models; joint takes source_model alone
+  target_model: str | None = None
+
+  def __post_init__(self):
+    if self.kind not in KINDS:
+      raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
+    if self.size < 8:
+      raise ValueError(f'size is {self.size}; expected at least 8 entries')
+    if self.target_model and (self.joint or not self.source_model):
+      raise ValueError('target_model is supplied: joint must be False and source_model supplied too')
+    if self.source_model and not self.joint and not self.target_model:
+      raise ValueError('joint is False and source_model supplied: supply target_model too')
+
+
+class Vocabulary:
+  """A SentencePiece model. Its special ids are what the model says they are."""
+
+  def __init__(self, model: bytes, name: str):
+    """Raises DataError when `model` is no SentencePiece model or has no BOS or EOS."""
+    self.fingerprint = hashlib.sha256(model).hexdigest()
+    self.model = model
+    self._processor = sentencepiece.SentencePieceProcessor()
+    try:
+      self._processor.LoadFromSerializedProto(model)
+    except RuntimeError:
+      raise DataError(f'{name} is not a SentencePiece model') from None
+    self.size = self._processor.vocab_size()
+    self.bos_id, self.eos_id, self.unk_id = (
+        self._processor.bos_id(), self._processor.eos_id(), self._processor.unk_id())
+    if min(self.bos_id, self.eos_id) < 0:
+      raise DataError(f'{name} has no BOS or no EOS; train it with --bos_id and --eos_id')
+    # A filler only: what is padding is known from the batch's segments, never from an id.
+    self.pad_id = self._processor.pad_id() if self._processor.pad_id() >= 0 else self.eos_id
+
+  @classmethod
+  def load(cls, path: str) -> 'Vocabulary':
+    """Reads a model file."""
+    if not os.path.isfile(path):
+      raise DataError(f'no vocabulary {path}')
+    with open(path, 'rb') as file:
+      return cls(file.read(), path)
+
+  def encode(self, text: str) -> list[int]:
+    """Ids of a text, without BOS or EOS."""
+    return self._processor.encode(text)
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Ids of each text."""
+    return self._processor.encode(list(texts), num_threads=1)
+
+  def decode(self, ids: Sequence[int]) -> str:
+    """The text of ids; special ids have none."""
+    return self._processor.decode([int(i) for i in ids])
+
+  def pieces(self, ids: Sequence[int]) -> list[str]:
+    """The entries as they are written in the vocabulary, for pictures and tables."""
+    return [self._processor.id_to_piece(int(i)) for i in ids]
+
+
+def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:
+  """A SentencePiece model trained on sentences.
+
+  A corpus too small for `size` entries gets as many as it has.
+
+  Raises:
+    DataError: when there is no text.
+  """
+  options = dict(
+      model_type=config.kind, vocab_size=size or config.size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
+      byte_fallback=config.byte_fallback and config.kind != 'word', normalization_rule_name='identity',
+      remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
+      minloglevel=2)
+  texts = list(itertools.islice((s for s in sentences if s.strip()), 2 * MOST_SENTENCES))
+  if not texts:
+    raise DataError('there is no text to make a vocabulary from')
+  if config.kind in ('word', 'char'):
+    options |= dict(use_all_vocab=False, hard_vocab_limit=False)
+  model = io.BytesIO()
+  try:
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=model, **options)
+  except RuntimeError as error:
+    most = re.search(r'<= (\d+)', str(error))
+    if most and int(most[1]) < options['vocab_size']:
+      return train(config, texts, int(most[1]))
+    least = re.search(r'vocab_size\D*(\d+) is smaller|larger than.*?(\d+)|required_chars', str(error))
+    raise DataError(f'SentencePiece cannot make a {config.kind} vocabulary of {options["vocab_size"]} entries from this '
+                    f'corpus{": too small for its characters" if least else ""} ({str(error).splitlines()[-1][:200]}); '
+                    'change vocabulary.size') from None
+  return model.getvalue()
+
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
+
+
+def words(text: str) -> list[str]:
+  """The words of a text: runs of letters, with apostrophes and hyphens inside."""
+  return _WORD.findall(text)
+
+
+def unseen_words(text: str, known: set[str]) -> list[str]:
+  """Words of `text` that training never saw. A capital at the start of a sentence makes no new word."""
+  forms = lambda word: (word, word.lower(), word[:1].upper() + word[1:], word[:1].lower() + word[1:])
+  return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
+
+
+def save_words(found: Iterable[str], path: str) -> None:
+  """Writes the distinct words, one a line, gzipped; whole or not at all."""
+  data = gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0)
+  with open(f'{path}.unfinished', 'wb') as file:
+    file.write(data)
+  os.replace(f'{path}.unfinished', path)
+
+
+def load_words(path: str) -> set[str]:
+  """What save_words wrote."""
+  with gzip.open(path) as file:
+    return set(file.read().decode().split('\n'))

@@ -1,0 +1,101 @@
+"""Raw lines in, raw lines out: lines -> batches -> search -> lines in their order."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer import search, tokens
+from transformer.config import SearchConfig
+from transformer.model import Model
+
+LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut
+_ROWS = 8
+
+
+class Translation(NamedTuple):
+  """One line's best translation."""
+
+  text: str
+  score: float  # log-probability / length penalty, by which hypotheses were ranked
+  log_prob: float  # natural logarithm, EOS included
+
+
+class Translator:
+  """A model with its vocabularies and search options, ready for lines.
+
+  The rows of a search batch depend on nothing but the length of its sentences, and a sentence's length class on the
+  sentence alone: a line is translated in the same shapes whatever stands beside it, so its translation does not
+  depend on its neighbours.
+  """
+
+  def __init__(self, model: Model, params: Any, source_vocabulary, target_vocabulary, config: SearchConfig,
+               batch_tokens: int = 2048):
+    """batch_tokens bounds rows × source length of a search batch, padding included; each row holds a whole beam."""
+    self._model, self.params = model, params
+    self._source, self._target = source_vocabulary, target_vocabulary
+    self._config, self._batch_tokens = config, batch_tokens
+    self._compiled = jax.jit(self._search)
+    self.cut = 0  # lines cut to LONGEST_SOURCE tokens so far
+
+  def _search(self, params, source: tokens.Tokens) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]."""
+    length = source.ids.shape[1] + self._config.extra_length
+    real = (source.segments > 0).sum(axis=1)
+    limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
+    cache = self._model.init_cache(params, self._model.encode(params, source), length, self._config.beam_size)
+    best = search.search(lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
+                         self._target.bos_id, self._target.eos_id, self._target.pad_id, self._config)
+    return best.tokens[:, 0], best.scores[:, 0], best.log_probs[:, 0]
+
+  def _batches(self, sentences: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
+    """(padded length, indices) of each search batch: the longest first, so that a lack of memory shows at once."""
+    classes: dict[int, list[int]] = {}
+    for index in sorted(range(len(sentences)), key=lambda i: -len(sentences[i])):
+      if sentences[index]:
+        classes.setdefault(length_class(len(sentences[index])), []).append(index)
+    for length, members in classes.items():
+      rows = self.rows(length)
+      for start in range(0, len(members), rows):
+        yield length, members[start:start + rows]
+
+  def rows(self, length: int) -> int:
+    """Rows of a search batch of padded source length `length`."""
+    return max(_ROWS, self._batch_tokens // length // _ROWS * _ROWS)
+
+  def translate(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Translation]:
+    """One translation per line, in order; a blank line stays blank.
+
+    Args:
+      lines: raw text without line ends.
+      progress: called with the number of lines just finished.
+    """
+    encoded = [[*ids, self._source.eos_id] if line.strip() else []
+               for line, ids in zip(lines, self._source.encode_batch(list(lines)))]
+    self.cut += sum(len(sentence) > LONGEST_SOURCE for sentence in encoded)
+    encoded = [s if len(s) <= LONGEST_SOURCE else s[:LONGEST_SOURCE - 1] + s[-1:] for s in encoded]
+    out = [Translation('', 0.0, 0.0)] * len(lines)
+    for length, members in self._batches(encoded):
+      source = tokens.pad([encoded[i] for i in members], self.rows(length), length, self._source.pad_id)
+      ids, scores, log_probs = jax.device_get(self._compiled(self.params, source))
+      for row, index in enumerate(members):
+        text = self._target.decode(_until(ids[row], self._target.eos_id))
+        out[index] = Translation(' '.join(text.split('\n')), float(scores[row]), float(log_probs[row]))
+      if progress:
+        progress(len(members))
+    return out
+
+
+def length_class(length: int) -> int:
+  """The padded length of a sentence: multiples of 8 up to 64, then steps of a quarter of a power of two."""
+  step = max(8, 2 ** (math.ceil(math.log2(length)) - 3))
+  return math.ceil(length / step) * step
+
+
+def _until(ids: np.ndarray, eos_id: int) -> list[int]:
+  """What stands before the first EOS."""
+  end = np.flatnonzero(ids == eos_id)
+  return ids[:end[0] if len(end) else len(ids)].tolist()

@@ -1,0 +1,47 @@
+"""Shared by all tests: eight simulated devices, strict settings, and the small models that most tests look at."""
+
+import os
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+os.environ.setdefault('OMP_NUM_THREADS', '2')
+
+import jax
+import numpy as np
+import pytest
+
+jax.config.update('jax_num_cpu_devices', 8)
+jax.config.update('jax_numpy_rank_promotion', 'raise')
+
+from transformer import model as models
+from transformer import tokens
+from transformer.config import ModelConfig
+
+BOS, EOS, FILLER = 2, 3, 0
+# Sizes are different primes wherever the model allows it, so that two mixed-up axes cannot fit.
+SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_layers=2, d_ff=11)
+
+
+@pytest.fixture(scope='session', params=['post', 'pre'])
+def model(request):
+  """A tiny Transformer of either norm placement."""
+  return models.build(ModelConfig(**SIZES, norm=request.param))
+
+
+@pytest.fixture(scope='session')
+def params(model):
+  """Its parameters, biases and scales included, all away from their neutral first values."""
+  fresh = model.init(jax.random.key(5))
+  leaves, tree = jax.tree.flatten(fresh)
+  keys = jax.random.split(jax.random.key(7), len(leaves))
+  return tree.unflatten([leaf + 0.1 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys)])
+
+
+def sentences(lengths, seed=0, vocabulary=29):
+  """Random sentences of ordinary tokens, each ended by EOS; `lengths` count it."""
+  draw = np.random.default_rng(seed)
+  return [[*draw.integers(4, vocabulary, length - 1).tolist(), EOS] for length in lengths]
+
+
+def rows(lengths, width, seed=0):
+  """One random sentence per row, padded to `width`."""
+  return tokens.pad(sentences(lengths, seed), len(lengths), width, FILLER)

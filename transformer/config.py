@@ -1,0 +1,128 @@
+"""What the library takes: frozen, validated on creation. A new option gets its field, its check and its sentence here.
+
+The experiment's configuration (configs/default.py) is wider; scripts turn its sections into these records at the door.
+"""
+
+import dataclasses
+
+NORMS = ('post', 'pre')
+LAYOUTS = ('interleaved', 'halves')
+FREQUENCIES = ('paper', 'tensor2tensor')
+DTYPES = ('float32', 'bfloat16')
+INITIALIZERS = ('xavier_uniform', 'xavier_normal', 'lecun_normal')
+LENGTH_PENALTIES = ('gnmt', 'length', 'none')
+SMOOTHINGS = ('vocabulary', 'others')
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+  if value not in choices:
+    raise ValueError(f'{name} is {value!r}; expected one of {", ".join(choices)}')
+
+
+def _positive(**values: int) -> None:
+  for name, value in values.items():
+    if value <= 0:
+      raise ValueError(f'{name} is {value}; expected a positive number')
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+  """Sizes and choices of the encoder-decoder (Vaswani et al., 2017, §3). The defaults are Table 3's base.
+
+  Raises ValueError on creation when sizes do not fit each other.
+  """
+
+  vocab_size: int  # rows of the source embedding; of every embedding when they are shared
+  target_vocab_size: int  # rows of the target embedding and columns of the logits
+  d_model: int = 512
+  num_heads: int = 8
+  num_layers: int = 6  # in the encoder, and again in the decoder
+  d_ff: int = 2048
+  norm: str = 'post'  # post: LayerNorm(x + Sublayer(x)), §3.1; pre: x + Sublayer(LayerNorm(x))
+  dropout: float = 0.1  # on every sub-layer's output and on the embedding sums, §5.4
+  share_embeddings: bool = True  # one matrix for source, target and output, §3.4
+  tie_output: bool = True  # the output projection is the target embedding, §3.4
+  position_layout: str = 'interleaved'  # sines at even, cosines at odd columns, §3.5; halves: sines first
+  position_frequencies: str = 'paper'  # see positions.sinusoids
+  layer_norm_epsilon: float = 1e-6  # the paper is silent; tensor2tensor's value
+  attention_bias: bool = False  # §3.2.2 writes products only
+  initializer: str = 'xavier_uniform'  # of the projections; the paper is silent
+  dtype: str = 'float32'  # of activations and products; parameters, logits and loss are always float32
+
+  def __post_init__(self):
+    _positive(vocab_size=self.vocab_size, target_vocab_size=self.target_vocab_size, d_model=self.d_model,
+              num_heads=self.num_heads, num_layers=self.num_layers, d_ff=self.d_ff)
+    _one_of('norm', self.norm, NORMS)
+    _one_of('position_layout', self.position_layout, LAYOUTS)
+    _one_of('position_frequencies', self.position_frequencies, FREQUENCIES)
+    _one_of('dtype', self.dtype, DTYPES)
+    _one_of('initializer', self.initializer, INITIALIZERS)
+    if self.d_model % self.num_heads:
+      raise ValueError(f'd_model {self.d_model} is not divisible by num_heads {self.num_heads}: '
+                       'd_k = d_model / num_heads must be whole (§3.2.2); change one of them')
+    if self.d_model % 2:
+      raise ValueError(f'd_model is {self.d_model}; sinusoidal positions pair sines with cosines and need an even one')
+    if not 0.0 <= self.dropout < 1.0:
+      raise ValueError(f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1')
+    if self.layer_norm_epsilon <= 0:
+      raise ValueError(f'layer_norm_epsilon is {self.layer_norm_epsilon}; expected a positive number')
+    if self.share_embeddings and self.vocab_size != self.target_vocab_size:
+      raise ValueError(f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
+                       f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+
+  @property
+  def d_k(self) -> int:
+    """Width of one head's queries, keys and values, d_model / num_heads."""
+    return self.d_model // self.num_heads
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+  """Label smoothing (§5.4; Szegedy et al., 2016). See loss.smoothed_cross_entropy."""
+
+  label_smoothing: float = 0.1
+  smoothing_over: str = 'vocabulary'  # vocabulary: spread over V entries; others: over the V - 1 wrong ones
+
+  def __post_init__(self):
+    _one_of('smoothing_over', self.smoothing_over, SMOOTHINGS)
+    if not 0.0 <= self.label_smoothing < 1.0:
+      raise ValueError(f'label_smoothing is {self.label_smoothing}; expected a share from 0 up to, but not, 1')
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """Adam with the warm-up of Eq. 3 (§5.3). See optimizer.build."""
+
+  d_model: int = 512  # enters Eq. 3
+  learning_rate_scale: float = 1.0  # times Eq. 3
+  warmup_steps: int = 4000
+  beta1: float = 0.9
+  beta2: float = 0.98
+  epsilon: float = 1e-9
+  clip_norm: float = 0.0  # largest global norm of the mean gradient; 0 is off, as in the paper
+
+  def __post_init__(self):
+    _positive(d_model=self.d_model, warmup_steps=self.warmup_steps)
+    if self.learning_rate_scale <= 0 or self.epsilon <= 0:
+      raise ValueError(f'learning_rate_scale {self.learning_rate_scale} and epsilon {self.epsilon} must be positive')
+    for name in ('beta1', 'beta2'):
+      if not 0.0 <= getattr(self, name) < 1.0:
+        raise ValueError(f'{name} is {getattr(self, name)}; expected a number from 0 up to, but not, 1')
+    if self.clip_norm < 0:
+      raise ValueError(f'clip_norm is {self.clip_norm}; expected 0 (off) or a positive norm')
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig:
+  """How translations are looked for (§6.1). See search.beam_search."""
+
+  beam_size: int = 4  # 1 is greedy search
+  length_penalty: str = 'gnmt'  # gnmt: ((5 + |y|) / 6)^alpha (Wu et al., 2016); length: |y|^alpha; none
+  alpha: float = 0.6
+  extra_length: int = 50  # longest output: source length + this many tokens, §6.1
+
+  def __post_init__(self):
+    _positive(beam_size=self.beam_size, extra_length=self.extra_length)
+    _one_of('length_penalty', self.length_penalty, LENGTH_PENALTIES)
+    if self.alpha < 0:
+      raise ValueError(f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)')

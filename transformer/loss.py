@@ -1,0 +1,71 @@
+"""The training objective, §5.4, as sums and counts: division happens once, after all devices have added theirs."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config import LossConfig
+
+
+class Sums(NamedTuple):
+  """Totals over real target tokens, float32 scalars; add those of several devices or batches, then divide."""
+
+  loss: jax.Array  # smoothed cross-entropy, nats
+  nll: jax.Array  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
+  tokens: jax.Array  # real target tokens, EOS included
+  correct: jax.Array  # tokens whose most likely prediction was right
+
+
+@jax.custom_vjp
+def _log_likelihoods(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """log p(label) and the mean over V of log p, each [B, T], from logits [B, T, V] float32."""
+  return _forward(logits, labels)[0]
+
+
+def _forward(logits, labels):
+  normalizer = jax.nn.logsumexp(logits, axis=-1)
+  chosen = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+  return (chosen - normalizer, logits.mean(axis=-1) - normalizer), (logits, labels, normalizer)
+
+
+def _backward(saved, gradients):
+  # Written by hand so that one fused pass over [B, T, V] makes the gradient: no [B, T, V] of log-probabilities is
+  # kept, no one-hot target is made, and nothing is scattered.
+  logits, labels, normalizer = saved
+  of_label, of_mean = gradients
+  onehot = labels[..., None] == jnp.arange(logits.shape[-1])[None, None]
+  probability = jnp.exp(logits - normalizer[..., None])
+  gradient = (jnp.where(onehot, of_label[..., None], 0.0) + (of_mean / logits.shape[-1])[..., None]
+              - probability * (of_label + of_mean)[..., None])
+  return gradient, None
+
+
+_log_likelihoods.defvjp(_forward, _backward)
+
+
+def smoothed_cross_entropy(logits: jax.Array, labels: jax.Array, config: LossConfig) -> tuple[jax.Array, jax.Array]:
+  """Cross-entropy against (1 - ε) on the label and ε spread evenly, in closed form.
+
+  smoothing_over 'vocabulary' spreads ε over all V entries, the label among them (Szegedy et al., 2016);
+  'others' over the V - 1 wrong ones (tensor2tensor). The target's entropy is not subtracted.
+
+  Args:
+    logits: [B, T, V] float32.
+    labels: [B, T] ids.
+
+  Returns:
+    loss and negative log-likelihood of each token, [B, T] nats.
+  """
+  log_label, log_mean = _log_likelihoods(logits, labels)
+  size, share = logits.shape[-1], config.label_smoothing
+  if config.smoothing_over == 'others':
+    share = share * size / (size - 1)  # ε over V - 1 wrong ones = ε V/(V-1) over all, the label's part added to it
+  return -(1.0 - share) * log_label - share * log_mean, -log_label
+
+
+def sums(logits: jax.Array, labels: jax.Array, real: jax.Array, config: LossConfig) -> Sums:
+  """Totals over the tokens where `real` [B, T] bool is True; padding counts nothing."""
+  loss, nll = smoothed_cross_entropy(logits, labels, config)
+  total = lambda values: jnp.where(real, values, 0.0).sum()
+  return Sums(total(loss), total(nll), total(1.0), total(logits.argmax(-1) == labels))

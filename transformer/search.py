@@ -1,0 +1,158 @@
+"""Greedy and beam search over any step function (§6.1). Knows no model: a step function and its cache are enough.
+
+A step function takes (cache, tokens [B, W]) and returns (logits [B, W, V] float32, cache). The cache is a NamedTuple
+whose field `beams` holds the leaves [B, W, ...] that belong to hypotheses; those are reordered here, nothing else is.
+Every output ends in EOS: at its last allowed place a hypothesis may only end.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer.config import SearchConfig
+
+NEVER = jnp.finfo(jnp.float32).min  # the score of a hypothesis that does not exist
+Step = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
+
+
+class Hypotheses(NamedTuple):
+  """Finished translations, best first."""
+
+  tokens: jax.Array  # [B, W, L] int32, filler after EOS
+  scores: jax.Array  # [B, W] log-probability / length penalty; NEVER where fewer than W were found
+  log_probs: jax.Array  # [B, W] natural logarithms, EOS included
+  lengths: jax.Array  # [B, W] tokens, EOS included
+
+
+class _Beam(NamedTuple):
+  """What moves while searching. t counts tokens written."""
+
+  t: jax.Array  # []
+  cache: Any
+  last: jax.Array  # [B, W] newest token of each live hypothesis
+  tokens: jax.Array  # [B, W, L] live hypotheses
+  log_probs: jax.Array  # [B, W] their log-probabilities, best first
+  found: Hypotheses
+  done: jax.Array  # [B] nothing alive can still enter `found`
+
+
+def length_penalty(length: jax.Array, config: SearchConfig) -> jax.Array:
+  """What a log-probability is divided by; lengths count EOS.
+
+    gnmt    ((5 + |y|) / 6)^alpha     Wu et al., 2016, Eq. 14; the paper's, with alpha 0.6
+    length  |y|^alpha
+    none    1
+  """
+  length = jnp.asarray(length, jnp.float32)
+  if config.length_penalty == 'gnmt':
+    return ((5.0 + length) / 6.0) ** config.alpha
+  return length**config.alpha if config.length_penalty == 'length' else jnp.ones_like(length)
+
+
+def _only_end(logits: jax.Array, last_place: jax.Array, eos_id: int) -> jax.Array:
+  """Leaves EOS alone with a finite score where a sentence has reached its last place [B]."""
+  forbidden = last_place[:, None, None] & (jnp.arange(logits.shape[-1]) != eos_id)[None, None]
+  return jnp.where(forbidden, NEVER, logits)
+
+
+def _take(tree: Any, index: jax.Array) -> Any:
+  """Rows of axis 1 by index [B, W'], in every leaf."""
+  return jax.tree.map(lambda x: jax.vmap(lambda row, chosen: row[chosen])(x, index), tree)
+
+
+def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int
+                  ) -> Hypotheses:
+  """The most likely token at each step.
+
+  Args:
+    step, cache: see the file's head; the cache has one beam.
+    limits: [B] int32, longest output of each sentence, EOS included; at least 1.
+    length: L, at least the largest limit.
+    bos_id, eos_id, filler: ids; the filler stands after EOS.
+  """
+  batch = limits.shape[0]
+
+  def advance(state):
+    t, cache, last, tokens, log_probs, ends = state
+    logits, cache = step(cache, last)
+    logits = _only_end(logits, t + 1 >= limits, eos_id)
+    chosen = logits.argmax(-1).astype(jnp.int32)  # [B, 1]
+    gained = logits.max(-1) - jax.nn.logsumexp(logits, axis=-1)
+    alive = ends == 0
+    chosen = jnp.where(alive, chosen, filler)
+    tokens = jax.lax.dynamic_update_slice_in_dim(tokens, chosen[:, :, None], t, axis=2)
+    ends = jnp.where(alive & (chosen == eos_id), t + 1, ends)
+    return t + 1, cache, chosen, tokens, log_probs + jnp.where(alive, gained, 0.0), ends
+
+  start = (jnp.zeros((), jnp.int32), cache, jnp.full((batch, 1), bos_id, jnp.int32),
+           jnp.full((batch, 1, length), filler, jnp.int32), jnp.zeros((batch, 1)), jnp.zeros((batch, 1), jnp.int32))
+  *_, tokens, log_probs, ends = jax.lax.while_loop(lambda s: (s[0] < length) & (s[-1] == 0).any(), advance, start)
+  return Hypotheses(tokens, log_probs, log_probs, ends)
+
+
+def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+                config: SearchConfig) -> Hypotheses:
+  """Keeps the W best hypotheses at each step, and the W best that ended.
+
+  A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
+  hypothesis could enter its finished ones even if all its remaining tokens were certain: its log-probability can
+  only fall and its penalty is largest at the limit (alpha >= 0). From then on its row is frozen, so neighbours in a
+  batch cannot change it.
+
+  Args:
+    step, cache: see the file's head; the cache has W = config.beam_size beams.
+    limits: [B] int32, longest output of each sentence, EOS included; at least 1.
+    length: L, at least the largest limit.
+    bos_id, eos_id, filler: ids; the filler stands after EOS.
+    config: beam size and length penalty.
+  """
+  batch, width = limits.shape[0], config.beam_size
+  at_limit = length_penalty(limits, config)
+
+  def continuations(logits, log_probs):
+    """The 2W best (parent, token) of each sentence: W of them at least go on. Per beam first, then jointly."""
+    best, token = jax.lax.top_k(logits, min(2 * width, logits.shape[-1]))
+    total = log_probs[..., None] + best - jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    total = jnp.maximum(total, NEVER).reshape(batch, -1)
+    total, place = jax.lax.top_k(total, 2 * width)
+    return total, place // best.shape[-1], jnp.take_along_axis(token.reshape(batch, -1), place, axis=1)
+
+  def advance(beam: _Beam) -> _Beam:
+    logits, cache = step(beam.cache, beam.last)
+    logits = _only_end(logits, beam.t + 1 >= limits, eos_id)
+    total, parent, token = continuations(logits, beam.log_probs)
+    tokens = jax.lax.dynamic_update_slice_in_dim(_take(beam.tokens, parent), token[:, :, None], beam.t, axis=2)
+    ended = token == eos_id
+
+    among_best = ended & (jnp.arange(2 * width) < width)[None] & (total > NEVER)
+    scores = jnp.where(among_best, total / length_penalty(beam.t + 1, config), NEVER)
+    candidates = Hypotheses(tokens, scores, total, jnp.full_like(parent, beam.t + 1))
+    pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, candidates)
+    _, order = jax.lax.top_k(pool.scores, width)
+    found = jax.tree.map(lambda old, new: jnp.where(beam.done.reshape((-1,) + (1,) * (old.ndim - 1)), old, new),
+                         beam.found, _take(pool, order))
+
+    log_probs, order = jax.lax.top_k(jnp.where(ended, NEVER, total), width)
+    parent = jnp.take_along_axis(parent, order, axis=1)
+    bound = jnp.where(log_probs[:, 0] > NEVER, log_probs[:, 0] / at_limit, NEVER)
+    return _Beam(beam.t + 1, cache._replace(beams=_take(cache.beams, parent)),
+                 jnp.take_along_axis(token, order, axis=1), _take(tokens, order), log_probs, found,
+                 beam.done | (found.scores[:, -1] >= bound))
+
+  blank = jnp.full((batch, width, length), filler, jnp.int32)
+  nothing = Hypotheses(blank, jnp.full((batch, width), NEVER), jnp.full((batch, width), NEVER),
+                       jnp.zeros((batch, width), jnp.int32))
+  first_alone = jnp.where(jnp.arange(width) == 0, 0.0, NEVER)  # the beams start equal: only one may speak
+  start = _Beam(jnp.zeros((), jnp.int32), cache, jnp.full((batch, width), bos_id, jnp.int32), blank,
+                jnp.broadcast_to(first_alone[None], (batch, width)), nothing, jnp.zeros(batch, bool))
+  return jax.lax.while_loop(lambda beam: (beam.t < length) & ~beam.done.all(), advance, start).found
+
+
+def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+           config: SearchConfig) -> Hypotheses:
+  """Greedy search for a beam of one, beam search otherwise; arguments as in beam_search."""
+  if config.beam_size == 1:
+    return greedy_search(step, cache, limits, length, bos_id, eos_id, filler)
+  return beam_search(step, cache, limits, length, bos_id, eos_id, filler, config)

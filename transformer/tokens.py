@@ -1,0 +1,69 @@
+"""What a model reads: rows of token ids with their positions and segments. Plain records; nothing here computes scores.
+
+    ids        [B, S] int32   the tokens; whatever stands under segment 0 is never looked at
+    positions  [B, S] int32   0, 1, 2 ... counted afresh in each segment
+    segments   [B, S] int32   0 is padding; 1, 2 ... number the sentences that share a row
+
+Padding is known from its segment alone, never from an id: a vocabulary may use any id, or none, as filler.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array | np.ndarray
+
+
+class Tokens(NamedTuple):
+  """Rows of sentences; see the file's head for the three fields."""
+
+  ids: Any
+  positions: Any
+  segments: Any
+
+
+class Batch(NamedTuple):
+  """Sentence pairs: row b of the target translates row b of the source, segment by segment. Sentences end in EOS."""
+
+  source: Tokens
+  target: Tokens
+
+
+def pad(sentences: Sequence[Sequence[int]], rows: int, length: int, filler: int) -> Tokens:
+  """Lays one sentence in each row, on the host.
+
+  Args:
+    sentences: at most `rows` lists of ids, none longer than `length`. An empty list leaves its row empty.
+    rows: B; rows without a sentence are padding throughout.
+    length: S.
+    filler: id written under padding.
+
+  Raises:
+    ValueError: when a sentence or the number of them exceeds its bound.
+  """
+  if len(sentences) > rows:
+    raise ValueError(f'{len(sentences)} sentences do not fit into {rows} rows')
+  ids = np.full((rows, length), filler, np.int32)
+  segments = np.zeros((rows, length), np.int32)
+  for row, sentence in enumerate(sentences):
+    if len(sentence) > length:
+      raise ValueError(f'a sentence of {len(sentence)} tokens does not fit into {length}')
+    ids[row, :len(sentence)] = sentence
+    segments[row, :len(sentence)] = 1
+  positions = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  return Tokens(ids, positions, segments)
+
+
+def shift_right(target: Tokens, bos_id: int) -> Tokens:
+  """The decoder's input (§3.1, "offset by one position"): BOS in front of every segment, its last token (EOS) dropped.
+
+      segments  1 1 1 2 2 0        ids  a b . c . _   ->   ^ a b ^ c _        (^ BOS, . EOS, _ padding)
+
+  Each segment starts from BOS, not from its neighbour's last token, so that a packed row trains what its
+  sentences would train alone.
+  """
+  previous = jnp.roll(target.ids, 1, axis=1)
+  return target._replace(ids=jnp.where(target.positions == 0, bos_id, previous))
