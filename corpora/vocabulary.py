@@ -120,6 +120,21 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
   return model.getvalue()
 
 
+def make(config: VocabularyConfig, pairs: Iterable) -> tuple[bytes, bytes | None]:
+  """The models of a corpus, supplied or trained: (source, target), or (joint, None).
+
+  Args:
+    config: what is wanted.
+    pairs: the training split, records with `source` and `target`; read once per model.
+  """
+  if config.source_model:
+    return (Vocabulary.load(config.source_model).model,
+            Vocabulary.load(config.target_model).model if config.target_model else None)
+  if config.joint:
+    return train(config, (text for pair in pairs for text in (pair.source, pair.target))), None
+  return train(config, (pair.source for pair in pairs)), train(config, (pair.target for pair in pairs))
+
+
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 

@@ -28,10 +28,12 @@ def translation_scores(translator: Translator, sources: list[str], references: l
   return scores.corpus_scores(hypotheses, references), hypotheses
 
 
-def format_samples(step: int, sources: list[str], references: list[str], hypotheses: list[str]) -> str:
-  """The same sentences at every evaluation, as text for people."""
-  blocks = [f'source     {s}\nreference  {r}\nmodel      {h}\n' for s, r, h in zip(sources, references, hypotheses)]
-  return f'Step {step:,}\n\n' + '\n'.join(blocks)
+def write_samples(path: str, step: int, samples: Iterable[tuple[str, str, str]]) -> None:
+  """(source, reference, translation) of the same sentences at every evaluation, as text for people."""
+  with open(path, 'w', encoding='utf-8') as file:
+    file.write(f'Step {step:,}\n')
+    for source, reference, hypothesis in samples:
+      file.write(f'\nsource     {source}\nreference  {reference}\nmodel      {hypothesis}\n')
 
 
 def format_examination(pairs: Iterable[tuple[str, str]], hypotheses: list[str]) -> tuple[str, int]:

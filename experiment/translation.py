@@ -6,14 +6,49 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 
+from experiment import command_line
+from experiment.checkpoint import Checkpoints
+from experiment.run_folder import RunFolder, read_json
+from transformer import model as models
 from transformer import search, tokens
-from transformer.config import SearchConfig
+from transformer.config import ModelConfig, SearchConfig
 from transformer.model import Model
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut
 _ROWS = 8
+
+
+def model_config(config, source_vocabulary, target_vocabulary) -> ModelConfig:
+  """The model's record from a run's configuration and its vocabularies."""
+  with command_line.gather_errors() as build:
+    return build(ModelConfig, config.model, vocab_size=source_vocabulary.size, target_vocab_size=target_vocabulary.size)
+
+
+def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Translator':
+  """A run, ready to translate: load('runs/phrasebook').translate(['The dog sleeps.'])[0].text
+
+  Args:
+    workdir: folder of a run.
+    checkpoint: 'best', 'latest', 'average:N' or a step.
+    search_options: fields of SearchConfig that shall differ from the run's own, and batch_tokens.
+
+  Raises:
+    ConfigError, CheckpointError: when the folder is no run or has no such checkpoint.
+  """
+  folder = RunFolder.open(workdir)
+  config = ml_collections.ConfigDict(read_json(folder.config))
+  config.search.update(search_options)
+  source, target = folder.load_vocabularies()
+  model = models.build(model_config(config, source, target))
+  with command_line.gather_errors() as build:
+    search_config = build(SearchConfig, config.search)
+  checkpoints = Checkpoints(folder.checkpoints)
+  wanted = jax.eval_shape(model.init, jax.random.key(0))
+  params = checkpoints.average(checkpoints.resolve(checkpoint), wanted)
+  return Translator(model, params, source, target, search_config, config.search.batch_tokens)
 
 
 class Translation(NamedTuple):

@@ -1,0 +1,101 @@
+"""Every option, once: the paper's base model (Vaswani et al., 2017) on WMT14. Other configs change a few of these.
+
+The comment behind an option says what it means and in which unit; `python train.py --help` prints them from here.
+An option without a value (a placeholder) is off or decided by the run. A FieldReference can be set to None, too.
+"""
+
+import ml_collections
+from ml_collections import config_dict
+
+
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
+  """The paper's base model. Takes no argument."""
+  if arg:
+    raise ValueError(f'configs/default.py has no variant {arg!r}')
+  config = ml_collections.ConfigDict()
+  config.seed = 0  # decides parameters, batches, dropout and which pairs of an unsplit file are held out
+  config.init_from = config_dict.placeholder(str)  # folder of a run whose parameters and vocabulary to start from
+  config.compile = 'jit'  # jit: one program over the mesh; pmap: one per device, data parallelism only
+  config.mesh = ml_collections.ConfigDict()
+  config.mesh.data = -1  # devices over which the sentences of a batch are split; -1 takes all
+
+  config.model = model = ml_collections.ConfigDict()
+  model.d_model = 512  # width of embeddings and of every layer
+  model.num_heads = 8  # attention heads; d_k = d_model / num_heads
+  model.num_layers = 6  # in the encoder, and again in the decoder
+  model.d_ff = 2048  # inner width of the feed-forward network
+  model.norm = 'post'  # post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))
+  model.dropout = 0.1  # on every sub-layer's output and on the embedding sums
+  model.share_embeddings = True  # one matrix for source, target and output; needs a joint vocabulary
+  model.tie_output = True  # the output projection is the target embedding
+  model.position_layout = 'interleaved'  # interleaved: sines and cosines alternate, the paper; halves: sines first
+  model.position_frequencies = 'paper'  # paper: 10000^(-2i/d); tensor2tensor: 10000^(-i/(d/2-1))
+  model.layer_norm_epsilon = 1e-6  # added to the variance
+  model.attention_bias = False  # biases of the query, key, value and output projections
+  model.initializer = 'xavier_uniform'  # of projections; xavier_normal, lecun_normal
+  model.dtype = 'float32'  # of activations and products; bfloat16 for TPU and GPU. Parameters stay in float32
+
+  config.data = data = ml_collections.ConfigDict()
+  data.kind = 'tfds'  # phrasebook (embedded), text (two files per split), tsv (one file), tfds
+  data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
+  data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
+  data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>, plain or .gz
+  data.tsv = config_dict.placeholder(str)  # kind tsv: one tab-separated file, plain or .gz
+  data.tsv_source_column = 1  # kind tsv: column of the source, counted from 1
+  data.tsv_target_column = 2  # kind tsv: column of the target
+  data.heldout = 1000  # kind tsv: pairs held out to validate, and as many to test
+  data.source_language = 'en'  # language translated from
+  data.target_language = 'de'  # language translated into
+  data.train_split = 'train'  # file stem or TFDS split to train on
+  data.validation_split = 'validation'  # file stem or TFDS split to validate with
+  data.test_split = config_dict.FieldReference('test')  # file stem or TFDS split scored at the end; None: none
+  data.max_length = 256  # tokens of a side, EOS included; longer training pairs are left out and counted
+  data.batching = 'buckets'  # buckets: shapes fitted to the corpus; fixed: one shape, see fixed_*
+  data.max_shapes = 16  # buckets: most (source, target) shapes; each is compiled once
+  data.fixed_rows = 64  # fixed: sentence pairs in a batch
+  data.fixed_source_length = config_dict.placeholder(int)  # fixed: tokens a source is padded to
+  data.fixed_target_length = config_dict.placeholder(int)  # fixed: tokens a target is padded to
+  data.cache_dir = config_dict.placeholder(str)  # where tokenised text is kept; unset: in the run's folder
+  data.num_threads = 2  # threads that prepare batches
+
+  config.vocabulary = vocabulary = ml_collections.ConfigDict()
+  vocabulary.kind = 'bpe'  # bpe, unigram, word, char
+  vocabulary.size = 37000  # entries, special ids and bytes included
+  vocabulary.joint = True  # one vocabulary for both languages
+  vocabulary.byte_fallback = True  # unknown characters as bytes, so that no text is lost
+  vocabulary.source_model = config_dict.placeholder(str)  # a SentencePiece model to use instead of training one
+  vocabulary.target_model = config_dict.placeholder(str)  # the same for the target, when joint is False
+
+  config.optimizer = optimizer = ml_collections.ConfigDict()
+  optimizer.learning_rate_scale = 1.0  # times Eq. 3; its peak is scale / sqrt(d_model * warmup_steps)
+  optimizer.warmup_steps = 4000  # updates until the peak
+  optimizer.beta1 = 0.9  # Adam's decay of the mean gradient
+  optimizer.beta2 = 0.98  # Adam's decay of the mean squared gradient
+  optimizer.epsilon = 1e-9  # Adam's constant in the denominator
+  optimizer.clip_norm = 0.0  # largest global norm of a gradient; 0 is off
+
+  config.train = train = ml_collections.ConfigDict()
+  train.num_steps = config_dict.FieldReference(100_000, field_type=int)  # length in updates; give exactly one of num_steps, num_epochs, num_minutes
+  train.num_epochs = config_dict.placeholder(float)  # length in passes over the training text
+  train.num_minutes = config_dict.placeholder(float)  # length in minutes, over all restarts
+  train.batch_tokens = 25_000  # rows x length of a batch's longer side, padding included, at most
+  train.label_smoothing = 0.1  # probability given to the other entries
+  train.smoothing_over = 'vocabulary'  # vocabulary: spread over all V entries; others: over the V-1 wrong ones
+  train.ema_decay = 0.0  # exponential moving average of the parameters, used to evaluate; 0 is off
+  train.log_every = 100  # updates between lines of metrics
+  train.eval_every = 1000  # updates between evaluations on the validation split
+  train.checkpoint_every = 1000  # updates between checkpoints
+  train.keep_last = 5  # newest checkpoints kept (never fewer than average_last)
+  train.keep_best = 1  # checkpoints of highest validation BLEU kept besides
+  train.average_last = 5  # checkpoints averaged for the final score
+  train.patience = 0  # evaluations without a better validation BLEU until the run ends; 0 is off
+  train.eval_sentences = 500  # validation sentences translated (greedily) at an evaluation
+  train.num_samples = 8  # of these, how many are written out at each evaluation
+
+  config.search = search = ml_collections.ConfigDict()
+  search.beam_size = 4  # hypotheses kept; 1 is greedy search
+  search.length_penalty = 'gnmt'  # gnmt: ((5+length)/6)^alpha; length: length^alpha; none
+  search.alpha = 0.6  # strength of the length penalty
+  search.extra_length = 50  # longest output: source length + this many tokens
+  search.batch_tokens = 2048  # rows x source length of a search batch; each row holds a whole beam
+  return config

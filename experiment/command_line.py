@@ -1,0 +1,525 @@
+"""From the command line to a checked configuration, and from errors to exit codes.
+
+Options of a script are plain flags (--workdir=runs/a). Options of a run are overrides of a tree
+(--config.model.d_model=256, --search.beam_size=1), written as ml_collections has them. All mistakes are reported
+together, each with what was expected, before anything heavy is imported: this module knows neither jax nor data.
+"""
+
+import ast
+import contextlib
+import copy
+import dataclasses
+import difflib
+import importlib.util
+import io
+import os
+import re
+import sys
+import textwrap
+import tokenize
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import flags
+from ml_collections import config_dict, config_flags
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CONFIGS = os.path.join(ROOT, 'configs')
+LENGTHS = ('train.num_steps', 'train.num_epochs', 'train.num_minutes')
+# What --help shows; --helpfull shows every option.
+MOST_USED = ('seed', 'init_from', 'model.d_model', 'model.num_heads', 'model.num_layers', 'model.d_ff', 'model.norm',
+             'model.dropout', 'data.directory', 'data.tsv', 'data.source_language', 'data.target_language',
+             'vocabulary.size', 'optimizer.learning_rate_scale', 'optimizer.warmup_steps', *LENGTHS,
+             'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every', 'train.log_every',
+             'search.beam_size', 'search.length_penalty', 'search.alpha')
+
+
+class ConfigError(Exception):
+  """A mistake on the command line or in a configuration; scripts end with this exit code."""
+
+  exit_code = 2
+
+
+class Flag(NamedTuple):
+  """A script's own option."""
+
+  name: str
+  help: str
+  default: str | None = None
+  required: bool = False
+  stands_for: str | None = None  # the override that this is another name of, such as 'config.init_from'
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+  """What train.py is asked to do."""
+
+  config: config_dict.ConfigDict  # resolved, locked; exactly one of train.num_steps, num_epochs, num_minutes is set
+  workdir: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeOptions:
+  """What decode.py is asked to do."""
+
+  workdir: str
+  input: str  # path, or - for standard input
+  output: str  # path, or - for standard output
+  reference: str | None
+  checkpoint: str  # best, latest, average:N or a step
+  search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
+
+
+class Parsed(NamedTuple):
+  """A command line, checked."""
+
+  flags: dict[str, str | None]
+  trees: dict[str, config_dict.ConfigDict]  # with the overrides
+  given: dict[str, dict[str, Any]]  # of each tree, the overrides alone: {'train.num_steps': 100}
+
+
+TRAIN_FLAGS = (
+    Flag('config', 'the configuration to start from: PATH.py or PATH.py:VARIANT', required=True),
+    Flag('workdir', "the run's folder; if it holds a run, that run goes on", required=True),
+    Flag('init_from', "another run's folder: start from its vocabulary and parameters", stands_for='config.init_from'),
+)
+DECODE_FLAGS = (
+    Flag('workdir', "the run's folder, made by train.py", required=True),
+    Flag('input', 'text to translate, one sentence a line; - is standard input', default='-'),
+    Flag('output', 'where translations go, one a line, in order; - is standard output', default='-'),
+    Flag('reference', 'translations to score against, one a line'),
+    Flag('checkpoint', 'best (by validation BLEU), latest, average:N (of the last N) or the number of a step',
+         default='best'),
+)
+
+
+# ------------------------------------------------------------------------------------------------- for the scripts
+
+
+def parse_train(argv: Sequence[str], doc: str) -> TrainOptions:
+  """The options of train.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, TRAIN_FLAGS, 'config'):
+    parsed = parse(argv, TRAIN_FLAGS, 'config')
+    config = choose_length(parsed.trees['config'], parsed.given['config'])
+    return TrainOptions(config, parsed.flags['workdir'])
+
+
+def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
+  """The options of decode.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, DECODE_FLAGS, 'search'):
+    parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search})
+    return DecodeOptions(**parsed.flags, search=parsed.given['search'])
+
+
+def run(main: Callable[..., int | None], *options: Any) -> None:
+  """Calls main(*options) and ends the program with its exit code.
+
+  An exception that carries an `exit_code` is told in one message, without a traceback. Ctrl-C ends with 130.
+  """
+  try:
+    sys.exit(main(*options) or 0)
+  except KeyboardInterrupt:
+    print('Interrupted.', file=sys.stderr)
+    sys.exit(130)
+  except Exception as error:
+    if not isinstance(getattr(error, 'exit_code', None), int):
+      raise
+    _fail(error)
+
+
+def build(cls: type, section: Mapping[str, Any], *, name: str = '', **extra: Any) -> Any:
+  """A record (frozen dataclass) from a section of the configuration; nothing is defaulted.
+
+  Args:
+    cls: the dataclass. A section may serve several records, so options that are no field of `cls` are left alone.
+    section: gives each field the option of its name.
+    name: what the section is called in messages; by default after `cls`.
+    **extra: further fields; they go before the section's.
+
+  Raises:
+    ConfigError: when a field has no option, or the record refuses its values (ValueError, TypeError).
+  """
+  name = name or re.sub('Config$', '', cls.__name__).lower()
+  fields = [field.name for field in dataclasses.fields(cls) if field.init]
+  if unknown := sorted(extra.keys() - set(fields)):
+    raise TypeError(f'{cls.__name__} has no field {", ".join(unknown)}')
+  if missing := [field for field in fields if field not in extra and field not in section]:
+    raise ConfigError(f'{name}: the configuration lacks {", ".join(missing)}; '
+                      'it was made for another version of this program, or not from configs/default.py')
+  try:
+    return cls(**{field: extra[field] if field in extra else section[field] for field in fields})
+  except (ValueError, TypeError) as error:
+    raise ConfigError(f'{name}: {error}') from error
+
+
+@contextlib.contextmanager
+def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Callable[..., Any]]:
+  """Gives a build() whose errors are raised together at the end of the block; it returns None in their place.
+
+  With `config`, sections are called by their names in it ('config.data').
+  """
+  errors: list[str] = []
+
+  def collecting(cls: type, section: Mapping[str, Any], **extra: Any) -> Any:
+    names = [f'config.{key}' for key in (config or {}) if config[key] is section]
+    try:
+      return build(cls, section, name=names[0] if names else '', **extra)
+    except ConfigError as error:
+      errors.append(str(error))
+      return None
+
+  try:
+    yield collecting
+  except Exception:
+    if not errors:
+      raise
+  if errors:
+    raise ConfigError(_listed(errors))
+
+
+# ------------------------------------------------------------------------------------------------- configurations
+
+
+def load_config(spec: str) -> config_dict.ConfigDict:
+  """The configuration that a file's get_config() returns.
+
+  Args:
+    spec: path of a Python file, and after a colon the variant that get_config() is called with.
+
+  Raises:
+    ConfigError: when there is no such file, it fails, or its options are not those of configs/default.py.
+  """
+  config = _call_get_config(spec)
+  known, found = leaves(default_config()), leaves(config)
+  errors = [f'{spec}: config.{name} {_unknown(name, known)}' for name in found if name not in known]
+  errors += [f'{spec}: config.{name} is missing; start from configs/default.py' for name in known if name not in found]
+  if errors:
+    raise ConfigError(_listed(errors))
+  return config
+
+
+def default_config() -> config_dict.ConfigDict:
+  """configs/default.py: which options there are."""
+  return _call_get_config(os.path.join(CONFIGS, 'default.py'))
+
+
+def shipped_configs() -> list[str]:
+  """Paths of the configurations that come with this program, as one types them."""
+  names = sorted(name for name in os.listdir(CONFIGS) if name.endswith('.py') and not name.startswith('_'))
+  return [os.path.relpath(os.path.join(CONFIGS, name)) for name in names]
+
+
+def _call_get_config(spec: str) -> config_dict.ConfigDict:
+  path, _, variant = spec.partition(':')
+  if not os.path.isfile(path):
+    raise ConfigError(f'--config={spec}: there is no file {path}; {_choose_shipped()}')
+  module_spec = importlib.util.spec_from_file_location('_configuration', path)
+  if module_spec is None:
+    raise ConfigError(f'--config={spec}: {path} is no Python file; {_choose_shipped()}')
+  try:
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    config = module.get_config(variant) if variant else module.get_config()
+  except Exception as error:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == module_spec.origin]
+    raise ConfigError(f'--config={spec} fails' + (f' in line {lines[-1]}' if lines else '')
+                      + f': {type(error).__name__}: {error}') from error
+  if not isinstance(config, config_dict.ConfigDict):
+    raise ConfigError(f'--config={spec}: get_config() returned a {type(config).__name__}; expected a ConfigDict')
+  return config
+
+
+def _choose_shipped() -> str:
+  return 'the shipped ones are ' + ', '.join(shipped_configs())
+
+
+def leaves(tree: config_dict.ConfigDict, prefix: str = '') -> dict[str, Any]:
+  """Options by dotted name."""
+  flat: dict[str, Any] = {}
+  for name, value in tree.items():
+    flat |= leaves(value, f'{prefix}{name}.') if isinstance(value, config_dict.ConfigDict) else {prefix + name: value}
+  return flat
+
+
+def choose_length(config: config_dict.ConfigDict, given: Mapping[str, Any]) -> config_dict.ConfigDict:
+  """Leaves exactly one of num_steps, num_epochs and num_minutes set; what `given` sets goes before the file's choice.
+
+  Raises:
+    ConfigError: when `given`, or without it the file, sets several, or nobody sets any.
+  """
+  asked = [name for name in LENGTHS if given.get(name) is not None]
+  if len(asked) == 1:
+    config.update_from_flattened_dict({name: None for name in LENGTHS if name not in asked})
+  values = leaves(config)
+  chosen = asked or [name for name in LENGTHS if values[name] is not None]
+  if len(chosen) != 1:
+    raise ConfigError(f'exactly one of {", ".join(LENGTHS)} says how long to train; '
+                      f'{"the command line" if asked else "the configuration"} sets '
+                      + (' and '.join(f'{name}={values[name]}' for name in chosen) or 'none'))
+  if values[chosen[0]] <= 0:
+    raise ConfigError(f'config.{chosen[0]} is {values[chosen[0]]}; expected a positive number')
+  return config
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+
+
+def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str,
+          trees: Mapping[str, config_dict.ConfigDict] | None = None) -> Parsed:
+  """A command line checked against a script's flags and the trees of options that it may override.
+
+  Args:
+    argv: the program's name and its arguments.
+    script_flags: the script's own options.
+    tree_name: name of the tree that unknown options are looked for in first, to suggest one.
+    trees: options that may be overridden as --NAME.option=value. A tree 'config' is read from the file that
+      --config names, in whatever place of the line that stands.
+
+  Raises:
+    ConfigError: naming every mistake.
+  """
+  trees = {name: copy.deepcopy(tree) for name, tree in (trees or {}).items()}
+  known = {flag.name: flag for flag in script_flags}
+  # Until the file is read, and if it cannot be, the default configuration says which options there are.
+  shapes = trees | ({'config': default_config()} if 'config' in known else {})
+  tokens, errors = _split(argv[1:], known, shapes)
+  values = {flag.name: flag.default for flag in script_flags if flag.stands_for is None}
+  values |= {token.name: token.value for token in tokens if token.tree is None and token.name in values}
+  if values.get('config'):
+    try:
+      trees['config'] = load_config(values['config'])
+    except ConfigError as error:
+      errors.append(str(error))
+  for flag in script_flags:
+    if flag.required and values[flag.name] is None:
+      errors.append(f'--{flag.name} is missing: {flag.help}'
+                    + (f'; {_choose_shipped()}' if flag.name == 'config' else ''))
+  given: dict[str, dict[str, Any]] = {name: {} for name in shapes}
+  for token in tokens:
+    if token.tree is not None:
+      try:
+        given[token.tree][token.name] = _override((trees if token.tree in trees else shapes)[token.tree], token)
+      except ConfigError as error:
+        errors.append(str(error))
+    elif token.name not in known:
+      errors.append(_unknown_flag(token, known, tree_name, shapes[tree_name]))
+  if errors:
+    raise ConfigError(_listed(errors))
+  for name, tree in trees.items():
+    tree.update_from_flattened_dict(given[name])
+    tree.lock()
+  return Parsed(values, trees, given)
+
+
+class _Token(NamedTuple):
+  """One option as it stands on the command line."""
+
+  text: str  # as typed, for messages
+  tree: str | None  # 'config' of --config.model.d_model; None for a plain flag
+  name: str  # 'model.d_model'
+  value: str | None  # None: an option without a value (a boolean)
+  negated: bool = False  # --noconfig.…
+
+
+def _split(arguments: Sequence[str], known: Mapping[str, Flag], trees: Mapping[str, config_dict.ConfigDict]
+           ) -> tuple[list[_Token], list[str]]:
+  """Options in order, and the mistakes that show already here: stray arguments and flags without a value."""
+  switches = {f'{tree}.{name}' for tree in trees for name, value in leaves(trees[tree]).items()
+              if isinstance(value, bool)}
+  tokens, errors, rest = [], [], list(arguments)
+  while rest:
+    text = rest.pop(0)
+    match = re.fullmatch(r'--?([A-Za-z_][\w.\-]*)(?:=(.*))?', text, re.DOTALL)
+    if not match:
+      errors.append(f'{text!r} stands alone; expected --option=value')
+      continue
+    name, value = match.groups()
+    if name in known and known[name].stands_for:
+      name = known[name].stands_for
+    tree, dot, leaf = name.partition('.')
+    negated = bool(dot) and tree not in trees and tree.startswith('no') and tree[2:] in trees
+    tree = tree[2:] if negated else tree
+    overrides = bool(dot) and tree in trees
+    if value is None and not negated and (overrides or name in known) and _is_value(rest, name in switches):
+      value = rest.pop(0)  # --option value
+      text = f'{text}={value}'
+    if not value and not overrides and name in known:
+      errors.append(f'{text} has no value; expected --{name}=…')
+      value = ''
+    tokens.append(_Token(text, tree if overrides else None, leaf if overrides else name, value, negated))
+  return tokens, errors
+
+
+def _is_value(rest: Sequence[str], switch: bool) -> bool:
+  """Whether the next argument belongs to the option before it. A switch needs none, so it takes true or false only."""
+  if not rest or re.match(r'--?[A-Za-z_]', rest[0]):
+    return False
+  return not switch or rest[0].lower() in ('true', 'false')
+
+
+def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
+  """The value that a token gives its option. Raises ConfigError when there is no such option or it is ill-typed."""
+  known = leaves(tree)
+  if token.name not in known:
+    raise ConfigError(f'{token.text} {_unknown(token.name, known, f"--{token.tree}.")}')
+  if token.value == 'None' and _may_be_none(tree, token.name):
+    return None  # ml_collections would make a string of it
+  expected = tree_type(tree, token.name)
+  if token.value is None and expected is not bool:
+    raise ConfigError(f'{token.text}: expected {_article(expected)}, '
+                      + (f'not a switch; write --{token.tree}.{token.name}=…' if token.negated else
+                         f'found no value; write {token.text}=…'))
+  # ml_collections reads the value, so that its syntax is ours. Each option is tried alone: it stops at the first error.
+  argument = f'--{"no" if token.negated else ""}{token.tree}.{token.name}'
+  argument += '' if token.value is None else f'={token.value}'
+  values = flags.FlagValues()
+  try:
+    if token.negated and token.value is not None:
+      raise ValueError
+    holder = config_flags.DEFINE_config_dict(
+        token.tree, copy.deepcopy(tree), flag_values=values, sys_argv=['', argument])
+    values(['', argument])
+    return leaves(holder.value)[token.name]
+  except (flags.Error, ValueError, TypeError):
+    value = 'a value' if token.negated else repr(token.value)
+    raise ConfigError(f'{token.text}: expected {_article(expected)}, found {value}') from None
+
+
+def tree_type(tree: config_dict.ConfigDict, name: str) -> type:
+  """The type of an option, placeholders' included."""
+  *sections, leaf = name.split('.')
+  for section in sections:
+    tree = tree[section]
+  return tree.get_type(leaf)
+
+
+def _may_be_none(tree: config_dict.ConfigDict, name: str) -> bool:
+  *sections, leaf = name.split('.')
+  for section in sections:
+    tree = tree[section]
+  fields = dict(tree.items(preserve_field_references=True))
+  return isinstance(fields[leaf], config_dict.FieldReference)
+
+
+def _article(kind: type) -> str:
+  return {int: 'a whole number', float: 'a number', bool: 'true or false', str: 'a text'}.get(kind, f'a {kind.__name__}')
+
+
+def _unknown(name: str, known: Mapping[str, Any], prefix: str = 'config.') -> str:
+  """Says that an option does not exist, and which one may have been meant."""
+  inside = [option for option in known if option.startswith(f'{name}.')]
+  if inside:
+    return f'is a section; its options are {", ".join(inside)}'
+  return f'is no option; {_did_you_mean(prefix + option for option in _nearest(name, known))}'
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> list[str]:
+  """Options of a like name: the same last part in other sections, else the most similar."""
+  last = lambda option: option.rpartition('.')[2]
+  if same := [option for option in known if last(option) == last(name)]:
+    return same
+  if whole := difflib.get_close_matches(name, known, 1, 0.7):
+    return whole
+  close = difflib.get_close_matches(last(name), [last(option) for option in known], 1, 0.6)
+  return [option for option in known if last(option) in close]
+
+
+def _unknown_flag(token: _Token, known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict) -> str:
+  close = [f'--{name}' for name in difflib.get_close_matches(token.name, known, 1, 0.7)]
+  return f'{token.text} is no option; ' + _did_you_mean(
+      close or [f'--{tree_name}.{name}' for name in _nearest(token.name, leaves(tree))])
+
+
+def _did_you_mean(options: Iterable[str]) -> str:
+  found = ' or '.join(options)
+  return f'did you mean {found}?' if found else '--helpfull lists all'
+
+
+def _listed(errors: Sequence[str]) -> str:
+  errors = list(dict.fromkeys(errors))
+  return errors[0] if len(errors) == 1 else f'{len(errors)} mistakes\n  ' + '\n  '.join(errors)
+
+
+def _fail(error: Exception) -> None:
+  print(f'error: {error}', file=sys.stderr)
+  sys.exit(error.exit_code)
+
+
+# -------------------------------------------------------------------------------------------------------- --help
+
+
+@contextlib.contextmanager
+def _answers(argv: Sequence[str], doc: str, script_flags: Sequence[Flag], tree_name: str) -> Iterator[None]:
+  """Answers --help, and tells mistakes, by ending the program."""
+  asked = {argument.lstrip('-') for argument in argv[1:] if argument in ('--help', '-help', '-h', '--helpfull')}
+  try:
+    if asked:
+      print(help_text(doc, script_flags, tree_name, everything='helpfull' in asked))
+      sys.exit(0)
+    yield
+  except ConfigError as error:
+    _fail(error)
+
+
+def help_text(doc: str, script_flags: Sequence[Flag], tree_name: str, everything: bool = False) -> str:
+  """What a script does, its flags, and the options that may be overridden, as configs/default.py describes them."""
+  lines = [doc.strip(), '', 'Flags:']
+  for flag in script_flags:
+    default = f' (default {flag.default})' if flag.default else ' (required)' if flag.required else ''
+    lines += _entry(f'--{flag.name}=…', flag.help + default)
+  options, comments = leaves(default_config()), option_comments()
+  inside = '' if tree_name == 'config' else f'{tree_name}.'
+  shown = [name for name in comments if name.startswith(inside) and (everything or inside or name in MOST_USED)]
+  lines += ['', ('Every option' if everything or inside else 'The options most often changed')
+            + ', with the default of configs/default.py:']
+  for before, name in zip([None, *shown], shown):
+    section = name.rpartition('.')[0]
+    if before is not None and section != before.rpartition('.')[0]:
+      lines.append('')
+    value = options[name]
+    lines += _entry(f'--{tree_name}.{name.removeprefix(inside)}={"…" if value is None else value}', comments[name])
+  if tree_name == 'config':
+    lines += ['', 'Shipped configurations: ' + ', '.join(shipped_configs())]
+    if not everything:
+      lines += ['--helpfull lists every option.']
+  return '\n'.join(lines)
+
+
+def _entry(name: str, text: str) -> list[str]:
+  left = f'  {name}'
+  wrapped = textwrap.wrap(text, 76, break_long_words=False) or ['']
+  first = [f'{left:<42}  {wrapped[0]}'] if len(left) <= 42 else [left, f'{"":<44}{wrapped[0]}']
+  return first + [f'{"":<44}{line}' for line in wrapped[1:]]
+
+
+def option_comments(path: str = os.path.join(CONFIGS, 'default.py')) -> dict[str, str]:
+  """The comment behind each option in configs/default.py: its one description.
+
+  It reads assignments to attributes of `config`, and of short names such as `model` in `config.model = model = …`.
+  """
+  with open(path, encoding='utf-8') as file:
+    source = file.read()
+  behind = {token.start[0]: token.string.lstrip('# ') for token in tokenize.generate_tokens(io.StringIO(source).readline)
+            if token.type == tokenize.COMMENT}
+  prefixes, comments = {'config': ''}, {}
+  for node in ast.walk(ast.parse(source)):
+    if not isinstance(node, ast.Assign):
+      continue
+    names = [_dotted(target, prefixes) for target in node.targets]
+    for target, name in zip(node.targets, names[:1] * len(names)):
+      if isinstance(target, ast.Name) and name:
+        prefixes[target.id] = f'{name}.'
+    if names[0] and node.end_lineno in behind:
+      comments[names[0]] = behind[node.end_lineno]
+  return comments
+
+
+def _dotted(node: ast.expr, prefixes: Mapping[str, str]) -> str:
+  """'model.d_model' of the expression model.d_model; '' when it starts from no known name."""
+  if isinstance(node, ast.Attribute):
+    if isinstance(node.value, ast.Name):
+      return prefixes[node.value.id] + node.attr if node.value.id in prefixes else ''
+    outer = _dotted(node.value, prefixes)
+    return f'{outer}.{node.attr}' if outer else ''
+  return ''

@@ -1,0 +1,207 @@
+"""A run is its folder: what lies where, who may write, and whether a configuration still is this run's.
+
+    config.json       the resolved configuration      vocabulary.model  or source.model and target.model
+    environment.json  versions, devices, data hashes  words.txt.gz      source words that training has seen
+    metrics.jsonl     one line per measurement        checkpoints/      Orbax
+    results.json      the final scores                tensorboard/      events
+    suggestions.json  sentences that one may try      samples/          the same sentences, translated
+    data/             token stores, and compile_cache/: both may be deleted at any time
+"""
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from corpora.vocabulary import Vocabulary
+from experiment.command_line import ConfigError
+
+# What may differ from the saved configuration when a run goes on; anything else would change what it computes.
+MAY_CHANGE = ('compile', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads', 'data.directory',
+              'data.tsv', 'data.tfds_dir',  # the place of the text; its content is compared by fingerprint
+              'vocabulary.source_model', 'vocabulary.target_model',
+              'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
+              'train.checkpoint_every', 'train.keep_last', 'train.keep_best', 'train.average_last', 'train.patience',
+              'train.eval_sentences', 'train.num_samples')
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
+            'sacrebleu', 'ml_collections', 'numpy')
+
+
+class FolderBusyError(Exception):
+  """Another process works in the folder; scripts end with this exit code."""
+
+  exit_code = 9
+
+
+def write_json(path: str, content: Any) -> None:
+  """Writes JSON whole or not at all."""
+  with open(f'{path}.unfinished', 'w', encoding='utf-8') as file:
+    json.dump(content, file, indent=2, ensure_ascii=False)
+    file.write('\n')
+  os.replace(f'{path}.unfinished', path)
+
+
+def read_json(path: str) -> Any:
+  """What write_json wrote."""
+  with open(path, encoding='utf-8') as file:
+    return json.load(file)
+
+
+class RunFolder:
+  """Paths below a run's folder. As a context it holds the folder's lock."""
+
+  def __init__(self, workdir: str):
+    if '://' in workdir:
+      raise ConfigError(f'--workdir={workdir}: buckets are not supported yet; give a local folder')
+    self.path = os.path.abspath(os.path.expanduser(workdir))
+    place = lambda name: os.path.join(self.path, name)
+    self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
+    self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
+    self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
+    self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
+    self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
+    self._lock = None
+
+  @classmethod
+  def open(cls, workdir: str) -> 'RunFolder':
+    """An existing run. Raises ConfigError when the folder is none."""
+    folder = cls(workdir)
+    if not os.path.isfile(folder.config):
+      found = sorted(os.listdir(folder.path))[:10] if os.path.isdir(folder.path) else None
+      raise ConfigError(f'{workdir} is not a run: it holds no config.json, which train.py writes; '
+                        + ('the folder does not exist' if found is None else f'found: {", ".join(found) or "nothing"}'))
+    return folder
+
+  def create_or_resume(self, config: dict) -> 'RunFolder':
+    """Takes the folder for a run of `config` (plain dict): new, or one saved with the same configuration.
+
+    Raises:
+      ConfigError: naming each field that differs and may not.
+      FolderBusyError: when another process works there.
+    """
+    os.makedirs(self.path, exist_ok=True)
+    self._acquire()
+    if os.path.isfile(self.config):
+      saved = read_json(self.config)
+      wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
+               for name in sorted(_leaves(saved).keys() | _leaves(config).keys())
+               if not _may_change(name) and _at(saved, name) != _at(config, name)]
+      if wrong:
+        raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
+                          + '\nGive the same values to go on with it, or another --workdir.')
+    write_json(self.config, config)
+    os.makedirs(self.samples, exist_ok=True)
+    return self
+
+  def _acquire(self) -> None:
+    self._lock = open(os.path.join(self.path, 'lock'), 'a+', encoding='utf-8')
+    try:
+      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+      self._lock.seek(0)
+      owner = self._lock.read().strip() or 'another process'
+      self._lock.close()
+      raise FolderBusyError(f'{self.path} is in use by {owner}; stop it, or give another --workdir') from None
+    self._lock.truncate(0)
+    self._lock.write(f'process {os.getpid()} on {socket.gethostname()}')
+    self._lock.flush()
+
+  def __enter__(self) -> 'RunFolder':
+    return self
+
+  def __exit__(self, *_) -> None:
+    if self._lock:
+      self._lock.close()
+
+  def has_vocabularies(self) -> bool:
+    """Whether the run's vocabularies are there."""
+    return os.path.isfile(self._joint) or os.path.isfile(self._source) and os.path.isfile(self._target)
+
+  def save_vocabularies(self, source: bytes, target: bytes | None) -> None:
+    """Writes SentencePiece models: one when target is None (joint), else two."""
+    for path, model in ((self._joint, source),) if target is None else ((self._source, source), (self._target, target)):
+      with open(f'{path}.unfinished', 'wb') as file:
+        file.write(model)
+      os.replace(f'{path}.unfinished', path)
+
+  def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+    """(source, target); the same object twice when joint."""
+    if os.path.isfile(self._joint):
+      return (Vocabulary.load(self._joint),) * 2
+    return Vocabulary.load(self._source), Vocabulary.load(self._target)
+
+  def clear_compile_cache(self) -> None:
+    """Frees the space of compiled programs."""
+    shutil.rmtree(self.compile_cache, ignore_errors=True)
+
+  def check_data(self, hashes: dict[str, str]) -> None:
+    """Raises ConfigError when the run was begun with other text."""
+    if os.path.isfile(self.environment):
+      before = read_json(self.environment)['data']
+      wrong = [name for name in hashes if name in before and before[name] != hashes[name]]
+      if wrong:
+        raise ConfigError(f'{self.path} was begun with other text under the same name: {", ".join(wrong)}; '
+                          'give the same files, or another --workdir')
+
+
+def _leaves(tree: dict, prefix: str = '') -> dict[str, Any]:
+  flat = {}
+  for name, value in tree.items():
+    flat |= _leaves(value, f'{prefix}{name}.') if isinstance(value, dict) else {f'{prefix}{name}': value}
+  return flat
+
+
+def _at(tree: dict, name: str) -> Any:
+  return _leaves(tree).get(name)
+
+
+def _may_change(name: str) -> bool:
+  return any(name == free or name.startswith(f'{free}.') for free in MAY_CHANGE)
+
+
+def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
+  """What a number depends on besides the configuration."""
+  here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=False).stdout
+  try:
+    commit, changed = git('rev-parse', 'HEAD').strip() or None, bool(git('status', '--porcelain', '-uno').strip())
+  except OSError:  # no git on this machine
+    commit, changed = None, None
+  return {
+      'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
+      'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
+      'platform': platform.platform(), 'cores': os.cpu_count(),
+      'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
+
+
+class Metrics:
+  """metrics.jsonl and TensorBoard events. A run that goes on from an earlier step forgets what it had measured later."""
+
+  def __init__(self, folder: RunFolder, step: int):
+    import tensorboardX  # slow to import; only training writes events
+    if os.path.isfile(folder.metrics):
+      with open(folder.metrics, encoding='utf-8') as file:
+        kept = [line for line in file if line.endswith('\n') and json.loads(line)['step'] <= step]
+      with open(f'{folder.metrics}.unfinished', 'w', encoding='utf-8') as file:
+        file.writelines(kept)
+      os.replace(f'{folder.metrics}.unfinished', folder.metrics)
+    self._lines = open(folder.metrics, 'a', encoding='utf-8')
+    self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
+
+  def write(self, step: int, values: dict[str, float]) -> None:
+    """One line, and a scalar each."""
+    self._lines.write(json.dumps({'step': step, **values}) + '\n')
+    self._lines.flush()
+    for name, value in values.items():
+      self._events.add_scalar(name, value, step)
+
+  def close(self) -> None:
+    """Writes out what is buffered."""
+    self._lines.close()
+    self._events.close()

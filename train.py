@@ -1,0 +1,384 @@
+"""Trains a Transformer, scores it on held-out text, and leaves everything in one folder.
+
+    python train.py --config=configs/phrasebook.py --workdir=runs/phrasebook
+
+main() is the table of contents; its chapters follow in order. The same command goes on from the last checkpoint,
+with the batch and the dropout that the run would have had.
+"""
+
+import os
+import sys
+
+from experiment import command_line
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
+# --help and mistaken flags are answered here, before the seconds that the imports below take.
+OPTIONS = command_line.parse_train(sys.argv, __doc__) if __name__ == '__main__' else None
+
+import dataclasses  # noqa: E402
+import itertools  # noqa: E402
+import math  # noqa: E402
+import shlex  # noqa: E402
+import signal  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
+
+import jax  # noqa: E402
+import tqdm  # noqa: E402
+
+import corpora  # noqa: E402
+import input_pipeline  # noqa: E402
+from corpora import vocabulary as vocabularies  # noqa: E402
+from experiment import checkpoint, evaluation, run_folder, scores  # noqa: E402
+from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
+from experiment.translation import Translator, model_config  # noqa: E402
+from transformer import model as models  # noqa: E402
+from transformer import optimizer as optimizers  # noqa: E402
+from transformer import partitioning, training  # noqa: E402
+from transformer.config import LossConfig, ModelConfig, OptimizerConfig, SearchConfig  # noqa: E402
+
+
+INTERRUPTED, PREEMPTED = 130, 143  # exit codes: Ctrl-C, SIGTERM
+
+
+class Records(NamedTuple):
+  """The configuration's sections as the records that the library takes, each checked."""
+
+  corpus: corpora.CorpusConfig
+  vocabulary: vocabularies.VocabularyConfig
+  batches: input_pipeline.BatchConfig
+  loss: LossConfig
+  optimizer: OptimizerConfig
+  search: SearchConfig
+
+
+class Run(NamedTuple):
+  """What stays the same while a run trains."""
+
+  config: Any
+  records: Records
+  folder: run_folder.RunFolder
+  corpus: corpora.Corpus
+  source: vocabularies.Vocabulary
+  target: vocabularies.Vocabulary
+  plan: input_pipeline.Plan
+  validation_plan: input_pipeline.Plan
+  model: models.Model
+  mesh: jax.sharding.Mesh
+  checkpoints: checkpoint.Checkpoints
+  total_steps: int | None  # None when time decides
+
+
+@dataclasses.dataclass
+class Progress:
+  """What a checkpoint holds beside the state: plain numbers, written as JSON."""
+
+  seconds: float = 0.0  # spent training, evaluation and compilation included, over all restarts
+  best_bleu: float = -1.0  # on validation
+  evaluations_since_best: int = 0
+  stopped_early: bool = False
+
+
+def main(options: command_line.TrainOptions) -> int:
+  """A run from its options to its scores; returns the exit code."""
+  records = check(options.config)
+  folder = run_folder.RunFolder(options.workdir)
+  with folder.create_or_resume(options.config.to_dict()), StopRequest() as stop:
+    run = prepare(options.config, records, folder)
+    state, progress = begin(run)
+    if is_over(run, int(state.step), progress) and is_scored(run, int(state.step)):
+      return say_finished(run)
+    announce(run, state)
+    state, progress = train(run, state, progress, stop)
+    if stop.exit_code:
+      print(f'Stopped at step {int(state.step):,}, saved. The same command goes on from here.', flush=True)
+      return stop.exit_code
+    conclude(run, state, progress)
+  return 0
+
+
+# ------------------------------------------------------------------------------------------ before anything is made
+
+
+def check(config) -> Records:
+  """All sections turned into records; every mistake is reported at once, before any file is read or made."""
+  with command_line.gather_errors() as build:
+    data, train_ = config.data, config.train
+    build(ModelConfig, config.model, vocab_size=config.vocabulary.size, target_vocab_size=config.vocabulary.size)
+    return Records(
+        corpus=build(corpora.CorpusConfig, data, seed=config.seed),
+        vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
+        batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens),
+        loss=build(LossConfig, train_),
+        optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model),
+        search=build(SearchConfig, config.search))
+
+
+class StopRequest:
+  """Ctrl-C or SIGTERM asks for a stop after the step at hand; a second Ctrl-C stops at once."""
+
+  def __init__(self):
+    self.exit_code = 0
+    self._before = {}
+
+  def __enter__(self):
+    for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, PREEMPTED)):
+      self._before[number] = signal.signal(number, lambda *_, code=code: self._ask(code))
+    return self
+
+  def _ask(self, code: int) -> None:
+    if self.exit_code == code == INTERRUPTED:
+      raise KeyboardInterrupt
+    self.exit_code = code
+
+  def __exit__(self, *_):
+    for number, handler in self._before.items():
+      signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------------------------------------------- preparation
+
+
+def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
+  """Corpus, vocabularies, token stores, batch plans, model: everything but the state."""
+  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+  mesh = partitioning.make_mesh(config.mesh.data)
+  corpus = corpora.load(records.corpus)
+  splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
+  print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {len(split):,}' for split in splits) + ' pairs')
+  for note in corpus.notes:
+    print(f'  {note}')
+  hashes = {split.name: split.fingerprint for split in splits}
+  folder.check_data(hashes)
+  run_folder.write_json(folder.environment, run_folder.environment(jax.devices(), hashes))
+  run_folder.write_json(folder.suggestions, corpus.suggestions)
+  source, target = vocabularies_of(config, records.vocabulary, corpus, folder)
+  model = models.build(model_config(config, source, target))
+
+  def plan(split, shuffle):
+    bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
+    store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
+    return input_pipeline.Plan(store, records.batches, config.seed, shuffle)
+
+  train_plan, validation_plan = plan(corpus.train, True), plan(corpus.validation, False)
+  for shape in train_plan.shapes:
+    partitioning.check_rows(shape.rows, mesh)
+  total = config.train.num_steps
+  if config.train.num_epochs is not None:
+    total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
+  checkpoints = checkpoint.Checkpoints(
+      folder.checkpoints, max(config.train.keep_last, config.train.average_last), config.train.keep_best)
+  return Run(config, records, folder, corpus, source, target, train_plan, validation_plan, model, mesh, checkpoints,
+             total)
+
+
+def vocabularies_of(config, options: vocabularies.VocabularyConfig, corpus: corpora.Corpus,
+                    folder: run_folder.RunFolder) -> tuple[vocabularies.Vocabulary, vocabularies.Vocabulary]:
+  """The run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
+  if not folder.has_vocabularies():
+    if config.init_from:
+      source, target = run_folder.RunFolder.open(config.init_from).load_vocabularies()
+      models_ = source.model, None if source is target else target.model
+    else:
+      print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
+      models_ = vocabularies.make(options, corpus.train)
+    vocabularies.save_words((word for pair in corpus.train for word in vocabularies.words(pair.source)), folder.words)
+    folder.save_vocabularies(*models_)
+  return folder.load_vocabularies()
+
+
+def begin(run: Run) -> tuple[training.TrainState, Progress]:
+  """The state to go on from: the newest checkpoint, another run's parameters, or fresh ones."""
+  optimizer = optimizers.build(run.records.optimizer)
+  replicated = partitioning.replicated(run.mesh)
+  fresh = lambda key: training.init_state(run.model, optimizer, key, run.config.train.ema_decay)
+  key = jax.random.key(run.config.seed)
+  abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated),
+                          jax.eval_shape(fresh, key))
+  step = run.checkpoints.latest()
+  if step is not None:
+    state, progress = run.checkpoints.restore(step, abstract)
+    return state, Progress(**progress)
+  if not run.config.init_from:
+    return jax.jit(fresh, out_shardings=replicated)(key), Progress()
+  other = checkpoint.Checkpoints(run_folder.RunFolder.open(run.config.init_from).checkpoints)
+  params = other.average(other.resolve('best'), abstract.params)
+  state = jax.jit(fresh, out_shardings=replicated)(key)
+  average = jax.tree.map(lambda x: x.copy(), params) if run.config.train.ema_decay else ()
+  return state._replace(params=params, average=average), Progress()
+
+
+def announce(run: Run, state: training.TrainState) -> None:
+  """What is about to happen, in a few lines."""
+  config, plan, largest = run.config, run.plan, run.plan.shapes[0]
+  length = (f'{config.train.num_minutes:g} minutes' if run.total_steps is None else
+            f'{run.total_steps:,} steps ({run.total_steps / plan.batches_per_epoch:.1f} epochs)')
+  device = run.mesh.devices.flat[0]
+  sizes = f'{run.source.size:,}' if run.source is run.target else f'{run.source.size:,} and {run.target.size:,}'
+  print(f'Model: {models.count_parameters(run.model):,} parameters, {config.model.num_layers}+{config.model.num_layers}'
+        f' layers, d_model {config.model.d_model}, vocabulary {sizes}')
+  print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
+        f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} pairs each, '
+        f'{plan.padding():.1%} padding' + (f'; {plan.dropped:,} pairs empty or too long left out' if plan.dropped else ''))
+  print(f'Training for {length} on {run.mesh.size} × {device.device_kind} ({config.compile}, {config.model.dtype})'
+        + (f', going on from step {int(state.step):,}' if int(state.step) else ''), flush=True)
+
+
+def is_over(run: Run, step: int, progress: Progress) -> bool:
+  """Whether the run has reached its length."""
+  if run.total_steps is None:
+    return progress.stopped_early or progress.seconds >= 60 * run.config.train.num_minutes
+  return progress.stopped_early or step >= run.total_steps
+
+
+def is_scored(run: Run, step: int) -> bool:
+  """Whether the final scores are those of this step."""
+  return os.path.isfile(run.folder.results) and run_folder.read_json(run.folder.results)['step'] == step
+
+
+def say_finished(run: Run) -> int:
+  """A finished run says so and ends."""
+  results = run_folder.read_json(run.folder.results)
+  print(f'This run is finished, at step {results["step"]:,}: {scores.describe(results, results["test_set"])}\n'
+        'To go on, ask for more with --config.train.num_steps=…, num_epochs=… or num_minutes=…')
+  return 0
+
+
+# ---------------------------------------------------------------------------------------------------------- training
+
+
+def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRequest
+          ) -> tuple[training.TrainState, Progress]:
+  """Steps until the run's length is reached or a stop is asked for; the last state is saved either way."""
+  options, config = run.config.train, run.config
+  step_fn = partitioning.compile_step(
+      training.make_train_step(run.model, optimizers.build(run.records.optimizer), run.records.loss, run.target.bos_id,
+                               options.ema_decay), run.mesh, config.compile, donate=True)
+  step = saved = int(state.step)
+  judge, clock, meter = Judge(run), Clock(progress.seconds), Meter()
+  metrics = run_folder.Metrics(run.folder, step)
+  last = sys.maxsize if run.total_steps is None else run.total_steps
+  batches = input_pipeline.batches(run.plan, step, last, jax.process_index(), jax.process_count(),
+                                   config.data.num_threads) if step < last else iter(())
+  with ProgressBar(run.total_steps, (options.num_minutes or 0) * 60, step, progress.seconds) as bar:
+    while not stop.exit_code and not is_over(run, step, progress):
+      shape = run.plan.shape_at(step)
+      bar.announce_compilation(shape)
+      state, measures = step_fn(state, next(batches))
+      meter.add(measures, shape.rows * shape.target)
+      step, progress.seconds = step + 1, clock.seconds()
+      bar.advance(step, progress.seconds, meter)
+      if step % options.log_every == 0:
+        metrics.write(step, meter.read() | {'seconds': progress.seconds, 'epoch': step / run.plan.batches_per_epoch})
+      measured = None
+      if step % options.eval_every == 0:
+        measured = judge.evaluate(state, step, progress)
+        metrics.write(step, {f'validation/{name}': value for name, value in measured.items()})
+        bar.write(judge.told)
+        progress.seconds = clock.seconds()
+      if measured or step % options.checkpoint_every == 0:
+        save(run, state, progress, measured)
+        saved = step
+    if saved != step:
+      save(run, state, progress)
+  run.checkpoints.wait()
+  metrics.close()
+  return state, progress
+
+
+def save(run: Run, state: training.TrainState, progress: Progress, measured: dict | None = None) -> None:
+  """Saves a checkpoint; on a CPU it waits, since there the next step would overwrite the very memory being saved."""
+  run.checkpoints.save(int(state.step), state, dataclasses.asdict(progress), measured)
+  if jax.default_backend() == 'cpu':
+    run.checkpoints.wait()
+
+
+class Judge:
+  """Evaluates a run on its validation split: loss of all, BLEU and translations of the same first sentences."""
+
+  def __init__(self, run: Run):
+    self._run, self.told = run, ''
+    self._eval_step = partitioning.compile_step(
+        training.make_eval_step(run.model, run.records.loss, run.target.bos_id), run.mesh, run.config.compile,
+        donate=False)
+    pairs = itertools.islice(run.corpus.validation, run.config.train.eval_sentences)
+    self._sources, self._references = map(list, zip(*pairs))
+    greedy = dataclasses.replace(run.records.search, beam_size=1)
+    self._translator = Translator(run.model, None, run.source, run.target, greedy, run.config.search.batch_tokens)
+
+  def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> dict[str, float]:
+    """The figures of this step; writes samples/, and brings `progress` up to date."""
+    run, options = self._run, self._run.config.train
+    params = state.average if options.ema_decay else state.params
+    batches = (run.validation_plan.batch_at(n) for n in range(run.validation_plan.batches_per_epoch))
+    measured = evaluation.validation_loss(self._eval_step, params, batches)
+    self._translator.params = params
+    scored, hypotheses = evaluation.translation_scores(self._translator, self._sources, self._references)
+    measured |= {'bleu': scored['bleu'], 'chrf': scored['chrf']}
+    shown = [(s, r, h) for s, r, h in zip(self._sources, self._references, hypotheses)][:options.num_samples]
+    evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, shown)
+    better = scored['bleu'] > progress.best_bleu
+    progress.best_bleu = max(progress.best_bleu, scored['bleu'])
+    progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
+    progress.stopped_early = 0 < options.patience <= progress.evaluations_since_best
+    source, _, hypothesis = shown[step // options.eval_every % len(shown)]
+    self.told = (f'step {step:,}  validation loss {measured["loss"]:.3f}, perplexity {measured["perplexity"]:.2f}, '
+                 f'BLEU {measured["bleu"]:.1f} (greedy, {len(self._sources)} sentences)\n'
+                 f'    {source}\n    {hypothesis}')
+    return measured
+
+
+# -------------------------------------------------------------------------------------------------------- conclusion
+
+
+def conclude(run: Run, state: training.TrainState, progress: Progress) -> None:
+  """Averages the last checkpoints, scores the test split, and says how to go on."""
+  steps = run.checkpoints.resolve(f'average:{min(run.config.train.average_last, len(run.checkpoints.steps()))}')
+  params = run.checkpoints.average(steps, jax.eval_shape(lambda p: p, state.params))
+  translator = Translator(run.model, params, run.source, run.target, run.records.search, run.config.search.batch_tokens)
+  examined = run.corpus.test or run.corpus.validation
+  pairs = list(examined)
+  print(f'Translating {examined.name} ({len(pairs):,} sentences, beam {run.records.search.beam_size}, '
+        f'mean of {len(steps)} checkpoints) …', flush=True)
+  with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
+    hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], bar.update)]
+  results = scores.corpus_scores(hypotheses, [pair.target for pair in pairs])
+  if run.corpus.measure:
+    results |= run.corpus.measure(hypotheses)
+  results |= {'test_set': examined.name, 'step': int(state.step), 'seconds': progress.seconds,
+              'averaged_steps': steps, 'search': dataclasses.asdict(run.records.search),
+              'parameters': models.count_parameters(run.model), 'best_validation_bleu': progress.best_bleu}
+  with open(os.path.join(run.folder.samples, 'test_translations.txt'), 'w', encoding='utf-8') as file:
+    file.writelines(f'{line}\n' for line in hypotheses)
+  run_folder.write_json(run.folder.results, results)
+  print(scores.describe(results, examined.name))
+  if run.corpus.measure:
+    print('  '.join(f'{name} {value:.3f}' for name, value in results.items() if name.endswith('_accuracy')))
+  if run.corpus.showcase:
+    translated = [found.text for found in translator.translate([pair.source for pair in run.corpus.showcase])]
+    told, right = evaluation.format_examination(run.corpus.showcase, translated)
+    print(f'\nSentences that training never saw ({right} of {len(translated)} right):\n{told}')
+  print(next_commands(run, pairs[0].source))
+
+
+def next_commands(run: Run, sentence: str) -> str:
+  """Three lines to paste."""
+  command = f'{os.path.relpath(sys.executable)} ' if not sys.executable.startswith('/usr') else 'python '
+  workdir = os.path.relpath(run.folder.path)
+  sentence = run.corpus.suggestions[0] if run.corpus.suggestions else sentence
+  longer = (f'num_minutes={2 * run.config.train.num_minutes:g}' if run.total_steps is None else
+            f'num_steps={2 * run.total_steps}')
+  return f'''
+Translate a sentence:       echo {shlex.quote(sentence)} | {command}decode.py --workdir={workdir}
+Go on training:             {command}train.py {shlex.join(kept_flags())} --config.train.{longer}
+Train on a file of yours:   {command}train.py --config=configs/toy.py --config.data.tsv=pairs.tsv --workdir=runs/mine'''
+
+
+def kept_flags() -> list[str]:
+  """This command's flags without the length of training."""
+  lengths = ('--config.train.num_steps', '--config.train.num_epochs', '--config.train.num_minutes')
+  return [word for word in sys.argv[1:] if word.partition('=')[0] not in lengths]
+
+
+if __name__ == '__main__':
+  command_line.run(lambda: main(OPTIONS))
