@@ -155,12 +155,14 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   source, target = vocabularies_of(config, records.vocabulary, corpus, folder)
   model = models.build(model_config(config, source, target))
 
-  def plan(split, shuffle):
+  def plan(split, batches, shuffle):
     bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
     store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
-    return input_pipeline.Plan(store, records.batches, config.seed, shuffle)
+    return input_pipeline.Plan(store, batches, config.seed, shuffle)
 
-  train_plan, validation_plan = plan(corpus.train, True), plan(corpus.validation, False)
+  train_plan = plan(corpus.train, records.batches, True)
+  few = dataclasses.replace(records.batches, max_shapes=min(4, records.batches.max_shapes))  # compiled for little use
+  validation_plan = plan(corpus.validation, few, False)
   for shape in train_plan.shapes:
     partitioning.check_rows(shape.rows, mesh)
   total = config.train.num_steps

@@ -75,7 +75,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   optimizer.clip_norm = 0.0  # largest global norm of a gradient; 0 is off
 
   config.train = train = ml_collections.ConfigDict()
-  train.num_steps = config_dict.FieldReference(100_000, field_type=int)  # length in updates; give exactly one of num_steps, num_epochs, num_minutes
+  train.num_steps = config_dict.FieldReference(100_000, field_type=int)  # length in updates; set one of num_* alone
   train.num_epochs = config_dict.placeholder(float)  # length in passes over the training text
   train.num_minutes = config_dict.placeholder(float)  # length in minutes, over all restarts
   train.batch_tokens = 25_000  # rows x length of a batch's longer side, padding included, at most

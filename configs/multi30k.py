@@ -1,7 +1,7 @@
 """Multi30k, English to German, from two text files per split; the pattern for parallel text of one's own.
 
     python train.py --config=configs/multi30k.py --config.data.directory=data/multi30k --workdir=runs/m30k
-    python train.py --config=configs/multi30k.py:overnight --config.data.directory=data/multi30k --workdir=runs/m30k_long
+    python train.py --config=configs/multi30k.py:overnight --config.data.directory=data/multi30k --workdir=runs/m30k_8h
 
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train.
 Hardware: two CPU cores, an hour; `:overnight` about seven hours.
@@ -43,6 +43,8 @@ def get_config(arg: str = ''):
   config.train.log_every = 20
   config.train.checkpoint_every = 120  # about an epoch
   config.train.eval_every = 240
+  config.train.eval_sentences = 300
+  config.train.keep_last = 10
   config.train.average_last = 5
 
   if arg == 'overnight':
@@ -52,7 +54,6 @@ def get_config(arg: str = ''):
     config.train.checkpoint_every = 60  # about an epoch
     config.train.eval_every = 240
     config.train.average_last = 10
-    config.train.keep_last = 10
     config.train.patience = 10
   elif arg:
     raise ValueError(f'configs/multi30k.py has no variant {arg!r}; it has overnight')

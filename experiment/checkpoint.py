@@ -8,7 +8,6 @@ import os
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
@@ -65,7 +64,7 @@ class Checkpoints:
     Raises:
       CheckpointError: naming the first leaf that does not fit, before anything is read.
     """
-    self._check(step, wanted)
+    self._compare(step, self._saved_tree(step), wanted)
     saved = self._manager.restore(step, args=ocp.args.Composite(
         state=ocp.args.StandardRestore(wanted), progress=ocp.args.JsonRestore()))
     return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
@@ -74,7 +73,7 @@ class Checkpoints:
     """The parameters alone; with `averaged`, their moving average where the run keeps one."""
     tree = self._saved_tree(step)
     field = 'average' if averaged and isinstance(tree['average'], dict) else 'params'
-    self._compare(step, tree[field], wanted)
+    self._compare(step, tree[field], wanted, f'{field}.')
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(
         leaf, 'sharding', None) or jax.sharding.SingleDeviceSharding(jax.devices()[0])), wanted)
     # A reader of its own: a manager that has saved is bound to the way it saved.
@@ -121,22 +120,26 @@ class Checkpoints:
     with ocp.StandardCheckpointer() as reader:
       return reader.metadata(os.path.join(self._folder, str(step), 'state')).item_metadata.tree
 
-  def _check(self, step: int, wanted: Any) -> None:
-    for field in ('params', 'average'):
-      saved = self._saved_tree(step).get(field)
-      self._compare(step, saved if isinstance(saved, dict) else {}, getattr(wanted, field))
-
-  def _compare(self, step: int, saved: Any, wanted: Any) -> None:
-    describe = lambda tree: {jax.tree_util.keystr(path, simple=True, separator='.'): tuple(leaf.shape)
-                             for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-    have, want = describe(saved), describe(wanted)
-    for name in sorted(have.keys() | want.keys()):
+  def _compare(self, step: int, saved: Any, wanted: Any, prefix: str = '') -> None:
+    have, want = _describe(saved, prefix), _describe(wanted, prefix)
+    for name in [*want, *(have.keys() - want.keys())]:
       if have.get(name) != want.get(name):
-        say = lambda shape: 'no such parameter' if shape is None else f'shape {shape}'
         raise CheckpointError(
-            f'checkpoint {step} in {self._folder} belongs to another configuration: {name} has {say(have.get(name))} '
-            f'there and {say(want.get(name))} in this one; use the configuration of that run, or another --workdir')
+            f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
+            f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one; '
+            'use the configuration of that run, or another --workdir')
+
+
+def _describe(tree: Any, prefix: str) -> dict[str, str]:
+  """'float32 (512, 8, 64)' of each leaf by its dotted name. Random keys are saved as their bits."""
+  described = {}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      leaf = jax.eval_shape(jax.random.key_data, leaf)
+    described[prefix + jax.tree_util.keystr(path, simple=True, separator='.')] = f'{leaf.dtype} {tuple(leaf.shape)}'
+  return described
 
 
 def _bleu(metrics: dict) -> float:
-  return float(np.asarray(metrics['bleu']))
+  score = float(metrics['bleu'])
+  return score if score == score else -1.0  # NaN, which sorts nowhere, is worse than any

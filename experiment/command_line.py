@@ -222,7 +222,8 @@ def _call_get_config(spec: str) -> config_dict.ConfigDict:
     module_spec.loader.exec_module(module)
     config = module.get_config(variant) if variant else module.get_config()
   except Exception as error:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == module_spec.origin]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == module_spec.origin]
     raise ConfigError(f'--config={spec} fails' + (f' in line {lines[-1]}' if lines else '')
                       + f': {type(error).__name__}: {error}') from error
   if not isinstance(config, config_dict.ConfigDict):
@@ -403,7 +404,8 @@ def _may_be_none(tree: config_dict.ConfigDict, name: str) -> bool:
 
 
 def _article(kind: type) -> str:
-  return {int: 'a whole number', float: 'a number', bool: 'true or false', str: 'a text'}.get(kind, f'a {kind.__name__}')
+  names = {int: 'a whole number', float: 'a number', bool: 'true or false', str: 'a text'}
+  return names.get(kind, f'a {kind.__name__}')
 
 
 def _unknown(name: str, known: Mapping[str, Any], prefix: str = 'config.') -> str:
@@ -500,8 +502,8 @@ def option_comments(path: str = os.path.join(CONFIGS, 'default.py')) -> dict[str
   """
   with open(path, encoding='utf-8') as file:
     source = file.read()
-  behind = {token.start[0]: token.string.lstrip('# ') for token in tokenize.generate_tokens(io.StringIO(source).readline)
-            if token.type == tokenize.COMMENT}
+  tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+  behind = {token.start[0]: token.string.lstrip('# ') for token in tokens if token.type == tokenize.COMMENT}
   prefixes, comments = {'config': ''}, {}
   for node in ast.walk(ast.parse(source)):
     if not isinstance(node, ast.Assign):

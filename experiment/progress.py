@@ -27,7 +27,7 @@ class Meter:
   """
 
   def __init__(self, ahead: int = 2):
-    self._ahead, self._pending = ahead, collections.deque()
+    self._ahead, self._pending, self._told = ahead, collections.deque(), ''
     self._start()
 
   def _start(self) -> None:
@@ -44,14 +44,13 @@ class Meter:
     self._totals.update({name: float(value) for name, value in jax.device_get(self._pending.popleft()).items()})
     self._steps += 1
 
-  @property
-  def loss(self) -> float:
-    """Mean loss per token since the last read, of the steps that are done."""
-    return self._totals['loss'] / max(self._totals['tokens'], 1.0)
+  def told(self) -> str:
+    """Mean loss per token and real target tokens per second of the steps done since the last read, else before it."""
+    if self._steps:
+      self._told = f"loss {self._totals['loss'] / self._totals['tokens']:.3f}, {self._speed():,.0f} tokens/s"
+    return self._told
 
-  @property
-  def tokens_per_second(self) -> float:
-    """Real target tokens per second since the last read."""
+  def _speed(self) -> float:
     return self._totals['tokens'] / max(time.monotonic() - self._since, 1e-9)
 
   def read(self) -> dict[str, float]:
@@ -64,7 +63,7 @@ class Meter:
         'train/perplexity': math.exp(min(totals['nll'] / tokens, 700.0)),
         'train/accuracy': totals['correct'] / tokens,
         'train/gradient_norm': totals['gradient_norm'] / max(self._steps, 1),
-        'train/tokens_per_second': self.tokens_per_second,
+        'train/tokens_per_second': self._speed(),
         'train/padding': 1.0 - tokens / max(self._cells, 1),
     }
     self._start()
@@ -103,7 +102,7 @@ class ProgressBar:
 
   def advance(self, step: int, seconds: float, meter: Meter) -> None:
     """After each step."""
-    told = f'loss {meter.loss:.3f}, {meter.tokens_per_second:,.0f} tokens/s'
+    told = meter.told()
     if self._watched:
       self._bar.set_description(f'step {step:,}', refresh=False)
       self._bar.set_postfix_str(told, refresh=False)

@@ -11,9 +11,9 @@
 import fcntl
 import importlib.metadata
 import json
+import math
 import os
 import platform
-import shutil
 import socket
 import subprocess
 import sys
@@ -82,11 +82,31 @@ class RunFolder:
     """Takes the folder for a run of `config` (plain dict): new, or one saved with the same configuration.
 
     Raises:
-      ConfigError: naming each field that differs and may not.
+      ConfigError: naming each field that differs and may not; or when this is no place for a run.
       FolderBusyError: when another process works there.
     """
-    os.makedirs(self.path, exist_ok=True)
+    self._check_place()
     self._acquire()
+    try:
+      self._check_same(config)
+    except ConfigError:
+      self._lock.close()
+      raise
+    write_json(self.config, config)
+    os.makedirs(self.samples, exist_ok=True)
+    return self
+
+  def _check_place(self) -> None:
+    try:
+      os.makedirs(self.path, exist_ok=True)
+      found = sorted(os.listdir(self.path))
+    except OSError as error:
+      raise ConfigError(f'--workdir={self.path} cannot be a folder: {error.strerror}; give another') from None
+    if 'config.json' not in found and set(found) - {'lock', 'config.json.unfinished'}:
+      raise ConfigError(f'--workdir={self.path} is no run and not empty; it holds {", ".join(found[:10])}; '
+                        'give a new folder, or that of a run')
+
+  def _check_same(self, config: dict) -> None:
     if os.path.isfile(self.config):
       saved = read_json(self.config)
       wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
@@ -95,9 +115,6 @@ class RunFolder:
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to go on with it, or another --workdir.')
-    write_json(self.config, config)
-    os.makedirs(self.samples, exist_ok=True)
-    return self
 
   def _acquire(self) -> None:
     self._lock = open(os.path.join(self.path, 'lock'), 'a+', encoding='utf-8')
@@ -136,18 +153,27 @@ class RunFolder:
       return (Vocabulary.load(self._joint),) * 2
     return Vocabulary.load(self._source), Vocabulary.load(self._target)
 
-  def clear_compile_cache(self) -> None:
-    """Frees the space of compiled programs."""
-    shutil.rmtree(self.compile_cache, ignore_errors=True)
-
   def check_data(self, hashes: dict[str, str]) -> None:
-    """Raises ConfigError when the run was begun with other text."""
+    """Raises ConfigError when the run was begun with other text.
+
+    Args:
+      hashes: fingerprints of train, validation and test, in this order. Their names may differ: files may move.
+    """
     if os.path.isfile(self.environment):
       before = read_json(self.environment)['data']
-      wrong = [name for name in hashes if name in before and before[name] != hashes[name]]
-      if wrong:
-        raise ConfigError(f'{self.path} was begun with other text under the same name: {", ".join(wrong)}; '
-                          'give the same files, or another --workdir')
+      wrong = [name for name, old, new in zip(hashes, before.values(), hashes.values()) if old != new]
+      if wrong or len(before) != len(hashes):
+        raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
+                          'give the same text, or another --workdir')
+
+  def record_environment(self, now: dict[str, Any]) -> None:
+    """Writes environment.json: that of the run's first start, and each later one that was different."""
+    starts = [now]
+    if os.path.isfile(self.environment):
+      first = read_json(self.environment)
+      starts = [first, *first.pop('later_starts', [])]
+      starts += [now] if starts[-1] != now else []
+    write_json(self.environment, starts[0] | ({'later_starts': starts[1:]} if starts[1:] else {}))
 
 
 def _leaves(tree: dict, prefix: str = '') -> dict[str, Any]:
@@ -168,10 +194,10 @@ def _may_change(name: str) -> bool:
 def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
   """What a number depends on besides the configuration."""
   here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-  git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=False).stdout
+  git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=True).stdout
   try:
-    commit, changed = git('rev-parse', 'HEAD').strip() or None, bool(git('status', '--porcelain', '-uno').strip())
-  except OSError:  # no git on this machine
+    commit, changed = git('rev-parse', 'HEAD').strip(), bool(git('status', '--porcelain', '-uno').strip())
+  except (OSError, subprocess.CalledProcessError):  # no git on this machine, or no repository
     commit, changed = None, None
   return {
       'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
@@ -181,7 +207,7 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
 
 
 class Metrics:
-  """metrics.jsonl and TensorBoard events. A run that goes on from an earlier step forgets what it had measured later."""
+  """metrics.jsonl and TensorBoard events. A run going on from an earlier step forgets what it had measured later."""
 
   def __init__(self, folder: RunFolder, step: int):
     import tensorboardX  # slow to import; only training writes events
@@ -195,8 +221,10 @@ class Metrics:
     self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
 
   def write(self, step: int, values: dict[str, float]) -> None:
-    """One line, and a scalar each."""
-    self._lines.write(json.dumps({'step': step, **values}) + '\n')
+    """One line, and a scalar each. JSON knows no NaN and no infinity: they become null there."""
+    values = {name: float(value) for name, value in values.items()}
+    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
     self._lines.flush()
     for name, value in values.items():
       self._events.add_scalar(name, value, step)

@@ -1,4 +1,4 @@
-"""Overrides are checked together before anything heavy is imported; errors become exit codes; help comes from the configs."""
+"""Overrides are checked, together, before anything heavy is imported; errors become exit codes; help is true."""
 
 import dataclasses
 import os
@@ -91,8 +91,8 @@ def test_mistake_is_named_with_a_remedy(argument, expected):
 
 def test_all_mistakes_are_reported_together():
   message = mistakes('--config.model.d_modle=3', '--config.seed=x', 'stray', '--bogus=1', start=('train.py',))
-  for part in ('6 mistakes', 'd_modle', 'config.seed', 'stray', '--bogus=1', '--config is missing', '--workdir is missing',
-               'toy.py'):
+  for part in ('6 mistakes', 'd_modle', 'config.seed', 'stray', '--bogus=1', '--config is missing', 'toy.py',
+               '--workdir is missing'):
     assert part in message
 
 
@@ -118,7 +118,7 @@ CONFIG = 'from configs import default\ndef get_config():\n  c = default.get_conf
 
 
 @pytest.mark.parametrize('text, expected', [
-    (CONFIG.format('c.train.num_minutes = 4'), 'the configuration sets train.num_steps=100000 and train.num_minutes=4.0'),
+    (CONFIG.format('c.train.num_minutes = 4'), 'configuration sets train.num_steps=100000 and train.num_minutes=4.0'),
     (CONFIG.format('c.model.d_modle = 4'), 'did you mean config.model.d_model?'),
     (CONFIG.format('del c.model.d_ff'), 'config.model.d_ff is missing'),
     (CONFIG.format('c.model.d_ff = "wide"'), 'fails in line 4: TypeError'),
@@ -204,7 +204,8 @@ def failing(error):
 
 @pytest.mark.parametrize('main, code, told', [
     (lambda: None, 0, ''), (lambda: 143, 143, ''), (lambda: failing(Refusal('no text')), 3, 'error: no text\n'),
-    (lambda: failing(ConfigError('no')), 2, 'error: no\n'), (lambda: failing(KeyboardInterrupt), 130, 'Interrupted.\n')])
+    (lambda: failing(ConfigError('no')), 2, 'error: no\n'),
+    (lambda: failing(KeyboardInterrupt), 130, 'Interrupted.\n')])
 def test_exit_codes(main, code, told, capsys):
   with pytest.raises(SystemExit) as ended:
     command_line.run(main)
@@ -223,8 +224,8 @@ def test_every_option_has_its_comment():
 
 def test_help_names_what_scripts_rely_on():
   text = command_line.help_text('Trains.', command_line.TRAIN_FLAGS, 'config')
-  for name in ('model.d_model=512', 'model.norm=post', 'train.num_minutes=…', 'train.batch_tokens=25000', 'data.tsv=…',
-               'seed=0'):
+  for name in ('model.d_model=512', 'model.norm=post', 'train.num_minutes=…', 'train.batch_tokens=25000',
+               'data.tsv=…', 'seed=0'):
     assert f'--config.{name}' in text
   assert 'width of embeddings' in text and '--workdir' in text and 'configs' in text
   assert '--config.optimizer.beta1' not in text

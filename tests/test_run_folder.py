@@ -1,0 +1,196 @@
+"""A run's folder: one writer, one configuration, one corpus, one history."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tensorboardX.proto import event_pb2
+
+from experiment import command_line, run_folder
+from experiment.command_line import ConfigError
+from experiment.run_folder import FolderBusyError, Metrics, RunFolder
+
+CONFIG = command_line.load_config(os.path.join(command_line.CONFIGS, 'multi30k.py')).to_dict()
+
+
+def changed(**options):
+  """CONFIG with options set by dotted names, __ in place of the dot."""
+  config = json.loads(json.dumps(CONFIG))
+  for name, value in options.items():
+    *sections, leaf = name.split('__')
+    part = config
+    for section in sections:
+      part = part[section]
+    assert leaf in part and part[leaf] != value
+    part[leaf] = value
+  return config
+
+
+@pytest.fixture
+def workdir(tmp_path):
+  return str(tmp_path / 'runs' / 'a')
+
+
+def test_new_run_holds_its_config(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    assert run_folder.read_json(folder.config) == CONFIG
+  assert RunFolder.open(workdir).config == folder.config
+
+
+def test_same_config_goes_on(workdir):
+  for _ in range(2):
+    with RunFolder(workdir).create_or_resume(CONFIG):
+      pass
+
+
+def test_what_may_change_is_taken_over(workdir):
+  RunFolder(workdir).create_or_resume(CONFIG).__exit__()
+  later = changed(train__num_minutes=90, train__log_every=7, mesh__data=2, search__alpha=1.0, compile='pmap')
+  with RunFolder(workdir).create_or_resume(later) as folder:
+    assert run_folder.read_json(folder.config) == later
+
+
+@pytest.mark.parametrize('name, value', [
+    ('seed', 1), ('train__batch_tokens', 8192), ('vocabulary__size', 9000), ('data__max_length', 50),
+    ('data__source_language', 'fr'), ('model__d_model', 256), ('optimizer__beta2', 0.99), ('train__ema_decay', 0.999)])
+def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, value):
+  RunFolder(workdir).create_or_resume(CONFIG).__exit__()
+  with pytest.raises(ConfigError) as caught:
+    RunFolder(workdir).create_or_resume(changed(**{name: value}, train__log_every=7))
+  before = changed().get(name) if '__' not in name else CONFIG[name.split('__')[0]][name.split('__')[1]]
+  assert f'{name.replace("__", ".")} is {value!r}, the run has {before!r}' in str(caught.value)
+  assert 'log_every' not in str(caught.value)
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:  # the refusal changed nothing and holds no lock
+    assert run_folder.read_json(folder.config) == CONFIG
+
+
+def test_table_of_what_may_change_names_options_that_exist():
+  options = command_line.leaves(command_line.default_config())
+  for name in run_folder.MAY_CHANGE:
+    assert any(option == name or option.startswith(f'{name}.') for option in options), name
+
+
+def test_second_writer_is_refused_and_told_the_first(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG):
+    for _ in range(2):
+      with pytest.raises(FolderBusyError, match=f'in use by process {os.getpid()} on '):
+        RunFolder(workdir).create_or_resume(CONFIG)
+    RunFolder.open(workdir)  # reading needs no lock
+  with RunFolder(workdir).create_or_resume(CONFIG):
+    pass
+
+
+def test_lock_ends_with_a_killed_process(workdir):
+  hold = ('import json, sys; from experiment.run_folder import RunFolder; '
+          'folder = RunFolder(sys.argv[1]).create_or_resume(json.load(sys.stdin)); print("held", flush=True); '
+          'import time; time.sleep(60)')
+  holder = subprocess.Popen([sys.executable, '-c', hold, workdir], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            cwd=command_line.ROOT)
+  try:
+    holder.stdin.write(json.dumps(CONFIG))
+    holder.stdin.close()
+    assert holder.stdout.readline() == 'held\n'
+    with pytest.raises(FolderBusyError, match=f'process {holder.pid} on '):
+      RunFolder(workdir).create_or_resume(CONFIG)
+  finally:
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+  with RunFolder(workdir).create_or_resume(CONFIG):
+    pass
+
+
+def test_folder_that_is_no_run_is_left_alone(tmp_path):
+  (tmp_path / 'thesis.tex').write_text('text')
+  with pytest.raises(ConfigError, match='not empty; it holds thesis.tex'):
+    RunFolder(str(tmp_path)).create_or_resume(CONFIG)
+  assert os.listdir(tmp_path) == ['thesis.tex']
+  with pytest.raises(ConfigError, match='no config.json.*found: thesis.tex'):
+    RunFolder.open(str(tmp_path))
+  with pytest.raises(ConfigError, match='does not exist'):
+    RunFolder.open(str(tmp_path / 'nowhere'))
+  with pytest.raises(ConfigError, match='cannot be a folder'):
+    RunFolder(str(tmp_path / 'thesis.tex')).create_or_resume(CONFIG)
+  with pytest.raises(ConfigError, match='buckets are not supported yet'):
+    RunFolder('gs://bucket/run')
+
+
+def test_other_text_is_refused_but_files_may_move(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    folder.check_data({'train': 'a', 'val': 'b'})  # nothing to compare with yet
+    folder.record_environment({'data': {'train': 'a', 'val': 'b'}})
+    folder.check_data({'moved train': 'a', 'moved val': 'b'})
+    with pytest.raises(ConfigError, match='other text than val now holds'):
+      folder.check_data({'train': 'a', 'val': 'c'})
+    with pytest.raises(ConfigError, match='other text'):
+      folder.check_data({'train': 'a'})
+
+
+def test_environment_keeps_the_first_start(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    for commit in 'aabb':
+      folder.record_environment({'commit': commit, 'data': {}})
+    assert run_folder.read_json(folder.environment) == {
+        'commit': 'a', 'data': {}, 'later_starts': [{'commit': 'b', 'data': {}}]}
+
+
+def test_environment_says_what_numbers_depend_on():
+  class Device:
+    platform, device_kind = 'cpu', 'abacus'
+
+  found = run_folder.environment([Device()], {'train': 'a'})
+  assert json.loads(json.dumps(found)) == found
+  assert found['devices'] == ['cpu abacus'] and found['data'] == {'train': 'a'}
+  assert found['packages']['numpy'] == np.__version__
+  assert found['commit'] is None or len(found['commit']) == 40
+
+
+def events(folder):
+  """(step, name, value) of all TensorBoard scalars."""
+  found = []
+  for name in sorted(os.listdir(folder.tensorboard)):
+    with open(os.path.join(folder.tensorboard, name), 'rb') as file:
+      data = file.read()
+    while data:  # length [8], checksum [4], event, checksum [4]
+      size = int.from_bytes(data[:8], 'little')
+      event = event_pb2.Event.FromString(data[12:12 + size])
+      found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+      data = data[16 + size:]
+  return found
+
+
+def test_metrics_are_lines_and_events(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    metrics = Metrics(folder, 0)
+    metrics.write(5, {'loss': np.float32(2.5), 'norm': float('nan')})
+    with open(folder.metrics, encoding='utf-8') as file:  # there before anybody closes
+      assert [json.loads(line) for line in file] == [{'step': 5, 'loss': 2.5, 'norm': None}]
+    metrics.close()
+    assert (5, 'loss', 2.5) in events(folder)
+
+
+def test_resumed_history_has_no_duplicates(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    metrics = Metrics(folder, 0)
+    for step in (10, 20, 30):
+      metrics.write(step, {'loss': float(step)})
+    metrics.close()
+    with open(folder.metrics, 'a', encoding='utf-8') as file:
+      file.write('{"step": 40, "lo')  # killed while writing
+    metrics = Metrics(folder, 20)
+    metrics.write(30, {'loss': 0.5})
+    metrics.close()
+    with open(folder.metrics, encoding='utf-8') as file:
+      assert [json.loads(line) for line in file] == [
+          {'step': 10, 'loss': 10.0}, {'step': 20, 'loss': 20.0}, {'step': 30, 'loss': 0.5}]
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path):
+  path = str(tmp_path / 'x.json')
+  run_folder.write_json(path, {'größe': 1})
+  with pytest.raises(TypeError):
+    run_folder.write_json(path, {'a': object()})
+  assert run_folder.read_json(path) == {'größe': 1}
