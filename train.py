@@ -101,7 +101,7 @@ def main(options: command_line.TrainOptions) -> int:
 
 def check(config) -> Records:
   """All sections turned into records; every mistake is reported at once, before any file is read or made."""
-  with command_line.gather_errors() as build:
+  with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
     build(ModelConfig, config.model, vocab_size=config.vocabulary.size, target_vocab_size=config.vocabulary.size)
     return Records(
@@ -142,7 +142,8 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   """Corpus, vocabularies, token stores, batch plans, model: everything but the state."""
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
-  mesh = partitioning.make_mesh(config.mesh.data)
+  with command_line.as_config_error():
+    mesh = partitioning.make_mesh(config.mesh.data)
   corpus = corpora.load(records.corpus)
   splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
   print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {len(split):,}' for split in splits) + ' pairs')
@@ -150,7 +151,7 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
     print(f'  {note}')
   hashes = {split.name: split.fingerprint for split in splits}
   folder.check_data(hashes)
-  run_folder.write_json(folder.environment, run_folder.environment(jax.devices(), hashes))
+  folder.record_environment(run_folder.environment(jax.devices(), hashes))
   run_folder.write_json(folder.suggestions, corpus.suggestions)
   source, target = vocabularies_of(config, records.vocabulary, corpus, folder)
   model = models.build(model_config(config, source, target))
@@ -163,8 +164,9 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   train_plan = plan(corpus.train, records.batches, True)
   few = dataclasses.replace(records.batches, max_shapes=min(4, records.batches.max_shapes))  # compiled for little use
   validation_plan = plan(corpus.validation, few, False)
-  for shape in train_plan.shapes:
-    partitioning.check_rows(shape.rows, mesh)
+  with command_line.as_config_error():
+    for shape in train_plan.shapes:
+      partitioning.check_rows(shape.rows, mesh)
   total = config.train.num_steps
   if config.train.num_epochs is not None:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)

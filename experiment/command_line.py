@@ -178,6 +178,15 @@ def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Callable[
     raise ConfigError(_listed(errors))
 
 
+@contextlib.contextmanager
+def as_config_error() -> Iterator[None]:
+  """Turns the library's ValueError, which speaks of options, into a ConfigError."""
+  try:
+    yield
+  except ValueError as error:
+    raise ConfigError(str(error)) from error
+
+
 # ------------------------------------------------------------------------------------------------- configurations
 
 

@@ -11,8 +11,8 @@ from corpora.errors import DataError
 def check_counts(translations: Sequence, references: Sequence, name: str, reference_name: str) -> None:
   """Raises DataError unless there is one reference for each translation (sacreBLEU would pair off what there is)."""
   if len(translations) != len(references):
-    raise DataError(f'{name} has {len(translations):,} lines and {reference_name} has {len(references):,}; line n of the '
-                    'reference must translate line n')
+    raise DataError(f'{name} has {len(translations):,} lines and {reference_name} has {len(references):,}; '
+                    'line n of the reference must translate line n')
 
 
 def corpus_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:

@@ -87,8 +87,8 @@ def test_lock_ends_with_a_killed_process(workdir):
   hold = ('import json, sys; from experiment.run_folder import RunFolder; '
           'folder = RunFolder(sys.argv[1]).create_or_resume(json.load(sys.stdin)); print("held", flush=True); '
           'import time; time.sleep(60)')
-  holder = subprocess.Popen([sys.executable, '-c', hold, workdir], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                            cwd=command_line.ROOT)
+  holder = subprocess.Popen([sys.executable, '-c', hold, workdir], cwd=command_line.ROOT, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
   try:
     holder.stdin.write(json.dumps(CONFIG))
     holder.stdin.close()

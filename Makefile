@@ -1,0 +1,32 @@
+# Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
+# every test but the long drills. Other Python: make train PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+RUN ?= runs/phrasebook
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
+
+.PHONY: train test drill clean
+
+train: $(VENV)/ready
+	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
+
+test: $(VENV)/ready-to-test
+	$(VENV)/bin/python -m pytest -q
+
+drill: $(VENV)/ready-to-test
+	$(VENV)/bin/python -m pytest -q -m drill
+
+$(VENV)/ready: requirements.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; choose one with: make PYTHON=python3.12")'
+	@echo "Setting up $(VENV) (about a minute) …"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -r requirements.txt
+	@touch $@
+
+$(VENV)/ready-to-test: $(VENV)/ready requirements-test.txt
+	@$(PIP) install -r requirements-test.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,85 @@
+"""Every shipped configuration, with every variant: its sections build, and its model takes a step, traced unrun."""
+
+import importlib
+import os
+
+import jax
+import numpy as np
+import pytest
+
+import configs
+import train
+from transformer import model as models
+from transformer import optimizer as optimizers
+from transformer import training
+from transformer.config import ModelConfig
+from transformer.tokens import Batch, Tokens
+
+VARIANTS = {'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''], 'toy': [''],
+            'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
+EACH = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
+BASE, BIG = (512, 8, 6, 2048), (1024, 16, 6, 4096)
+
+
+def load(name, *variant):
+  return importlib.import_module(f'configs.{name}').get_config(*variant)
+
+
+def test_every_file_is_looked_at():
+  files = {name.removesuffix('.py') for name in os.listdir(os.path.dirname(configs.__file__)) if name.endswith('.py')}
+  assert files - {'__init__'} == set(VARIANTS)
+
+
+@pytest.mark.parametrize('name, variant', EACH)
+def test_sections_build_and_one_step_traces(name, variant):
+  config = load(name, variant)
+  records = train.check(config)
+  lengths = [config.train.num_steps, config.train.num_epochs, config.train.num_minutes]
+  assert sum(length is not None for length in lengths) == 1  # one of them alone decides
+  size = config.vocabulary.size
+  model = models.build(ModelConfig(size, size, **config.model))
+  optimizer = optimizers.build(records.optimizer)
+  fresh = lambda key: training.init_state(model, optimizer, key, config.train.ema_decay)
+  state = jax.eval_shape(fresh, jax.random.key(0))
+
+  batches = records.batches
+  if batches.batching == 'fixed':
+    rows, source, target = batches.fixed_rows, batches.fixed_source_length, batches.fixed_target_length
+  else:
+    source = target = batches.max_length
+    rows = batches.batch_tokens // batches.max_length // 8 * 8
+  assert rows >= 8  # else a corpus with sentences of max_length would be refused
+  side = lambda width: Tokens(*(jax.ShapeDtypeStruct((rows, width), np.int32) for _ in Tokens._fields))
+  step = training.make_train_step(model, optimizer, records.loss, bos_id=2, ema_decay=config.train.ema_decay)
+  after, measures = jax.eval_shape(step, state, Batch(side(source), side(target)))
+  kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
+  assert kinds(after) == kinds(state)
+  assert set(measures) == {'loss', 'nll', 'tokens', 'correct', 'gradient_norm'}
+
+
+@pytest.mark.parametrize('name, variant, sizes, dropout, vocabulary, steps', [
+    ('default', '', BASE, 0.1, 37000, 100_000), ('wmt_de_en', 'base', BASE, 0.1, 37000, 100_000),
+    ('wmt_de_en', 'big', BIG, 0.3, 37000, 300_000), ('wmt_en_fr', 'base', BASE, 0.1, 32000, 100_000),
+    ('wmt_en_fr', 'big', BIG, 0.1, 32000, 300_000)])
+def test_the_papers_configurations_are_the_papers(name, variant, sizes, dropout, vocabulary, steps):
+  config = load(name, variant)
+  model = config.model
+  assert (model.d_model, model.num_heads, model.num_layers, model.d_ff) == sizes
+  assert (model.norm, model.dropout, model.tie_output, model.share_embeddings) == ('post', dropout, True, True)
+  assert (config.vocabulary.size, config.train.num_steps, config.train.label_smoothing) == (vocabulary, steps, 0.1)
+  assert config.train.average_last == (20 if variant == 'big' else 5) <= config.train.keep_last
+  assert (config.search.beam_size, config.search.length_penalty, config.search.alpha) == (4, 'gnmt', 0.6)
+
+
+def test_the_toy_is_the_one_of_the_texts():
+  config = load('toy')
+  assert (config.model.num_layers, config.model.num_heads, config.vocabulary.size) == (4, 8, 10_002)
+  assert (config.data.fixed_rows, config.data.fixed_source_length, config.data.fixed_target_length) == (64, 41, 42)
+  assert config.train.num_epochs == 30 and not config.vocabulary.joint
+
+
+@pytest.mark.parametrize('name', sorted(VARIANTS))
+def test_the_default_variant_needs_no_name_and_unknown_ones_are_refused(name):
+  assert load(name).to_json() == load(name, VARIANTS[name][0]).to_json()
+  with pytest.raises(ValueError, match=f'configs/{name}.py has no variant .huge.'):
+    load(name, 'huge')
