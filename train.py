@@ -275,7 +275,7 @@ def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRe
       if step % options.log_every == 0:
         metrics.write(step, meter.read() | {'seconds': progress.seconds, 'epoch': step / run.plan.batches_per_epoch})
       measured = None
-      if step % options.eval_every == 0:
+      if step % options.eval_every == 0 or step == options.first_eval:
         measured = judge.evaluate(state, step, progress)
         metrics.write(step, {f'validation/{name}': value for name, value in measured.items()})
         bar.write(judge.told)

@@ -84,6 +84,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.ema_decay = 0.0  # exponential moving average of the parameters, used to evaluate; 0 is off
   train.log_every = 100  # updates between lines of metrics
   train.eval_every = 1000  # updates between evaluations on the validation split
+  train.first_eval = 0  # one early evaluation after this many updates, for a first look; 0 is none
   train.checkpoint_every = 1000  # updates between checkpoints
   train.keep_last = 5  # newest checkpoints kept (never fewer than average_last)
   train.keep_best = 1  # checkpoints of highest validation BLEU kept besides

@@ -3,8 +3,8 @@
     python train.py --config=configs/phrasebook.py --workdir=runs/phrasebook
 
 Data: generated offline by corpora/phrasebook.py; nothing is downloaded.
-Hardware: two CPU cores, about four minutes.
-Expected: not run by us yet as it stands; the aim is sacreBLEU of 95 on held-out text.
+Hardware: two CPU cores, six to seven minutes.
+Expected: sacreBLEU of 95 or more on held-out text; the README has the figures.
 """
 
 from configs import default
@@ -20,23 +20,24 @@ def get_config(arg: str = ''):
   config.data.target_language = 'de'
   config.data.max_length = 64
   config.data.max_shapes = 4  # each takes seconds to compile
-  config.vocabulary.size = 1200
+  config.vocabulary.size = 3000  # whole words, mostly; names are still spelt from pieces
 
   config.model.d_model = 128
   config.model.num_heads = 4
   config.model.num_layers = 3
   config.model.d_ff = 512
   config.model.norm = 'pre'
+  config.model.dropout = 0.0  # the grammar never runs dry: few sentences are seen more than four times
 
   config.optimizer.warmup_steps = 400  # a peak of 4.4e-3
   config.optimizer.clip_norm = 1.0
 
-  config.train.batch_tokens = 4096
-  config.train.num_steps = None
-  config.train.num_minutes = 4
+  config.train.batch_tokens = 2048  # twice the updates of 4096 in the same time
+  config.train.num_steps = 1800  # steps, not minutes: a slow machine takes longer and learns as much
   config.train.log_every = 20
-  config.train.checkpoint_every = 50
-  config.train.eval_every = 100
-  config.train.eval_sentences = 200
+  config.train.checkpoint_every = 100
+  config.train.first_eval = 100
+  config.train.eval_every = 300
+  config.train.eval_sentences = 100
   config.train.average_last = 5
   return config

@@ -27,8 +27,8 @@ MAY_CHANGE = ('compile', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.
               'data.tsv', 'data.tfds_dir',  # the place of the text; its content is compared by fingerprint
               'vocabulary.source_model', 'vocabulary.target_model',
               'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
-              'train.checkpoint_every', 'train.keep_last', 'train.keep_best', 'train.average_last', 'train.patience',
-              'train.eval_sentences', 'train.num_samples')
+              'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
+              'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples')
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
             'sacrebleu', 'ml_collections', 'numpy')
 

@@ -1,0 +1,183 @@
+"""Whole runs of a tiny model on real files: trained, stopped, continued, decoded, as a user would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import decode
+import train
+from experiment import checkpoint, command_line, run_folder, translation
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'Katze', 'house': 'Haus', 'tree': 'Baum'}
+TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1',
+        '--config.model.d_ff=24', '--config.vocabulary.size=300', '--config.train.batch_tokens=256',
+        '--config.data.max_shapes=1', '--config.data.max_length=16', '--config.data.test_split=test',
+        '--config.train.log_every=2', '--config.train.eval_every=4', '--config.train.checkpoint_every=2',
+        '--config.train.eval_sentences=5', '--config.train.average_last=2', '--config.search.extra_length=6']
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+  """A folder with three small splits."""
+  folder, draw = tmp_path_factory.mktemp('corpus'), np.random.default_rng(0)
+  for split, size in (('train', 150), ('val', 11), ('test', 7)):
+    sentences = [[str(word) for word in draw.choice(list(WORDS), draw.integers(2, 5))] for _ in range(size)]
+    (folder / f'{split}.en').write_text(''.join(' '.join(s) + '\n' for s in sentences))
+    (folder / f'{split}.de').write_text(''.join(' '.join(WORDS[w] for w in s) + '\n' for s in sentences))
+  return folder
+
+
+def options(corpus, workdir, *more):
+  argv = ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
+          f'--workdir={workdir}', *TINY, *more]
+  return command_line.parse_train(argv, '')
+
+
+@pytest.fixture(scope='module')
+def run(corpus, tmp_path_factory):
+  """The folder of an uninterrupted run of eight steps."""
+  workdir = tmp_path_factory.mktemp('runs') / 'whole'
+  assert train.main(options(corpus, workdir, '--config.train.num_steps=8')) == 0
+  return workdir
+
+
+def saved(workdir, step=8):
+  """Every array of a checkpoint, by name."""
+  import orbax.checkpoint as ocp
+  with ocp.StandardCheckpointer() as reader:
+    tree = reader.restore(os.path.join(workdir, 'checkpoints', str(step), 'state'))
+  return {jax.tree_util.keystr(path): np.asarray(jax.random.key_data(leaf) if jax.dtypes.issubdtype(
+      leaf.dtype, jax.dtypes.prng_key) else leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def metrics(workdir):
+  """What was measured, without what depends on the clock."""
+  with open(os.path.join(workdir, 'metrics.jsonl')) as file:
+    lines = [json.loads(line) for line in file]
+  return [{k: v for k, v in line.items() if k not in ('seconds', 'train/tokens_per_second')} for line in lines]
+
+
+def test_a_run_leaves_everything_in_its_folder(run):
+  for name in ('config.json', 'environment.json', 'results.json', 'metrics.jsonl', 'vocabulary.model', 'words.txt.gz'):
+    assert (run / name).stat().st_size > 0, name
+  results = json.loads((run / 'results.json').read_text())
+  assert results['step'] == 8 and results['test_set'] == 'test' and 'tok:13a' in results['signature']
+  assert {'bleu', 'chrf', 'seconds'} <= results.keys()
+  assert [line['step'] for line in metrics(run)] == [2, 4, 4, 6, 8, 8]
+  assert sorted(p.name for p in (run / 'samples').iterdir()) == [
+      'step_00000004.txt', 'step_00000008.txt', 'test_translations.txt']
+  assert list((run / 'tensorboard').iterdir())
+  assert json.loads((run / 'config.json').read_text())['model']['d_model'] == 16
+
+
+def test_stopped_and_continued_equals_uninterrupted_bit_for_bit(corpus, run, tmp_path):
+  workdir = tmp_path / 'stopped'
+  for steps in (3, 6, 8):  # 3 lies between two checkpoints
+    assert train.main(options(corpus, workdir, f'--config.train.num_steps={steps}')) == 0
+  whole, parts = saved(run), saved(workdir)
+  assert whole.keys() == parts.keys() and len(whole) > 50
+  for name in whole:
+    np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+  of = lambda folder: [line for line in metrics(folder) if line['step'] in (8,) and 'validation/loss' in line]
+  assert of(run) == of(workdir) and len(of(run)) == 1
+
+
+def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
+  before = (run / 'results.json').stat().st_mtime_ns
+  assert train.main(options(corpus, run, '--config.train.num_steps=8')) == 0
+  assert 'finished' in capsys.readouterr().out
+  assert (run / 'results.json').stat().st_mtime_ns == before
+
+
+def test_another_configuration_is_refused_by_name(corpus, run):
+  with pytest.raises(command_line.ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
+    train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))
+
+
+def test_starting_from_another_run_takes_its_parameters_and_vocabulary(corpus, run, tmp_path):
+  workdir = tmp_path / 'next'
+  more = [f'--config.init_from={run}', '--config.train.num_steps=1', '--config.optimizer.learning_rate_scale=1e-9']
+  assert train.main(options(corpus, workdir, *more)) == 0
+  assert (workdir / 'vocabulary.model').read_bytes() == (run / 'vocabulary.model').read_bytes()
+  best = checkpoint.Checkpoints(str(run / 'checkpoints')).best()
+  before, after = saved(run, best), saved(workdir, 1)
+  name = "['params']['embedding']"
+  np.testing.assert_allclose(before[name], after[name], atol=1e-6)
+
+
+def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
+  lines = ['dog cat', '', 'one two three', '   ', 'zeppelin tree', 'dog cat']
+  source, output = tmp_path / 'in.en', tmp_path / 'out.de'
+  source.write_text('\n'.join(lines))
+  argv = ['decode.py', f'--workdir={run}', f'--input={source}', f'--output={output}', '--search.beam_size=2']
+  assert decode.main(command_line.parse_decode(argv, '')) == 0
+  translated = output.read_text().split('\n')
+  assert len(translated) == 7 and translated[6] == ''
+  assert translated[1] == translated[3] == ''
+  assert translated[0] == translated[5] != ''
+  assert 'never seen in training: zeppelin' in capsys.readouterr().err
+
+
+def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
+  argv = ['decode.py', f'--workdir={run}', f'--input={corpus}/test.en', f'--output={tmp_path}/out',
+          f'--reference={corpus}/test.de', '--checkpoint=average:2']
+  assert decode.main(command_line.parse_decode(argv, '')) == 0
+  results = json.loads((run / 'results.json').read_text())
+  told = capsys.readouterr().err
+  assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f} on test.de' in told and results['signature'] in told
+  assert (tmp_path / 'out').read_text() == (run / 'samples' / 'test_translations.txt').read_text()
+
+
+def test_a_line_does_not_depend_on_its_neighbours(run):
+  translator = translation.load(str(run))
+  lines = ['dog cat house', 'one', 'tree tree tree two', 'dog', 'three cat']
+  together = translator.translate(lines)
+  for line, found in zip(lines, together):
+    alone, = translator.translate([line])
+    assert alone.text == found.text
+    assert alone.score == pytest.approx(found.score, abs=1e-5)
+
+
+def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path):
+  for flags, words in (
+      ([f'--input={tmp_path}/none.en'], 'no file'),
+      ([f'--input={__file__}', f'--reference={run}/config.json'], 'lines'),
+      ([f'--workdir={tmp_path}'], 'is not a run'),
+      ([f'--input={__file__}', '--checkpoint=77'], 'there are steps'),
+  ):
+    argv = ['decode.py', f'--workdir={run}', f'--output={tmp_path}/out', *flags]
+    with pytest.raises(Exception, match=words) as error:
+      decode.main(command_line.parse_decode(argv, ''))
+    assert error.value.exit_code in (2, 3, 5)
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(corpus, tmp_path):
+  command = [sys.executable, 'train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
+             f'--workdir={tmp_path}/run', *TINY, '--config.train.num_steps=100000', '--config.train.eval_every=100000']
+  environment = {k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'}
+  process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+  for line in process.stdout:
+    if line.startswith('step '):
+      break
+  process.send_signal(signal.SIGINT)
+  out, errors = process.communicate(timeout=60)
+  assert process.returncode == 130, errors
+  assert 'saved. The same command goes on' in out and 'Traceback' not in errors
+  step = checkpoint.Checkpoints(f'{tmp_path}/run/checkpoints').latest()
+  assert f'Stopped at step {step:,}' in out
+  assert train.main(options(corpus, tmp_path / 'run', f'--config.train.num_steps={step + 2}')) == 0
+  assert run_folder.read_json(f'{tmp_path}/run/results.json')['step'] == step + 2
+
+
+def test_nothing_imports_tensorflow_or_torch():
+  check = ('import sys, train, decode, corpora.phrasebook, input_pipeline\n'
+           'assert not {"tensorflow", "torch"} & set(sys.modules), "imported"')
+  subprocess.run([sys.executable, '-c', check], cwd=ROOT, check=True, timeout=120)
