@@ -9,6 +9,7 @@ number of hosts changes what is trained on.
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from corpora.errors import DataError
 from transformer import tokens
 
 ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them
-_STORE_VERSION = 1
+_STORE_VERSION = 2  # raised when the same text would be stored in another way
 _GRID = 48  # values per side among which the fitted shapes' lengths are chosen
 
 
@@ -93,7 +94,7 @@ def _write_store(split, source_vocabulary, target_vocabulary, place, progress, c
   sides = {'source': source_vocabulary, 'target': target_vocabulary}
   ids, lengths = {name: [] for name in sides}, {name: [] for name in sides}
   pairs = iter(progress(split) if progress else split)
-  while texts := [pair for pair, _ in zip(pairs, range(chunk))]:
+  while texts := list(itertools.islice(pairs, chunk)):
     for name, vocabulary in sides.items():
       encoded = vocabulary.encode_batch([getattr(pair, name) for pair in texts])
       lengths[name] += [len(sentence) + 1 for sentence in encoded]
@@ -216,7 +217,7 @@ class Plan:
   """Which sentences form the batch at step n.
 
   Epochs have the same number of batches. Sentences of a shape that do not fill a last batch ride, that epoch, in
-  the next larger shape, so that only the largest shape has a batch with empty rows.
+  the next longer shape, so that only the longest shape, which holds every sentence, has a batch with empty rows.
 
   Attributes:
     shapes: the distinct shapes, largest first.

@@ -107,3 +107,8 @@ def direction(config: CorpusConfig) -> str:
   """'English to German', from the language codes."""
   name = lambda code: LANGUAGES.get(code, code)
   return f'{name(config.source_language)} to {name(config.target_language)}'
+
+
+def counted(name: str, lines: int, split: str = '') -> str:
+  """A name with its number of lines, for sets that exist in more than one length: 'newstest2013 (3,000 lines)'."""
+  return f'{name}{" " if split else ""}{split} ({lines:,} lines)'

@@ -30,7 +30,7 @@ def fitting(tags: frozenset[str]) -> tuple[Noun, ...]:
 
 
 CALLED_IT = frozenset({'pet', 'thing', 'food'})  # tags
-COLOURS = frozenset('red blue green black white brown'.split())
+UNGRADED = frozenset('red blue green black white brown empty broken'.split())  # never "very", "too" or "so"
 # Verbs whose object can be a pronoun behind no preposition.
 TAKES_IT = [verb for verb in VERBS if verb.government in ('accusative', 'dative') and not verb.german_preposition]
 
@@ -209,7 +209,7 @@ def state(draft: Draft, tense: str | None = None, subject: Nominal | None = None
   unit = draft.unit('v')
   draft.relate('adjective', subject.head, f'{unit}.adjective')
   tense = tense or draft.weigh({'past': 0.45, 'present': 0.55})
-  degree = '' if adjective.english in COLOURS else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15})
+  degree = '' if adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15})
   negated = draft.chance(0.2) and subject.definite
   complement = predicate(draft, unit, adjective, degree)
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
@@ -220,24 +220,19 @@ def _times(tense: str) -> tuple[Time, ...]:
   return tuple(time for time in lexicon.TIMES if tense in time.tenses)
 
 
-def _year(draft: Draft) -> Time:
-  year = 1950 + int(draft.rng.random() * 75)
-  return Time(f'in {year}', f'im Jahr {year}', frozenset({'past'}))
-
-
-_DATED = frozenset('buy sell meet visit invite draw repair live work travel fly write'.split())
+_STATES = frozenset('love admire trust need'.split())
 
 
 def some_time(draft: Draft, clause: Clause) -> Time:
-  if clause.tense == 'past' and clause.verb.english in _DATED and draft.chance(0.3):
-    return _year(draft)
+  """A time that suits the clause's tense."""
   return draft.choose(_times(clause.tense))
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:
   """The clause as a sentence, with a time perhaps, in front (German: the verb still second) or behind."""
-  # Nobody "loves the dog every evening" or "doesn't work every evening".
-  lasting = clause.tense == 'present' and (clause.negated or not clause.verb.progressive)
+  # Nobody "loves the dog every evening", "doesn't work every evening", or "loved the dog last week".
+  lasting = (clause.tense == 'present' and (clause.negated or not clause.verb.progressive)
+             or clause.verb.english in _STATES)
   if not draft.chance(timed) or lasting or clause.verb in (BE, HAVE):
     return [example(draft, kind, english(clause), german(clause))]
   time = some_time(draft, clause)

@@ -7,7 +7,7 @@ Every German sentence must be the one right translation: leave out what depends 
 from collections.abc import Callable
 
 from corpora import phrasebook_lexicon as lexicon
-from corpora.phrasebook_draws import (CALLED_IT, COLOURS, PERSON, TAKES_IT, action, adjectives_of, coordinated, echo,
+from corpora.phrasebook_draws import (CALLED_IT, UNGRADED, PERSON, TAKES_IT, action, adjectives_of, coordinated, echo,
                                       fitting, no_such_thing, placed, predicate, some_name, some_noun, some_person,
                                       some_subject, some_time, state, statement, verb_object)
 from corpora.phrasebook_grammar import (A, BARE, BE, HAVE, MODALS, NOT_A, PRONOUNS, THE, THIS, Clause, Complement,
@@ -441,8 +441,7 @@ def _relative(draft: Draft) -> list[Example]:
   noun = draft.choose(fitting(PERSON if person else CALLED_IT | {'animal'}))
   if 'kin' in noun.tags:
     raise Unfit
-  nominal = noun_phrase(draft, noun, draft.choose((THE, THE, THIS)), plural=draft.chance(0.12),
-                        adjective=draft.choose(adjectives_of(noun)) if draft.chance(0.15) else None)
+  nominal = noun_phrase(draft, noun, draft.choose((THE, THE, THIS)), plural=draft.chance(0.12))
   if person and draft.chance(0.55):
     who = relative_pronoun(draft, nominal, 'who')
     clause = action(draft, tense, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
@@ -467,7 +466,7 @@ def _relative(draft: Draft) -> list[Example]:
   unit, adjective = draft.unit('v'), draft.choose(adjectives_of(noun))
   draft.note('adjective', noun.english, adjective.english)
   draft.relate('adjective', nominal.head, f'{unit}.adjective')
-  degree = '' if adjective.english in COLOURS else draft.choose(('', 'very'))
+  degree = '' if adjective.english in UNGRADED else draft.choose(('', 'very'))
   main = Clause(unit, described, BE, draft.choose(('present', 'past')),
                 complement=predicate(draft, unit, adjective, degree))
   return [example(draft, 'relative', english(relate_verb(draft, main)), german(main))]
@@ -484,7 +483,7 @@ def _and(draft: Draft) -> list[Example]:
 
 # Kind -> weight: its share of the sentences (a pronoun pair makes two).
 KINDS: dict[Callable[[Draft], list[Example]], float] = {
-    draw_pronoun_pair: 24,
+    draw_pronoun_pair: 28,
     bought_and_lost: 5, because_of_it: 5, its: 3,
     _deed: 12, _right_now: 2, _none: 3, _giving: 5, _having: 2, _wish: 5,
     _being: 5, _comparison: 3, _role: 4, _esteem: 4,

@@ -443,7 +443,7 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 # An adjective alone must not give the answer away: most stand on either side, in one row or another.
 _FRAMES = """
 cross | not | animal | crossed | tired weak sick old lazy | wide dangerous
-cross | | animal | crossed | hungry clever strong | narrow small short
+cross | | animal | crossed | hungry clever strong | narrow small
 jump over | not | jumper | leaped | tired weak heavy small | high wide
 jump over | | jumper | leaped | strong fast hungry | low narrow small
 pull | not | puller | load barrel | weak tired lazy small | heavy big
@@ -505,13 +505,13 @@ OTHER_FIRST_NAMES = """Aaron Abel Adam Adrian Alan Albert Alexander Alfred Anton
     Tatjana Teresa Theresa Ulrike Ursula Valerie Vanessa Vera Verena Veronika Victoria Viola Virginia Waltraud Wanda
     Wendy Yasmin Yvonne""".split()
 
-COMMON_SURNAMES = """Hopkins Bay Miller Smith Brown Taylor Wilson Walker Wright Turner Cooper Parker Bennett Murray Morgan
-    Hughes Palmer Foster Russell Griffin Hayes Bryant Cole Fisher Ellis Harrison Gibson Marshall Owens Burns Warren
-    Dixon Rice Robertson Knight Spencer Payne Pierce Berry Arnold Ray Grant Fox Stone Becker Wagner Schulz Hoffmann
-    Koch Klein Neumann Schwarz Zimmermann Braun Hartmann Lange Krause Werner Lehmann Meier Maier Huber Kaiser Fuchs
-    Peters Scholz Weber Keller Frank Berger Winkler Roth Beck Lorenz Baumann Franke Albrecht Schuster Simon Ludwig
-    Winter Kraus Martin Schumacher Vogt Stein Otto Sommer Gross Seidel Heinrich Brandt Haas Schreiber Graf Dietrich
-    Ziegler Kuhn Pohl Engel Horn Busch Bergmann Thomas Voigt Sauer Wolff Pfeiffer""".split()
+COMMON_SURNAMES = """Hopkins Bay Miller Smith Brown Taylor Wilson Walker Wright Turner Cooper Parker Bennett Murray
+    Morgan Hughes Palmer Foster Russell Griffin Hayes Bryant Cole Fisher Ellis Harrison Gibson Marshall Owens Burns
+    Warren Dixon Rice Robertson Knight Spencer Payne Pierce Berry Arnold Ray Grant Fox Stone Becker Wagner Schulz
+    Hoffmann Koch Klein Neumann Schwarz Zimmermann Braun Hartmann Lange Krause Werner Lehmann Meier Maier Huber
+    Kaiser Fuchs Peters Scholz Weber Keller Frank Berger Winkler Roth Beck Lorenz Baumann Franke Albrecht Schuster
+    Simon Ludwig Winter Kraus Martin Schumacher Vogt Stein Otto Sommer Gross Seidel Heinrich Brandt Haas Schreiber
+    Graf Dietrich Ziegler Kuhn Pohl Engel Horn Busch Bergmann Thomas Voigt Sauer Wolff Pfeiffer""".split()
 
 # Surnames put together: every head with every tail. Real ones mostly; names are endless, so a name is learnt by its
 # pieces, and most that a reader meets in the test were never seen whole.

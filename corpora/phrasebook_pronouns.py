@@ -6,8 +6,8 @@ frames in phrasebook_lexicon.
 """
 
 from corpora import phrasebook_lexicon as lexicon
-from corpora.phrasebook_draws import (CALLED_IT, TAKES_IT, adjectives_of, coordinated, echo, fitting, placed, predicate,
-                                      some_noun, some_person, statement, verb_object)
+from corpora.phrasebook_draws import (CALLED_IT, TAKES_IT, UNGRADED, adjectives_of, coordinated, echo, fitting, placed,
+                                      predicate, some_noun, some_person, statement, verb_object)
 from corpora.phrasebook_grammar import (BE, ITS, MY, OUR, THE, THIS, Clause, Draft, Example, Nominal, Object, Reading,
                                         Unfit, Word, ending, english, example, german, it_for, noun_phrase, relate_verb,
                                         words)
@@ -131,7 +131,7 @@ def because_of_it(draft: Draft) -> list[Example]:
                        and verb.name in _REASONS])
   subject, tense = some_person(draft), draft.weigh({'past': 0.75, 'present': 0.25})
   unit, because = draft.unit('v'), draft.unit('c')
-  thing = some_noun(draft, noun, subject, indefinite=0.2, described=0.1, plural=0)
+  thing = some_noun(draft, noun, subject, indefinite=0.2, described=0, plural=0)
   item = verb_object(draft, unit, verb, thing, verb.government)
   negated, of_be = thing.definite and draft.chance(0.4), draft.unit('v')
   clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), negated))
@@ -140,6 +140,7 @@ def because_of_it(draft: Draft) -> list[Example]:
   it = it_for(draft, thing)
   draft.relate('adjective', it.head, f'{of_be}.adjective')
   degree = draft.choose(('', 'too') if negated else ('', 'very', 'so'))
+  degree = '' if adjective.english in UNGRADED else degree
   reason = relate_verb(draft, Clause(of_be, it, BE, tense, complement=predicate(draft, of_be, adjective, degree)))
   return [example(draft, 'it', english(clause) + words('because', because) + english(reason),
                   german(clause) + [Word(',')] + words('weil', because) + german(reason, 'last'))]

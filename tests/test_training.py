@@ -24,7 +24,7 @@ SOURCES, TARGETS = [5, 3, 7, 2, 4], [4, 6, 2, 5, 3]
 
 def make_step(dropout, ema_decay=0.0):
   model = models.build(ModelConfig(**ONE_LAYER, dropout=dropout))
-  state = training.init_state(model, DESCENT, jax.random.key(0), ema_decay)
+  state = jax.jit(lambda key: training.init_state(model, DESCENT, key, ema_decay))(jax.random.key(0))
   return state, jax.jit(training.make_train_step(model, DESCENT, LossConfig(0.1), BOS, ema_decay))
 
 
@@ -144,14 +144,14 @@ def test_two_pairs_are_learnt_in_seconds(smoothing):
   model = models.build(ModelConfig(source.size, target.size, d_model=32, num_heads=2, num_layers=1, d_ff=64,
                                    dropout=0.0, share_embeddings=False))
   optimizer = optimizers.build(OptimizerConfig(d_model=32, warmup_steps=50, learning_rate_scale=0.4))
-  state = training.init_state(model, optimizer, jax.random.key(0))
+  state = jax.jit(lambda key: training.init_state(model, optimizer, key))(jax.random.key(0))
   step = jax.jit(training.make_train_step(model, optimizer, LossConfig(smoothing), target.bos_id))
   for _ in range(300):
     state, measures = step(state, batch)
   assert measures['correct'] == measures['tokens'] == 2 + 5
 
-  logits = model.decode(state.params, model.encode(state.params, batch.source),
-                        tokens.shift_right(batch.target, target.bos_id))
+  forward = jax.jit(lambda params, source, target: model.decode(params, model.encode(params, source), target))
+  logits = forward(state.params, batch.source, tokens.shift_right(batch.target, target.bos_id))
   right = np.take_along_axis(np.asarray(jax.nn.softmax(logits)), batch.target.ids[..., None], -1)[..., 0]
   right = right[batch.target.segments > 0]
   if smoothing:
