@@ -28,6 +28,7 @@ import tqdm  # noqa: E402
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
+from corpora.errors import DataError  # noqa: E402
 from experiment import checkpoint, evaluation, run_folder, scores  # noqa: E402
 from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
 from experiment.translation import Translator, model_config  # noqa: E402
@@ -83,8 +84,12 @@ def main(options: command_line.TrainOptions) -> int:
   records = check(options.config)
   folder = run_folder.RunFolder(options.workdir)
   with folder.create_or_resume(options.config.to_dict()), StopRequest() as stop:
-    run = prepare(options.config, records, folder)
-    state, progress = begin(run)
+    try:
+      run = prepare(options.config, records, folder)
+      state, progress = begin(run)
+    except (command_line.ConfigError, DataError):
+      folder.give_up()
+      raise
     if is_over(run, int(state.step), progress) and is_scored(run, int(state.step)):
       return say_finished(run)
     announce(run, state)

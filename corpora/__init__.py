@@ -109,6 +109,6 @@ def direction(config: CorpusConfig) -> str:
   return f'{name(config.source_language)} to {name(config.target_language)}'
 
 
-def counted(name: str, lines: int, split: str = '') -> str:
-  """A name with its number of lines, for sets that exist in more than one length: 'newstest2013 (3,000 lines)'."""
-  return f'{name}{" " if split else ""}{split} ({lines:,} lines)'
+def counted(name: str, lines: int) -> str:
+  """A news test with its number of lines, because newstest2014 exists in two: 'newstest2013 (3,000 lines)'."""
+  return f'{name} ({lines:,} lines)'

@@ -1,16 +1,19 @@
 """Text files of one's own: two line-aligned files per split, or one file of tab-separated columns."""
 
 import collections
+import difflib
 import gzip
 import hashlib
 import os
 import random
+import zlib
 from collections.abc import Sequence
 
-from corpora import Corpus, CorpusConfig, Pair, Split, direction
+from corpora import Corpus, CorpusConfig, Pair, Split, counted, direction
 from corpora.errors import DataError
 
 _GZIP = b'\x1f\x8b'
+_BOM = b'\xef\xbb\xbf'
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
@@ -33,24 +36,38 @@ def decode_lines(data: bytes, name: str) -> list[str]:
 
 def read_bytes(path: str) -> bytes:
   """A file's content, unpacked when it is gzip. Raises DataError when it is missing, a folder or damaged."""
-  if not os.path.isfile(path):
+  if os.path.isdir(path):
+    raise DataError(f'{path} is a folder; expected a text file. {_listing(path, path)}')
+  if not os.path.exists(path):
     folder = os.path.dirname(path) or '.'
-    here = sorted(os.listdir(folder)) if os.path.isdir(folder) else None
-    there = f'the folder {folder} does not exist' if here is None else f'{folder} holds: {", ".join(here[:20]) or "nothing"}'
-    raise DataError(f'no file {path}; {there}')
-  with open(path, 'rb') as file:
-    data = file.read()
+    raise DataError(f'no file {path}; ' + (_listing(folder, os.path.basename(path)) if os.path.isdir(folder)
+                                           else f'the folder {folder} does not exist'))
+  try:
+    with open(path, 'rb') as file:
+      data = file.read()
+  except OSError as error:
+    raise DataError(f'{path} cannot be read: {error.strerror}') from None
   if data[:2] == _GZIP:
     try:
       data = gzip.decompress(data)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
       raise DataError(f'{path} is a damaged gzip file ({error}); fetch it again') from None
   return data
 
 
-def read_lines(path: str) -> list[str]:
-  """The lines of a text file, plain or gzip; see decode_lines."""
-  return decode_lines(read_bytes(path), path)
+def read_lines(path: str, notes: list[str] | None = None) -> list[str]:
+  """The lines of a text file, plain or gzip; see decode_lines. What was removed is told in `notes`."""
+  data = read_bytes(path)
+  if notes is not None and data.startswith(_BOM):
+    notes.append(f'{path}: a byte-order mark at the start removed')
+  return decode_lines(data, path)
+
+
+def _listing(folder: str, wanted: str) -> str:
+  """What a folder holds, names like the wanted one first."""
+  names = sorted(os.listdir(folder))
+  near = difflib.get_close_matches(os.path.basename(wanted), names, n=3)
+  return f'{folder} holds: {", ".join(dict.fromkeys(near + names[:20])) or "nothing"}'
 
 
 def directory_corpus(config: CorpusConfig) -> Corpus:
@@ -59,7 +76,7 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
 
   def split(stem: str, drop_empty: bool) -> Split:
     paths = [_find(config.directory, f'{stem}.{code}') for code in (config.source_language, config.target_language)]
-    sides = [read_lines(path) for path in paths]
+    sides = [read_lines(path, notes) for path in paths]
     for path, lines in zip(paths, sides):
       if not lines:
         raise DataError(f'{path} is empty; expected one sentence per line')
@@ -69,7 +86,7 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
     pairs = [Pair(*texts) for texts in zip(*sides)]
     if drop_empty:
       pairs = _without_empty(pairs, stem, notes)
-    return _split(stem, pairs)
+    return _split(counted(stem, len(pairs)) if stem.startswith('newstest') else stem, pairs)
 
   return Corpus(
       name=config.directory, source_language=config.source_language, target_language=config.target_language,
@@ -83,8 +100,7 @@ def _find(directory: str, name: str) -> str:
   for candidate in (name, f'{name}.gz'):
     if os.path.isfile(os.path.join(directory, candidate)):
       return os.path.join(directory, candidate)
-  raise DataError(f'{directory} holds neither {name} nor {name}.gz; it holds: '
-                  f'{", ".join(sorted(os.listdir(directory))[:20]) or "nothing"}. Splits are named by '
+  raise DataError(f'neither {name} nor {name}.gz is there; {_listing(directory, name)}. Splits are named by '
                   '--config.data.train_split, validation_split and test_split, languages by source_language and '
                   'target_language')
 
@@ -114,29 +130,21 @@ def tsv_corpus(config: CorpusConfig) -> Corpus:
   training. Validation and test take one pair of each of their groups; a group's further pairs are dropped.
   """
   columns = config.tsv_source_column, config.tsv_target_column
-  pairs, seen = [], set()
-  lines = read_lines(config.tsv)
-  duplicates = 0
-  for number, line in enumerate(lines, 1):
-    cells = line.split('\t')
-    if len(cells) < max(columns):
-      raise DataError(f'{config.tsv}, line {number}: {len(cells)} tab-separated columns, but column {max(columns)} is '
-                      'asked for by --config.data.tsv_source_column and tsv_target_column')
-    pair = Pair(*(cells[column - 1].strip() for column in columns))
-    duplicates += pair in seen
-    if pair not in seen:
-      seen.add(pair)
-      pairs.append(pair)
+  notes = [direction(config)]
+  lines = read_lines(config.tsv, notes)
+  pairs = [_cells(line, columns, config.tsv, number) for number, line in enumerate(lines, 1) if line.strip()]
   if not pairs:
     raise DataError(f'{config.tsv} is empty; expected one pair per line, tab-separated')
-  notes = [direction(config)]
-  if duplicates:
-    notes.append(f'{duplicates:,} repeated pairs dropped')
-  pairs = _without_empty(pairs, config.tsv, notes)
+  if len(pairs) < len(lines):
+    notes.append(f'{len(lines) - len(pairs):,} blank lines skipped')
+  distinct = list(dict.fromkeys(pairs))
+  if len(distinct) < len(pairs):
+    notes.append(f'{len(pairs) - len(distinct):,} repeated pairs dropped')
+  pairs = _without_empty(distinct, config.tsv, notes)
   train, validation, test, dropped = _split_by_sentence(pairs, config.heldout, config.seed)
   if not train:
     raise DataError(f'{config.tsv} has {len(pairs):,} pairs; too few to hold out 2 × {config.heldout} and train on the '
-                    'rest; lower --config.data.heldout')
+                    f'rest; lower --config.data.heldout, for instance to {max(1, len(pairs) // 20)}')
   if dropped:
     notes.append(f'{dropped:,} pairs dropped because a sentence of theirs is held out')
   name = os.path.basename(config.tsv)
@@ -144,6 +152,14 @@ def tsv_corpus(config: CorpusConfig) -> Corpus:
       name=config.tsv, source_language=config.source_language, target_language=config.target_language,
       train=_split(f'{name} train', train), validation=_split(f'{name} validation', validation),
       test=_split(f'{name} test', test), notes=tuple(notes))
+
+
+def _cells(line: str, columns: tuple[int, int], path: str, number: int) -> Pair:
+  cells = line.split('\t')
+  if len(cells) < max(columns):
+    raise DataError(f'{path}, line {number}: {len(cells)} tab-separated columns, but column {max(columns)} is '
+                    'asked for by --config.data.tsv_source_column and tsv_target_column')
+  return Pair(*(cells[column - 1].strip() for column in columns))
 
 
 def _split_by_sentence(pairs: list[Pair], heldout: int, seed: int):

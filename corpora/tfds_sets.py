@@ -33,11 +33,11 @@ def corpus(config: CorpusConfig) -> Corpus:
   _check_languages(builder, config)
   if not builder.is_prepared():
     _prepare(builder)
-  train, validation, test = (_split(builder, name, config, drop_empty=name == config.train_split) if name else None
-                             for name in (config.train_split, config.validation_split, config.test_split))
   return Corpus(
       name=builder.info.full_name, source_language=config.source_language, target_language=config.target_language,
-      train=train, validation=validation, test=test,
+      train=_split(builder, config.train_split, config, drop_empty=True),
+      validation=_split(builder, config.validation_split, config, drop_empty=False),
+      test=_split(builder, config.test_split, config, drop_empty=False) if config.test_split else None,
       notes=(direction(config), f'prepared in {builder.data_dir}'))
 
 
@@ -90,8 +90,7 @@ def _name(builder, split: str, size: int) -> str:
   """
   subsets = getattr(builder, 'subsets', {}).get(split, ())  # WMT's builders alone have them
   if len(subsets) != 1 or not subsets[0].startswith('news'):
-    return counted(f'{builder.name}/{builder.builder_config.name}' if builder.builder_config else builder.name,
-                   size, split)
+    return f'{builder.name}/{builder.builder_config.name} {split}' if builder.builder_config else f'{builder.name} {split}'
   if subsets[0] == 'newstest2014' and set(builder.info.features) == {'de', 'en'} and size in (2737, 3003):
     return f'{"wmt14/full" if size == 3003 else "wmt14"} (newstest2014, {size:,} lines)'
   return counted(subsets[0], size)
@@ -107,7 +106,8 @@ def _builder(name: str, data_dir: str | None):
   from tensorflow_datasets.core import registered
   data_dir = os.path.expanduser(data_dir) if data_dir else None
   try:
-    return tfds.builder(name, data_dir=data_dir, file_format='array_record')
+    with _quietly():
+      return tfds.builder(name, data_dir=data_dir, file_format='array_record')
   except registered.DatasetNotFoundError:
     family = name.split('/')[0]
     near = difflib.get_close_matches(family, tfds.list_builders(with_community_datasets=False))

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -66,7 +67,7 @@ class RunFolder:
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
     self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
-    self._lock = None
+    self._lock, self._new = None, False
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -92,9 +93,15 @@ class RunFolder:
     except ConfigError:
       self._lock.close()
       raise
+    self._new = not os.path.isfile(self.config)
     write_json(self.config, config)
     os.makedirs(self.samples, exist_ok=True)
     return self
+
+  def give_up(self) -> None:
+    """Removes what a new run has made so far: a mistake found while preparing shall not bind the next try."""
+    if self._new:
+      shutil.rmtree(self.path)
 
   def _check_place(self) -> None:
     try:
