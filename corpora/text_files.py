@@ -14,6 +14,7 @@ from corpora.errors import DataError
 
 _GZIP = b'\x1f\x8b'
 _BOM = b'\xef\xbb\xbf'
+LARGEST_GROUP = 10  # pairs that share sentences with each other: larger groups are never held out
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
@@ -141,10 +142,7 @@ def tsv_corpus(config: CorpusConfig) -> Corpus:
   if len(distinct) < len(pairs):
     notes.append(f'{len(pairs) - len(distinct):,} repeated pairs dropped')
   pairs = _without_empty(distinct, config.tsv, notes)
-  train, validation, test, dropped = _split_by_sentence(pairs, config.heldout, config.seed)
-  if not train:
-    raise DataError(f'{config.tsv} has {len(pairs):,} pairs; too few to hold out 2 × {config.heldout} and train on the '
-                    f'rest; lower --config.data.heldout, for instance to {max(1, len(pairs) // 20)}')
+  train, validation, test, dropped = _split_by_sentence(pairs, config.heldout, config.seed, config.tsv)
   if dropped:
     notes.append(f'{dropped:,} pairs dropped because a sentence of theirs is held out')
   name = os.path.basename(config.tsv)
@@ -162,21 +160,25 @@ def _cells(line: str, columns: tuple[int, int], path: str, number: int) -> Pair:
   return Pair(*(cells[column - 1].strip() for column in columns))
 
 
-def _split_by_sentence(pairs: list[Pair], heldout: int, seed: int):
+def _split_by_sentence(pairs: list[Pair], heldout: int, seed: int, name: str):
   """(train, validation, test, number dropped); see tsv_corpus."""
   groups = _groups(pairs)
   order = sorted(groups)
   random.Random(seed).shuffle(order)
   # Large groups ("Tom" sentences chained through shared translations) would cost many pairs: they stay in training.
-  small = [group for group in order if len(groups[group]) <= 10][:2 * heldout]
-  validation_groups, test_groups = small[:heldout], small[heldout:]
-  if len(test_groups) < heldout:
-    return [], [], [], 0
-  held = set(small)
-  train = [pairs[i] for group in groups if group not in held for i in groups[group]]
+  small = [group for group in order if len(groups[group]) <= LARGEST_GROUP]
+  most = min(len(small), len(groups) - 1) // 2
+  if heldout > most:
+    raise DataError(f'{name} has {len(pairs):,} pairs in {len(groups):,} groups without a common sentence; to hold out '
+                    f'2 × {heldout:,} pairs and train on the rest is not possible. ' +
+                    (f'Set --config.data.heldout to {most:,} or less' if most else
+                     'Bring separate files for each split, see --config.data.kind=text'))
+  held = small[:2 * heldout]
+  training = sorted(groups.keys() - set(held))
   one_each = lambda chosen: [pairs[groups[group][0]] for group in chosen]
-  dropped = sum(len(groups[group]) - 1 for group in small)
-  return train, one_each(validation_groups), one_each(test_groups), dropped
+  dropped = sum(len(groups[group]) - 1 for group in held)
+  return ([pairs[i] for group in training for i in groups[group]], one_each(held[:heldout]), one_each(held[heldout:]),
+          dropped)
 
 
 def _groups(pairs: list[Pair]) -> dict[int, list[int]]:

@@ -31,7 +31,9 @@ def corpus(config: CorpusConfig) -> Corpus:
   """The set of `config.tfds_name`, in either direction. Raises DataError when it or a split is not to be had."""
   builder = _builder(config.tfds_name, config.tfds_dir)
   _check_languages(builder, config)
-  if not builder.is_prepared():
+  with _quietly():
+    ready = builder.is_prepared()
+  if not ready:
     _prepare(builder)
   return Corpus(
       name=builder.info.full_name, source_language=config.source_language, target_language=config.target_language,

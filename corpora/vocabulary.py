@@ -1,15 +1,16 @@
 """Text to ids and back, by SentencePiece; and the words that training has seen.
 
 No text is lost by default: no normalisation, every space kept, unknown characters as bytes. (U+2581, SentencePiece's
-own sign for a space, comes back as a space.)
+own sign for a space, comes back as a space.) That holds for unigram, bpe and char; a word vocabulary splits at spaces,
+and words it has not got come back as " ⁇ ".
 """
 
 import dataclasses
 import gzip
 import hashlib
 import io
-import itertools
 import os
+import random
 import re
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +19,7 @@ import sentencepiece
 from corpora.errors import DataError
 
 KINDS = ('unigram', 'bpe', 'word', 'char')
-MOST_SENTENCES = 2_000_000  # SentencePiece learns from at most this many lines of each side
+MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,35 +90,49 @@ class Vocabulary:
 
 
 def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:
-  """A SentencePiece model trained on sentences.
+  """A SentencePiece model trained on sentences; the same model for the same sentences.
 
-  A corpus too small for `size` entries gets as many as it has.
+  A corpus too small for `size` entries gets as many as it has. Sentences of more than 65,536 bytes, and those with
+  U+2585, which SentencePiece keeps for itself, are not learnt from; they are encoded like any other.
 
   Raises:
-    DataError: when there is no text.
+    DataError: when there is no text, or more characters than `size` has room for.
   """
+  size = size or config.size
   options = dict(
-      model_type=config.kind, vocab_size=size or config.size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
+      model_type=config.kind, vocab_size=size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
       byte_fallback=config.byte_fallback and config.kind != 'word', normalization_rule_name='identity',
       remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
       minloglevel=2)
-  texts = list(itertools.islice((s for s in sentences if s.strip()), 2 * MOST_SENTENCES))
-  if not texts:
-    raise DataError('there is no text to make a vocabulary from')
   if config.kind in ('word', 'char'):
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
+  texts = _sample((text for text in sentences if text.strip()), MOST_SENTENCES)
+  if not texts:
+    raise DataError('there is no text to make a vocabulary from')
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=model, **options)
   except RuntimeError as error:
     most = re.search(r'<= (\d+)', str(error))
-    if most and int(most[1]) < options['vocab_size']:
+    if most and int(most[1]) < size:
       return train(config, texts, int(most[1]))
-    least = re.search(r'vocab_size\D*(\d+) is smaller|larger than.*?(\d+)|required_chars', str(error))
-    raise DataError(f'SentencePiece cannot make a {config.kind} vocabulary of {options["vocab_size"]} entries from this '
-                    f'corpus{": too small for its characters" if least else ""} ({str(error).splitlines()[-1][:200]}); '
-                    'change vocabulary.size') from None
+    least = re.search(r'required_chars\D*\d+ vs (\d+)', str(error))
+    raise DataError(f'vocabulary.size is {size:,}, but a {config.kind} vocabulary of this corpus ' + (
+        f'needs at least {int(least[1]):,} entries: its characters, 4 special ids and, with byte_fallback, 256 bytes'
+        if least else f'cannot be made ({str(error).splitlines()[-1][:200]})') +
+        '; set --config.vocabulary.size') from None
   return model.getvalue()
+
+
+def _sample(texts: Iterable[str], most: int) -> list[str]:
+  """All texts, or `most` of them, each as likely as any other (Vitter's algorithm R); the same ones every time."""
+  draw, kept = random.Random(0), []
+  for seen, text in enumerate(texts):
+    if seen < most:
+      kept.append(text)
+    elif (place := draw.randrange(seen + 1)) < most:
+      kept[place] = text
+  return kept
 
 
 def make(config: VocabularyConfig, pairs: Iterable) -> tuple[bytes, bytes | None]:

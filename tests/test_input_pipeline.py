@@ -160,7 +160,8 @@ def test_the_share_of_padding_is_what_a_count_finds(plan, store):
 def test_sixteen_shapes_leave_less_than_a_tenth_of_padding():
   # Like 29,000 captions: 14 or 15 tokens, a deviation of 4 or 5, and sides whose lengths follow each other.
   sides = lengths(29_000, mean=14.0, spread=0.3, correlation=0.85)
-  captions = Store(*(Side(np.zeros(side.sum(), np.int32), np.concatenate([[0], np.cumsum(side)])) for side in sides), '')
+  halves = (Side(np.zeros(side.sum(), np.int32), np.concatenate([[0], np.cumsum(side)])) for side in sides)
+  captions = Store(*halves, 'made up')
   plan = lambda shapes: Plan(captions, BatchConfig('buckets', batch_tokens=4096, max_length=256, max_shapes=shapes), 0)
   sixteen, one = plan(16), plan(1)
   assert len(sixteen.shapes) <= 16 and sixteen.dropped == 0

@@ -112,6 +112,18 @@ def test_starting_from_another_run_takes_its_parameters_and_vocabulary(corpus, r
   np.testing.assert_allclose(before[name], after[name], atol=1e-6)
 
 
+def test_the_moving_average_is_kept_and_is_what_translates(corpus, tmp_path):
+  workdir = tmp_path / 'ema'
+  more = ['--config.train.ema_decay=0.75', '--config.train.checkpoint_every=1', '--config.train.num_steps=2',
+          '--config.train.average_last=1', '--config.train.keep_last=2']
+  assert train.main(options(corpus, workdir, *more)) == 0
+  first, second = saved(workdir, 1), saved(workdir, 2)
+  average, params = "['average']['embedding']", "['params']['embedding']"
+  np.testing.assert_allclose(second[average], 0.75 * first[average] + 0.25 * second[params], atol=1e-7)
+  assert np.abs(second[average] - second[params]).max() > 1e-5
+  np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params['embedding'], second[average])
+
+
 def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
   lines = ['dog cat', '', 'one two three', '   ', 'zeppelin tree', 'dog cat']
   source, output = tmp_path / 'in.en', tmp_path / 'out.de'

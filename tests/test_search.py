@@ -47,12 +47,12 @@ def run(table, config, limits=LIMITS, how=search.beam_search):
   return jax.tree.map(np.asarray, compiled(how, config)(cache, limits))
 
 
-def log_probability(chain, sentence, limit):
-  """By hand: the chain's probability of each token; at the limit the end is certain."""
+def log_probability(chain, sentence):
+  """By hand: the chain's probability of each token, a forced end included."""
   before, now, total = BOS, BOS, 0.0
-  for place, token in enumerate(sentence, 1):
+  for token in sentence:
     scores = chain[before, now].astype(np.float64)
-    total += 0.0 if place == limit else scores[token] - np.log(np.exp(scores).sum())
+    total += scores[token] - np.log(np.exp(scores).sum())
     before, now = now, token
   return total
 
@@ -69,7 +69,7 @@ def exhaustive(chain, limit, config):
   for length in range(1, limit + 1):
     for words in itertools.product(ordinary, repeat=length - 1):
       sentence = (*words, EOS)
-      log_prob = log_probability(chain, sentence, limit)
+      log_prob = log_probability(chain, sentence)
       found.append((log_prob / penalty(config, length), log_prob, sentence))
   return sorted(found, reverse=True)
 
@@ -115,7 +115,7 @@ def test_a_narrow_beam_tells_true_and_sorted_scores(width):
         length = found.lengths[row, rank]
         sentence = found.tokens[row, rank, :length]
         assert length <= limit and sentence[-1] == EOS and EOS not in sentence[:-1]
-        by_hand = log_probability(table[row], sentence, limit)
+        by_hand = log_probability(table[row], sentence)
         assert abs(found.log_probs[row, rank] - by_hand) < 1e-4
         assert abs(found.scores[row, rank] - by_hand / penalty(config, length)) < 1e-4
 
@@ -146,7 +146,7 @@ def test_limits_hold_and_the_last_place_may_only_end(how, width):
   found = run(table, SearchConfig(beam_size=width), how=how)
   np.testing.assert_array_equal(found.lengths[:, 0], LIMITS)
   assert found.tokens[1, 0].tolist() == [EOS, FILLER, FILLER, FILLER]
-  assert abs(found.log_probs[1, 0]) < 1e-6
+  assert abs(found.log_probs[1, 0] - log_probability(table[1], [EOS])) < 1e-4  # forced, and paid for
   if width > 1:
     assert (found.scores[1, 1:] == search.NEVER).all()  # there is no second translation of one token
 
@@ -173,7 +173,7 @@ def test_the_cache_moves_with_its_hypothesis():
   chain[0, 4, 4] = 3.0
   found = run(chain[None], SearchConfig(beam_size=2, length_penalty='none'), np.array([4], np.int32))
   assert found.tokens[0, 0].tolist() == [1, 4, EOS, FILLER]
-  assert abs(found.log_probs[0, 0] - log_probability(chain, [1, 4, EOS], 4)) < 1e-5
+  assert abs(found.log_probs[0, 0] - log_probability(chain, [1, 4, EOS])) < 1e-5
 
 
 def test_search_chooses_by_beam_size():
@@ -202,7 +202,7 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
     best = logits[row].argmax(-1)[:len(sentence)].tolist()
     total = np.take_along_axis(jax.nn.log_softmax(logits[row, :len(sentence)]), np.array(sentence)[:, None], 1)
     if len(sentence) == limits[row]:  # the end was forced
-      best[-1], total = EOS, total[:-1]
+      best[-1] = EOS
     assert sentence == best
     assert abs(found.log_probs[row, 0] - total.sum()) < 1e-4
   assert max(map(len, words)) > 3

@@ -1,4 +1,4 @@
-"""Small stand-ins for WMT 2014's archives, put where TFDS keeps its downloads, so that its real builder runs offline."""
+"""Small stand-ins for WMT 2014's archives, put where TFDS keeps its downloads: its real builder then runs offline."""
 
 import io
 import json
@@ -19,7 +19,8 @@ def numbered(prefix: str, count: int) -> list[tuple[str, str]]:
           for i in range(count)]
 
 
-def make_standins(data_dir, train_pairs=None, validation_pairs=None, test_pairs=None) -> dict[str, list[tuple[str, str]]]:
+def make_standins(data_dir, train_pairs=None, validation_pairs=None,
+                  test_pairs=None) -> dict[str, list[tuple[str, str]]]:
   """Puts the four archives of wmt14_translate/de-en below `data_dir`; returns the pairs of each split.
 
   Args:

@@ -77,9 +77,10 @@ def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id
   def advance(state):
     t, cache, last, tokens, log_probs, ends = state
     logits, cache = step(cache, last)
+    normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end has its price too
     logits = _only_end(logits, t + 1 >= limits, eos_id)
     chosen = logits.argmax(-1).astype(jnp.int32)  # [B, 1]
-    gained = logits.max(-1) - jax.nn.logsumexp(logits, axis=-1)
+    gained = logits.max(-1) - normalizer
     alive = ends == 0
     chosen = jnp.where(alive, chosen, filler)
     tokens = jax.lax.dynamic_update_slice_in_dim(tokens, chosen[:, :, None], t, axis=2)
@@ -111,18 +112,18 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   batch, width = limits.shape[0], config.beam_size
   at_limit = length_penalty(limits, config)
 
-  def continuations(logits, log_probs):
+  def continuations(logits, last_place, log_probs):
     """The 2W best (parent, token) of each sentence: W of them at least go on. Per beam first, then jointly."""
-    best, token = jax.lax.top_k(logits, min(2 * width, logits.shape[-1]))
-    total = log_probs[..., None] + best - jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)  # before anything is forbidden, as in greedy_search
+    best, token = jax.lax.top_k(_only_end(logits, last_place, eos_id), min(2 * width, logits.shape[-1]))
+    total = log_probs[..., None] + best - normalizer
     total = jnp.maximum(total, NEVER).reshape(batch, -1)
     total, place = jax.lax.top_k(total, 2 * width)
     return total, place // best.shape[-1], jnp.take_along_axis(token.reshape(batch, -1), place, axis=1)
 
   def advance(beam: _Beam) -> _Beam:
     logits, cache = step(beam.cache, beam.last)
-    logits = _only_end(logits, beam.t + 1 >= limits, eos_id)
-    total, parent, token = continuations(logits, beam.log_probs)
+    total, parent, token = continuations(logits, beam.t + 1 >= limits, beam.log_probs)
     tokens = jax.lax.dynamic_update_slice_in_dim(_take(beam.tokens, parent), token[:, :, None], beam.t, axis=2)
     ended = token == eos_id
 

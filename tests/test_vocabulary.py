@@ -1,0 +1,242 @@
+"""Text to ids and back: nothing is lost, the same text gives the same model, supplied models are taken as they are."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import sentencepiece
+
+from corpora import Pair, vocabulary
+from corpora.errors import DataError
+from corpora.vocabulary import Vocabulary, VocabularyConfig
+
+SENTENCES = ['Ein kleiner Hund läuft über die Straße.', 'A small dog runs across the street.', 'I am a student.',
+             'Ich bin Student.', 'Two young, white males are outside near many bushes.'] * 4
+NASTY = [
+    '', 'a', ' a', 'a ', '  two  spaces  ', ' ', 'tab\there', 'NUL\0in', 'new\nline', '\n', 'cr\rmid',
+    '\u2028x\x85y\x0bz', '\ufeffBOM',
+    '日本語 😀 👩\u200d👩\u200d👧', '\u202eעברית', 'e\u0301 is not é', 'ﬁ ① Ⅳ ½ ²', '\xa0\u3000\u200b', 'x' * 5000, ' ⁇ ',
+    '<s> </s> <pad> <unk> <0x41>', '\U0010ffff\ufffe\ud7ff', 'ẞ ß ſ İ ı', '</script><script>', '\x01\x7f']
+
+
+def model_of(kind, size=320, sentences=SENTENCES, **options):
+  return vocabulary.train(VocabularyConfig(kind=kind, size=size, **options), sentences)
+
+
+@pytest.fixture(scope='module', params=['bpe', 'unigram', 'char'])
+def subwords(request):
+  return Vocabulary(model_of(request.param), request.param)
+
+
+def foreign(**options):
+  """A model trained by someone else, with SentencePiece's own choices."""
+  model = io.BytesIO()
+  sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=50, minloglevel=2, **options)
+  return model.getvalue()
+
+
+# ------------------------------------------------------------------------------------------------ nothing is lost
+
+
+@pytest.mark.parametrize('text', NASTY)
+def test_text_comes_back_whole(subwords, text):
+  ids = subwords.encode(text)
+  assert subwords.decode(ids) == text
+  assert not {subwords.pad_id, subwords.bos_id, subwords.eos_id, subwords.unk_id} & set(ids)
+  assert all(0 <= i < subwords.size for i in ids)
+
+
+def test_the_sign_for_a_space_comes_back_as_a_space(subwords):
+  assert subwords.decode(subwords.encode('a\u2581b')) == 'a b'
+
+
+def test_without_bytes_what_is_unknown_is_lost():
+  plain = Vocabulary(model_of('bpe', 100, byte_fallback=False), 'plain')
+  assert plain.unk_id in plain.encode('日')
+  assert plain.decode(plain.encode('A small dog')) == 'A small dog'
+
+
+def test_a_batch_is_encoded_as_its_sentences_are(subwords):
+  assert subwords.encode_batch(NASTY) == [subwords.encode(text) for text in NASTY]
+  assert subwords.encode_batch([]) == []
+
+
+def test_pieces_are_the_written_entries(subwords):
+  ids = subwords.encode('A small dog')
+  assert ''.join(subwords.pieces(ids)).replace('\u2581', ' ').strip() == 'A small dog'
+  assert subwords.pieces([0, 1, 2, 3]) == ['<pad>', '<unk>', '<s>', '</s>']
+
+
+# --------------------------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize('kind,size', [('bpe', 310), ('unigram', 295), ('char', 310), ('word', 30)])
+def test_the_same_text_gives_the_same_model(kind, size):
+  assert model_of(kind, size) == model_of(kind, size) != model_of(kind, size, sentences=SENTENCES[:3])
+
+
+def test_fingerprints_are_of_the_model():
+  first, second = Vocabulary(model_of('bpe', 310), 'a'), Vocabulary(model_of('bpe', 311), 'b')
+  assert len(first.fingerprint) == 64 and first.fingerprint != second.fingerprint
+  assert first.fingerprint == Vocabulary(first.model, 'elsewhere').fingerprint
+
+
+def test_special_ids_are_ours(subwords):
+  assert (subwords.pad_id, subwords.unk_id, subwords.bos_id, subwords.eos_id) == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize('kind', ['bpe', 'unigram', 'char', 'word'])
+def test_a_small_corpus_gets_a_smaller_vocabulary(kind):
+  found = Vocabulary(model_of(kind, 37000), kind)
+  assert 20 < found.size < 1000
+  if kind != 'word':
+    assert found.decode(found.encode('A small dog 😀')) == 'A small dog 😀'
+
+
+def test_bpe_has_the_size_that_was_asked_for():
+  assert Vocabulary(model_of('bpe', 333), 'x').size == 333
+
+
+@pytest.mark.parametrize('kind', ['bpe', 'unigram'])
+def test_too_small_a_size_is_told_with_the_smallest_that_fits(kind):
+  with pytest.raises(DataError, match=r'vocabulary.size is 100, but .* needs at least (\d+) entries') as raised:
+    model_of(kind, 100)
+  least = int(str(raised.value).split('at least ')[1].split()[0])
+  assert Vocabulary(model_of(kind, least), kind).size == least
+  with pytest.raises(DataError):
+    model_of(kind, least - 1)
+
+
+@pytest.mark.parametrize('sentences', [[], ['', '  ', '\u3000']])
+def test_no_text_is_an_error(sentences):
+  with pytest.raises(DataError, match='no text'):
+    model_of('bpe', sentences=sentences)
+
+
+def test_nul_and_the_reserved_sign_in_the_training_text_do_no_harm():
+  found = Vocabulary(model_of('bpe', 300, ['a\0b c\td', '\u2585 reserved', *SENTENCES]), 'x')
+  for text in ('a\0b c\td', '\u2585 reserved'):
+    assert found.decode(found.encode(text)) == text
+
+
+def test_a_large_corpus_is_sampled_evenly_and_repeatably():
+  texts = [str(i) for i in range(5000)]
+  kept = vocabulary._sample(iter(texts), 500)
+  assert len(set(kept)) == 500 and kept == vocabulary._sample(iter(texts), 500)
+  for part in range(5):  # 100 expected from every fifth; seven standard deviations are 63
+    assert abs(sum(part * 1000 <= int(text) < (part + 1) * 1000 for text in kept) - 100) < 63
+  assert vocabulary._sample(iter(texts), 5000) == texts
+
+
+def test_training_is_silent(capfd):
+  model_of('unigram', 37000)
+  with pytest.raises(DataError):
+    model_of('bpe', 100)
+  assert capfd.readouterr() == ('', '')
+
+
+# ------------------------------------------------------------------------------------------------------------ words
+
+
+def test_the_six_words_of_the_illustration():
+  """Two pairs, "merci" -> "thanks" and "je suis étudiant" -> "i am a student", one word an id."""
+  pairs = [Pair('merci', 'thanks'), Pair('je suis étudiant', 'i am a student')]
+  _, target = vocabulary.make(VocabularyConfig(kind='word', size=9, joint=False), pairs)
+  found = Vocabulary(target, 'target')
+  assert found.pieces(range(4, found.size)) == ['\u2581a', '\u2581am', '\u2581i', '\u2581student', '\u2581thanks']
+  assert found.pieces(found.encode('i am a student')) == ['\u2581i', '\u2581am', '\u2581a', '\u2581student']
+  for pair in pairs:
+    assert found.decode(found.encode(pair.target)) == pair.target
+  ids = found.encode('i am a zebra')
+  assert ids[-1] == found.unk_id and ids.count(found.unk_id) == 1
+  assert found.decode(ids) == 'i am a ⁇ '
+
+
+# --------------------------------------------------------------------------------------------- one or two, supplied
+
+
+def test_joint_is_one_model_of_both_languages_and_else_two():
+  pairs = [Pair('street dog', 'Straße Hund')] * 5
+  joint, nothing = vocabulary.make(VocabularyConfig(kind='char', size=400), pairs)
+  source, target = vocabulary.make(VocabularyConfig(kind='char', size=400, joint=False), pairs)
+  pieces = lambda model: set((v := Vocabulary(model, 'x')).pieces(range(260, v.size)))
+  assert nothing is None and pieces(joint) == pieces(source) | pieces(target)
+  assert 'ß' in pieces(target) - pieces(source) and 'd' in pieces(source) & pieces(target) and 'H' not in pieces(source)
+
+
+def test_supplied_models_are_taken_byte_by_byte(tmp_path):
+  for name, options in (('a.model', {}), ('b.model', {'model_type': 'bpe'})):
+    (tmp_path / name).write_bytes(foreign(**options))
+  a, b = str(tmp_path / 'a.model'), str(tmp_path / 'b.model')
+  read = lambda path: open(path, 'rb').read()
+  assert vocabulary.make(VocabularyConfig(source_model=a), []) == (read(a), None)
+  assert vocabulary.make(VocabularyConfig(source_model=a, target_model=b, joint=False), []) == (read(a), read(b))
+
+
+def test_special_ids_are_read_from_a_supplied_model():
+  found = Vocabulary(foreign(), 'foreign')  # SentencePiece's own: unk 0, bos 1, eos 2, no pad
+  assert (found.unk_id, found.bos_id, found.eos_id, found.pad_id) == (0, 1, 2, 2)
+  moved = Vocabulary(foreign(pad_id=7, bos_id=5, eos_id=6, unk_id=4), 'moved')
+  assert (moved.pad_id, moved.bos_id, moved.eos_id, moved.unk_id) == (7, 5, 6, 4)
+
+
+@pytest.mark.parametrize('missing', ['bos_id', 'eos_id'])
+def test_a_model_without_bos_or_eos_is_refused(missing):
+  with pytest.raises(DataError, match='some.model has no BOS or no EOS'):
+    Vocabulary(foreign(**{missing: -1}), 'some.model')
+
+
+@pytest.mark.parametrize('data', [b'', b'not a model', b'\x80\x04pickle'])
+def test_what_is_no_model_is_refused(tmp_path, data):
+  (tmp_path / 'x').write_bytes(data)
+  with pytest.raises(DataError, match='is not a SentencePiece model'):
+    Vocabulary.load(str(tmp_path / 'x'))
+  with pytest.raises(DataError, match='no vocabulary .*nowhere'):
+    Vocabulary.load(str(tmp_path / 'nowhere'))
+
+
+@pytest.mark.parametrize('options,expected', [
+    (dict(kind='wordpiece'), 'unigram, bpe, word, char'), (dict(size=7), 'at least 8'),
+    (dict(target_model='b'), 'joint must be False'), (dict(source_model='a', joint=False), 'supply target_model too')])
+def test_a_wrong_configuration_is_refused(options, expected):
+  with pytest.raises(ValueError, match=expected):
+    VocabularyConfig(**options)
+
+
+def test_a_vocabulary_can_be_copied_to_another_thread_or_process(subwords):
+  for copied in (copy.deepcopy(subwords), pickle.loads(pickle.dumps(subwords))):
+    assert copied.encode('A small dog') == subwords.encode('A small dog') and copied.eos_id == subwords.eos_id
+
+
+# ------------------------------------------------------------------------------------------- words never trained on
+
+
+@pytest.mark.parametrize('text,expected', [
+    ("The dog's well-known Straße, 12 km (étudiant)!", ["The", "dog's", 'well-known', 'Straße', 'km', 'étudiant']),
+    ('', []), ('… – 3.5 %', []), ("'quoted' snake_case", ['quoted', 'snake', 'case'])])
+def test_words_are_runs_of_letters(text, expected):
+  assert vocabulary.words(text) == expected
+
+
+def test_unseen_words_are_named_once_in_order():
+  known = set(vocabulary.words('The dog sees Anna. Dogs sleep.'))
+  assert vocabulary.unseen_words('Zebra sees zoo, zoo sees Zebra', known) == ['Zebra', 'zoo']
+  assert vocabulary.unseen_words('', known) == []
+
+
+def test_a_capital_at_the_start_of_a_sentence_makes_no_new_word():
+  known = set(vocabulary.words('The dog sees Anna. Dogs sleep.'))
+  assert vocabulary.unseen_words('Sleep, dogs! the DOG', known) == []
+  assert vocabulary.unseen_words('Annas dogs', known) == ['Annas']
+
+
+def test_words_are_saved_and_loaded(tmp_path):
+  path = str(tmp_path / 'words.txt.gz')
+  vocabulary.save_words(iter(['b', 'a', 'b', 'étudiant']), path)
+  assert vocabulary.load_words(path) == {'a', 'b', 'étudiant'}
+  first = open(path, 'rb').read()
+  vocabulary.save_words(['étudiant', 'a', 'b'], path)
+  assert open(path, 'rb').read() == first  # no time stamp inside
+  assert [entry.name for entry in tmp_path.iterdir()] == ['words.txt.gz']
