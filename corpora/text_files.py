@@ -82,8 +82,8 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
       if not lines:
         raise DataError(f'{path} is empty; expected one sentence per line')
     if len(sides[0]) != len(sides[1]):
-      raise DataError(f'{paths[0]} has {len(sides[0]):,} lines and {paths[1]} has {len(sides[1]):,}; line n of one must '
-                      'translate line n of the other')
+      raise DataError(f'{paths[0]} has {len(sides[0]):,} lines and {paths[1]} has {len(sides[1]):,}; line n of one '
+                      'must translate line n of the other')
     pairs = [Pair(*texts) for texts in zip(*sides)]
     if drop_empty:
       pairs = _without_empty(pairs, stem, notes)

@@ -92,7 +92,8 @@ def _name(builder, split: str, size: int) -> str:
   """
   subsets = getattr(builder, 'subsets', {}).get(split, ())  # WMT's builders alone have them
   if len(subsets) != 1 or not subsets[0].startswith('news'):
-    return f'{builder.name}/{builder.builder_config.name} {split}' if builder.builder_config else f'{builder.name} {split}'
+    variant = f'/{builder.builder_config.name}' if builder.builder_config else ''
+    return f'{builder.name}{variant} {split}'
   if subsets[0] == 'newstest2014' and set(builder.info.features) == {'de', 'en'} and size in (2737, 3003):
     return f'{"wmt14/full" if size == 3003 else "wmt14"} (newstest2014, {size:,} lines)'
   return counted(subsets[0], size)
