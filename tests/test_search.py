@@ -179,8 +179,9 @@ def test_the_cache_moves_with_its_hypothesis():
 def test_search_chooses_by_beam_size():
   table = chains(3)
   one, two = SearchConfig(1, 'gnmt'), SearchConfig(2, 'none')
-  np.testing.assert_array_equal(  # greedy scores are not divided by a penalty
-      run(table, one, how=search.search).scores, run(table, one, how=search.greedy_search).log_probs)
+  found, greedy = run(table, one, how=search.search), run(table, one, how=search.greedy_search)
+  np.testing.assert_array_equal(found.tokens, greedy.tokens)
+  np.testing.assert_allclose(found.scores, greedy.log_probs / penalty(one, greedy.lengths), rtol=1e-5)
   np.testing.assert_array_equal(run(table, two, how=search.search).scores, run(table, two).scores)
 
 

@@ -155,5 +155,6 @@ def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, 
            config: SearchConfig) -> Hypotheses:
   """Greedy search for a beam of one, beam search otherwise; arguments as in beam_search."""
   if config.beam_size == 1:
-    return greedy_search(step, cache, limits, length, bos_id, eos_id, filler)
+    found = greedy_search(step, cache, limits, length, bos_id, eos_id, filler)
+    return found._replace(scores=found.log_probs / length_penalty(found.lengths, config))
   return beam_search(step, cache, limits, length, bos_id, eos_id, filler, config)
