@@ -83,7 +83,7 @@ def main(options: command_line.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
   records = check(options.config)
   folder = run_folder.RunFolder(options.workdir)
-  with folder.create_or_resume(options.config.to_dict()), StopRequest() as stop:
+  with folder.create_or_resume(options.config.to_dict()):
     try:
       run = prepare(options.config, records, folder)
       state, progress = begin(run)
@@ -93,7 +93,8 @@ def main(options: command_line.TrainOptions) -> int:
     if is_over(run, int(state.step), progress) and is_scored(run, int(state.step)):
       return say_finished(run)
     announce(run, state)
-    state, progress = train(run, state, progress, stop)
+    with StopRequest() as stop:
+      state, progress = train(run, state, progress, stop)
     if stop.exit_code:
       print(f'Stopped at step {int(state.step):,}, saved. The same command goes on from here.', flush=True)
       return stop.exit_code
