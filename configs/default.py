@@ -21,19 +21,37 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
 
   config.model = model = ml_collections.ConfigDict()
   model.d_model = 512  # width of embeddings and of every layer
-  model.num_heads = 8  # attention heads; d_k = d_model / num_heads
+  model.num_heads = 8  # attention heads
   model.num_layers = 6  # in the encoder, and again in the decoder
+  model.num_decoder_layers = config_dict.placeholder(int)  # in the decoder; unset: num_layers
   model.d_ff = 2048  # inner width of the feed-forward network
-  model.norm = 'post'  # post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))
+  model.d_k = config_dict.placeholder(int)  # width of one head's queries and keys; unset: d_model / num_heads
+  model.d_v = config_dict.placeholder(int)  # width of one head's values; unset: d_model / num_heads
+  model.num_kv_heads = config_dict.placeholder(int)  # heads of keys and values; 1: multi-query; unset: num_heads
+  model.attention_score = 'scaled_dot'  # scaled_dot, dot, multiplicative (q W k), additive (v tanh(q + k))
+  model.positions = 'sinusoidal'  # sinusoidal, learned, relative (Shaw et al.), t5 (bias), rotary, none
+  model.position_layout = 'interleaved'  # sinusoidal, rotary: interleaved: pairs alternate, the paper; halves: sines first
+  model.position_frequencies = 'paper'  # paper: 10000^(-2i/d); tensor2tensor: 10000^(-i/(d/2-1))
+  model.max_positions = 512  # learned: rows of the table, and so the longest text in tokens
+  model.clip_distance = 16  # relative: tokens; farther is taken for this far
+  model.num_buckets = 32  # t5: groups of distances
+  model.max_distance = 128  # t5: tokens; from here on all share a group
+  model.norm = 'post'  # post: Norm(x + Sublayer(x)), the paper; pre: x + Sublayer(Norm(x))
+  model.normalization = 'layer_norm'  # layer_norm, rms_norm
+  model.layer_norm_epsilon = 1e-6  # added to the variance
+  model.norm_bias = True  # layer_norm's shift
+  model.activation = 'relu'  # relu, gelu, swiglu (a third matrix: half as many parameters again)
+  model.feed_forward_bias = True  # b1 and b2 of Eq. 2
+  model.attention_bias = False  # biases of the query, key, value and output projections
   model.dropout = 0.1  # on every sub-layer's output and on the embedding sums
+  model.attention_dropout = 0.0  # on the attention weights
+  model.activation_dropout = 0.0  # on the feed-forward network's hidden units
   model.share_embeddings = True  # one matrix for source, target and output; needs a joint vocabulary
   model.tie_output = True  # the output projection is the target embedding
-  model.position_layout = 'interleaved'  # interleaved: sines and cosines alternate, the paper; halves: sines first
-  model.position_frequencies = 'paper'  # paper: 10000^(-2i/d); tensor2tensor: 10000^(-i/(d/2-1))
-  model.layer_norm_epsilon = 1e-6  # added to the variance
-  model.attention_bias = False  # biases of the query, key, value and output projections
   model.initializer = 'xavier_uniform'  # of projections; xavier_normal, lecun_normal
   model.dtype = 'float32'  # of activations and products; bfloat16 for TPU and GPU. Parameters stay in float32
+  model.scan_layers = False  # layers as one loop: compiles faster, runs slower; only in training
+  model.remat = False  # compute a layer's activations again for the gradient: less memory, a third more work
 
   config.data = data = ml_collections.ConfigDict()
   data.kind = 'tfds'  # phrasebook (embedded), text (two files per split), tsv (one file), tfds

@@ -59,7 +59,8 @@ def test_heads_project_all_of_d_model_and_are_summed_by_w_out():
   draw = np.random.default_rng(1)
   x, y = draw.normal(size=(2, 3, 14)), draw.normal(size=(2, 5, 14))
   mask = np.ones((2, 3, 5), bool)
-  params = nn.unbox(module.init(jax.random.key(0), x, y, mask)['params'])
+  over = lambda module, x, y, mask: module.over(x, module.memory(y), mask)
+  params = nn.unbox(module.init(jax.random.key(0), x, y, mask, method=over)['params'])
   params = jax.tree.map(lambda p: p + 0.1 * draw.normal(size=p.shape), params)
   expected = params['b_out'][None, None]
   for h in range(7):  # Concat(head_1 … head_h) W^O is the sum of the heads' own products
@@ -68,12 +69,12 @@ def test_heads_project_all_of_d_model_and_are_summed_by_w_out():
     v = y @ params['w_value'][:, h] + params['b_value'][h][None, None]
     scores = q @ k.swapaxes(1, 2) / np.sqrt(2)
     expected = expected + jax.nn.softmax(scores, axis=-1) @ v @ params['w_out'][h]
-  np.testing.assert_allclose(module.apply({'params': params}, x, y, mask), expected, atol=1e-5)
+  np.testing.assert_allclose(module.apply({'params': params}, x, y, mask, method=over), expected, atol=1e-5)
 
 
 def test_softmax_stays_in_float32_under_bfloat16():
   query = jnp.ones((1, 1, 1, 64), jnp.bfloat16)
   key = jnp.stack([jnp.full((1, 64), 14.0 / 8), jnp.full((1, 64), 12.0 / 8)])[None].astype(jnp.bfloat16)
-  weights = attention.attention_weights(query, key, jnp.ones((1, 1, 2), bool))
+  _, weights = attention.attend(query, KeyValue(key, key), jnp.ones((1, 1, 2), bool))
   assert weights.dtype == jnp.float32
   np.testing.assert_allclose(weights[0, 0, 0], jax.nn.softmax(jnp.array([14.0, 12.0])), atol=1e-6)

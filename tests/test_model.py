@@ -106,7 +106,7 @@ def test_dropout_acts_only_with_a_key(model, params):
 
 
 def test_dropout_keeps_the_rate_and_the_mean():
-  from transformer.layers import dropout
+  from transformer.dropout import dropout
   x = jax.random.normal(jax.random.key(0), (331, 313)) + 3.0
   y = dropout(x, 0.3, jax.random.key(1))
   assert abs((y == 0).mean() - 0.3) < 0.005

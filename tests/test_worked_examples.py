@@ -30,11 +30,11 @@ def test_nine_words_of_width_512():
   module = attention.MultiHeadAttention(ModelConfig(29, 29))
   x = jax.random.normal(jax.random.key(0), (1, 9, 512))
   mask = jnp.ones((1, 9, 9), bool)
-  variables = {'params': module.init(jax.random.key(1), x, x, mask)['params']}
+  variables = {'params': module.init(jax.random.key(1), x, mask)['params']}
   heads = module.apply(variables, x, method='queries')
   memory = module.apply(variables, x, method='memory')
   assert heads.shape == memory.key.shape == memory.value.shape == (1, 9, 8, 64)
-  y, seen = module.apply(variables, x, x, mask, mutable=[attention.WITNESS])
+  y, seen = module.apply(variables, x, mask, mutable=[attention.WITNESS])
   (weights,) = seen[attention.WITNESS]['weights']
   assert weights.shape == (1, 8, 9, 9) and y.shape == (1, 9, 512)
   np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
@@ -43,7 +43,7 @@ def test_nine_words_of_width_512():
 def test_each_head_reads_all_of_d_model():
   module = attention.MultiHeadAttention(ModelConfig(29, 29, d_model=14, num_heads=2))
   x = jax.random.normal(jax.random.key(0), (1, 3, 14))
-  variables = module.init(jax.random.key(1), x, x, jnp.ones((1, 3, 3), bool))
+  variables = module.init(jax.random.key(1), x, jnp.ones((1, 3, 3), bool))
   reach = jax.jacobian(lambda x: module.apply(variables, x, method='queries')[0, 0])(x)[..., 0, 0, :]  # [H, K, D]
   assert reach.shape == (2, 7, 14) and (np.abs(reach) > 0).all()
 

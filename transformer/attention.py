@@ -1,17 +1,19 @@
-"""Attention, §3.2: the scores, many heads, and the record that a cached head keeps.
+"""Attention, §3.2: weights from scores, many heads, and the record that a cached head keeps.
 
-Letters: B sentences, Q queries, M entries looked at, D d_model, H heads, K d_k, W beams, T cache length.
+Letters: B sentences, Q queries, M entries looked at, D d_model, H heads, G heads of keys and values, R = H / G query
+heads to each, K d_k, U d_v, W beams, T cache length.
 """
 
-import math
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers
+from transformer import attention_scores, initializers, positions
 from transformer.config import ModelConfig
+from transformer.dropout import Dropout
+from transformer.positions import NOTHING, Relation
 
 WITNESS = 'witness'  # the collection into which heads put their weights when someone asks (model.inspect)
 
@@ -19,35 +21,63 @@ WITNESS = 'witness'  # the collection into which heads put their weights when so
 class KeyValue(NamedTuple):
   """Keys and values of the entries that queries look at."""
 
-  key: jax.Array  # [B, M, H, K]
-  value: jax.Array  # [B, M, H, K]
+  key: jax.Array  # [B, M, G, K]
+  value: jax.Array  # [B, M, G, U]
 
 
-def attention_weights(query: jax.Array, key: jax.Array, mask: jax.Array) -> jax.Array:
-  """softmax(Q Kᵀ / √d_k) of Eq. 1, in float32.
+def masked_softmax(scores: jax.Array, mask: jax.Array) -> jax.Array:
+  """The softmax of Eq. 1 over the entries that a query may look at, in float32.
 
   A masked score is the dtype's own minimum, so a masked weight is exactly 0. A query that may look at nothing
   has weights 0 throughout (not NaN, not uniform), and so the context 0.
 
   Args:
-    query: [B, Q, H, K]
-    key: [B, M, H, K]
+    scores: [B, G, R, Q, M] float32.
     mask: [B or 1, Q, M] bool, True where the query may look.
 
   Returns:
-    [B, H, Q, M] float32; each row sums to 1, or to 0 where the mask is empty.
+    Weights of the same shape; each row sums to 1, or to 0 where the mask is empty.
   """
-  scores = jnp.einsum('bqhk,bmhk->bhqm', query, key, preferred_element_type=jnp.float32) / math.sqrt(query.shape[-1])
-  mask = mask[:, None]
+  mask = mask[:, None, None]
   scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
   return jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0.0)
 
 
+def weighted_sum(weights: jax.Array, value: jax.Array, edges: jax.Array | None = None) -> jax.Array:
+  """Sums of the values [B, M, G, U], and of `edges` [Q, M, U] where there are any, by weights [B, G, R, Q, M].
+
+  Returns:
+    [B, Q, H, U].
+  """
+  weights = weights.astype(value.dtype)
+  context = jnp.einsum('bgrqm,bmgu->bqgru', weights, value)
+  if edges is not None:
+    context += jnp.einsum('bgrqm,qmu->bqgru', weights, edges)
+  return context.reshape(*context.shape[:2], -1, context.shape[-1])
+
+
 def attend(query: jax.Array, memory: KeyValue, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Scaled dot-product attention (Eq. 1): the weighted sum of the values, [B, Q, H, K], and the weights [B, H, Q, M]."""
-  weights = attention_weights(query, memory.key, mask)
-  context = jnp.einsum('bhqm,bmhk->bqhk', weights.astype(memory.value.dtype), memory.value)
-  return context, weights
+  """Scaled dot-product attention without any parameter (Eq. 1): the context [B, Q, H, U] and the weights [B, H, Q, M].
+
+  Args:
+    query: [B, Q, H, K]; a multiple of the memory's G heads.
+    memory: what is looked at.
+    mask: [B or 1, Q, M] bool, True where the query may look.
+  """
+  query = grouped(query, memory)
+  weights = masked_softmax(attention_scores.dot_products(query, memory.key) * query.shape[-1] ** -0.5, mask)
+  return weighted_sum(weights, memory.value), by_head(weights)
+
+
+def grouped(query: jax.Array, memory: KeyValue) -> jax.Array:
+  """[B, Q, H, K] -> [B, Q, G, R, K]: head h reads the keys and values of head h // R (Ainslie et al., 2023)."""
+  batch, queries, _, width = query.shape
+  return query.reshape(batch, queries, memory.key.shape[2], -1, width)
+
+
+def by_head(weights: jax.Array) -> jax.Array:
+  """[B, G, R, Q, M] -> [B, H, Q, M]."""
+  return weights.reshape(weights.shape[0], -1, *weights.shape[3:])
 
 
 class MultiHeadAttention(nn.Module):
@@ -60,61 +90,77 @@ class MultiHeadAttention(nn.Module):
 
   def setup(self):
     cfg = self.config
-    inward = initializers.matrix(cfg.initializer, in_axis=0, out_axis=(1, 2))
-    outward = initializers.matrix(cfg.initializer, in_axis=(0, 1), out_axis=2)
-    heads = (cfg.d_model, cfg.num_heads, cfg.d_k)
-    param = lambda name, init, axes, shape: self.param(
-        name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
-    self.w_query = param('w_query', inward, ('embed', 'heads', 'kv'), heads)
-    self.w_key = param('w_key', inward, ('embed', 'heads', 'kv'), heads)
-    self.w_value = param('w_value', inward, ('embed', 'heads', 'kv'), heads)
-    self.w_out = param('w_out', outward, ('heads', 'kv', 'embed'), heads[1:] + heads[:1])
-    if cfg.attention_bias:
-      zeros = nn.initializers.zeros_init()
-      self.b_query = param('b_query', zeros, ('heads', 'kv'), heads[1:])
-      self.b_key = param('b_key', zeros, ('heads', 'kv'), heads[1:])
-      self.b_value = param('b_value', zeros, ('heads', 'kv'), heads[1:])
-      self.b_out = param('b_out', zeros, ('embed',), heads[:1])
+    self.score, self.dropout = attention_scores.make(cfg), Dropout(cfg.attention_dropout)
+    keys, values = (cfg.kv_heads, cfg.key_size), (cfg.kv_heads, cfg.value_size)
+    self._declare('query', ('embed', 'heads', 'kv'), (cfg.d_model, cfg.num_heads, cfg.key_size))
+    self._declare('key', ('embed', 'heads', 'kv'), (cfg.d_model, *keys))
+    self._declare('value', ('embed', 'heads', 'kv'), (cfg.d_model, *values))
+    self._declare('out', ('heads', 'kv', 'embed'), (cfg.num_heads, cfg.value_size, cfg.d_model))
+
+  def _declare(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    """A projection, and its bias where there are any. `out` sums over heads, the others make them."""
+    inputs = 2 if name == 'out' else 1
+    every = tuple(range(len(shape)))
+    init = initializers.matrix(self.config.initializer, in_axis=every[:inputs], out_axis=every[inputs:])
+    param = lambda prefix, init, cut: setattr(self, f'{prefix}_{name}', self.param(
+        f'{prefix}_{name}', nn.with_logical_partitioning(init, axes[cut:]), shape[cut:], jnp.float32))
+    param('w', init, 0)
+    if self.config.attention_bias:
+      param('b', nn.initializers.zeros_init(), inputs)
 
   def _project(self, equation: str, x: jax.Array, name: str) -> jax.Array:
     dtype = jnp.dtype(self.config.dtype)
     y = jnp.einsum(equation, x, getattr(self, f'w_{name}').astype(dtype))
     return y + getattr(self, f'b_{name}').astype(dtype)[None, None] if self.config.attention_bias else y
 
-  def queries(self, x: jax.Array) -> jax.Array:
+  def _turned(self, x: jax.Array, relation: Relation) -> jax.Array:
+    return x if relation.angles is None else positions.turn(x, relation.angles, self.config.position_layout)
+
+  def queries(self, x: jax.Array, relation: Relation = NOTHING) -> jax.Array:
     """[B, Q, D] -> [B, Q, H, K]."""
-    return self._project('bqd,dhk->bqhk', x, 'query')
+    return self._turned(self.score.prepare(self._project('bqd,dhk->bqhk', x, 'query')), relation)
 
-  def memory(self, y: jax.Array) -> KeyValue:
+  def memory(self, y: jax.Array, relation: Relation = NOTHING) -> KeyValue:
     """Keys and values of [B, M, D]: computed once for what many queries look at."""
-    return KeyValue(self._project('bmd,dhk->bmhk', y, 'key'), self._project('bmd,dhk->bmhk', y, 'value'))
+    return KeyValue(self._turned(self._project('bmd,dgk->bmgk', y, 'key'), relation),
+                    self._project('bmd,dgu->bmgu', y, 'value'))
 
-  def attend(self, x: jax.Array, memory: KeyValue, mask: jax.Array) -> jax.Array:
-    """Queries from x [B, Q, D] over a projected memory; [B, Q, D]."""
-    context, weights = attend(self.queries(x), memory, mask)
-    self.sow(WITNESS, 'weights', weights)  # kept only when the caller makes the collection mutable
-    return self._project('bqhk,hkd->bqd', context, 'out')
+  def attend(self, query: jax.Array, memory: KeyValue, mask: jax.Array, relation: Relation = NOTHING) -> jax.Array:
+    """Queries [B, Q, H, K] over a projected memory; [B, Q, D]."""
+    scores = self.score.compare(grouped(query, memory), memory.key, relation.edges(relation.key_table, query.dtype))
+    if relation.bias is not None:
+      scores += relation.bias.reshape(1, *scores.shape[1:])
+    weights = masked_softmax(scores, mask)
+    self.sow(WITNESS, 'weights', by_head(weights))  # kept only when the caller makes the collection mutable
+    context = weighted_sum(self.dropout(weights), memory.value, relation.edges(relation.value_table, query.dtype))
+    return self._project('bqhu,hud->bqd', context, 'out')
 
-  def __call__(self, x: jax.Array, y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Queries from x [B, Q, D] over the entries y [B, M, D] under mask [B or 1, Q, M]; [B, Q, D]."""
-    return self.attend(x, self.memory(y), mask)
+  def __call__(self, x: jax.Array, mask: jax.Array, relation: Relation = NOTHING) -> jax.Array:
+    """Self-attention of x [B, Q, D] under mask [B or 1, Q, Q]; [B, Q, D]."""
+    return self.attend(self.queries(x, relation), self.memory(x, relation), mask, relation)
 
-  def extend(self, x: jax.Array, past: KeyValue, step: jax.Array) -> tuple[jax.Array, KeyValue]:
+  def over(self, x: jax.Array, memory: KeyValue, mask: jax.Array) -> jax.Array:
+    """Queries from x [B, Q, D] over another text's projected memory, mask [B or 1, Q, M]; [B, Q, D]."""
+    return self.attend(self.queries(x), memory, mask)
+
+  def extend(self, x: jax.Array, past: KeyValue, step: jax.Array, relation: Relation = NOTHING
+             ) -> tuple[jax.Array, KeyValue]:
     """One cached step of causal self-attention: every beam's newest token over its own past.
 
     Args:
       x: [B, W, D] the newest token of each beam.
-      past: keys and values [B, W, T, H, K], filled before `step`.
-      step: [] int32, the position being written.
+      past: keys [B, W, T, G, K] and values [B, W, T, G, U], filled before `step`.
+      step: [] int32, the place being written.
+      relation: of this one place to the places 0 … T - 1.
 
     Returns:
-      [B, W, D], and the cache with position `step` filled.
+      [B, W, D], and the cache with place `step` filled.
     """
-    newest = self.memory(x)  # [B, W, H, K]: the beams stand where entries stand in training
+    newest = self.memory(x, relation)  # [B, W, G, K]: the beams stand where entries stand in training
     past = jax.tree.map(lambda all_, new: jax.lax.dynamic_update_slice_in_dim(all_, new[:, :, None], step, axis=2),
                         past, newest)
     batch, beams, length = past.key.shape[:3]
     flat = jax.tree.map(lambda a: a.reshape((batch * beams,) + a.shape[2:]), past)
     mask = (jnp.arange(length) <= step)[None, None, :]
-    y = self.attend(x.reshape(batch * beams, 1, -1), flat, mask)
-    return y.reshape(batch, beams, -1), past
+    query = self.queries(x.reshape(batch * beams, 1, -1), relation)
+    return self.attend(query, flat, mask, relation).reshape(batch, beams, -1), past

@@ -6,6 +6,10 @@ The experiment's configuration (configs/default.py) is wider; scripts turn its s
 import dataclasses
 
 NORMS = ('post', 'pre')
+NORMALIZATIONS = ('layer_norm', 'rms_norm')
+ACTIVATIONS = ('relu', 'gelu', 'swiglu')
+ATTENTION_SCORES = ('scaled_dot', 'dot', 'multiplicative', 'additive')
+POSITIONS = ('sinusoidal', 'learned', 'relative', 't5', 'rotary', 'none')
 LAYOUTS = ('interleaved', 'halves')
 FREQUENCIES = ('paper', 'tensor2tensor')
 DTYPES = ('float32', 'bfloat16')
@@ -29,7 +33,8 @@ def _positive(**values: int) -> None:
 class ModelConfig:
   """Sizes and choices of the encoder-decoder (Vaswani et al., 2017, §3). The defaults are Table 3's base.
 
-  Raises ValueError on creation when sizes do not fit each other.
+  A size left None follows from the others; the properties below say how, and are what modules read.
+  Raises ValueError on creation when sizes or choices do not fit each other.
   """
 
   vocab_size: int  # rows of the source embedding; of every embedding when they are shared
@@ -37,43 +42,101 @@ class ModelConfig:
   d_model: int = 512
   num_heads: int = 8
   num_layers: int = 6  # in the encoder, and again in the decoder
+  num_decoder_layers: int | None = None  # None: num_layers
   d_ff: int = 2048
-  norm: str = 'post'  # post: LayerNorm(x + Sublayer(x)), §3.1; pre: x + Sublayer(LayerNorm(x))
+  d_k: int | None = None  # of one head's queries and keys; None: d_model / num_heads
+  d_v: int | None = None  # of one head's values; None: d_model / num_heads
+  num_kv_heads: int | None = None  # heads of keys and values, each shared by a group of query heads; None: num_heads
+  attention_score: str = 'scaled_dot'  # see attention_scores.SCORES
+  positions: str = 'sinusoidal'  # see positions.KINDS
+  position_layout: str = 'interleaved'  # sinusoidal, rotary: sines at even, cosines at odd columns, §3.5; halves
+  position_frequencies: str = 'paper'  # sinusoidal, rotary: see positions.wavenumbers
+  max_positions: int = 512  # learned: rows of the table, and so the longest text
+  clip_distance: int = 16  # relative: distances beyond are taken for this one
+  num_buckets: int = 32  # t5: groups of distances
+  max_distance: int = 128  # t5: distances from here on share the last bucket
+  norm: str = 'post'  # post: Norm(x + Sublayer(x)), §3.1; pre: x + Sublayer(Norm(x))
+  normalization: str = 'layer_norm'  # see normalization.KINDS
+  layer_norm_epsilon: float = 1e-6  # the paper is silent; tensor2tensor's value
+  norm_bias: bool = True  # LayerNorm's shift
+  activation: str = 'relu'  # see feed_forward.ACTIVATIONS
+  feed_forward_bias: bool = True  # Eq. 2
+  attention_bias: bool = False  # §3.2.2 writes products only
   dropout: float = 0.1  # on every sub-layer's output and on the embedding sums, §5.4
+  attention_dropout: float = 0.0  # on the attention weights
+  activation_dropout: float = 0.0  # on the feed-forward network's hidden units
   share_embeddings: bool = True  # one matrix for source, target and output, §3.4
   tie_output: bool = True  # the output projection is the target embedding, §3.4
-  position_layout: str = 'interleaved'  # sines at even, cosines at odd columns, §3.5; halves: sines first
-  position_frequencies: str = 'paper'  # see positions.sinusoids
-  layer_norm_epsilon: float = 1e-6  # the paper is silent; tensor2tensor's value
-  attention_bias: bool = False  # §3.2.2 writes products only
   initializer: str = 'xavier_uniform'  # of the projections; the paper is silent
   dtype: str = 'float32'  # of activations and products; parameters, logits and loss are always float32
+  scan_layers: bool = False  # one compiled layer run N times: compiles faster, runs slower
+  remat: bool = False  # a layer's activations are computed again for the gradient, not kept
 
   def __post_init__(self):
     _positive(vocab_size=self.vocab_size, target_vocab_size=self.target_vocab_size, d_model=self.d_model,
-              num_heads=self.num_heads, num_layers=self.num_layers, d_ff=self.d_ff)
+              num_heads=self.num_heads, num_layers=self.num_layers, d_ff=self.d_ff, max_positions=self.max_positions,
+              clip_distance=self.clip_distance, num_buckets=self.num_buckets)
+    _positive(**{name: getattr(self, name) for name in ('num_decoder_layers', 'd_k', 'd_v', 'num_kv_heads')
+                 if getattr(self, name) is not None})
     _one_of('norm', self.norm, NORMS)
+    _one_of('normalization', self.normalization, NORMALIZATIONS)
+    _one_of('activation', self.activation, ACTIVATIONS)
+    _one_of('attention_score', self.attention_score, ATTENTION_SCORES)
+    _one_of('positions', self.positions, POSITIONS)
     _one_of('position_layout', self.position_layout, LAYOUTS)
     _one_of('position_frequencies', self.position_frequencies, FREQUENCIES)
     _one_of('dtype', self.dtype, DTYPES)
     _one_of('initializer', self.initializer, INITIALIZERS)
-    if self.d_model % self.num_heads:
-      raise ValueError(f'd_model {self.d_model} is not divisible by num_heads {self.num_heads}: '
-                       'd_k = d_model / num_heads must be whole (§3.2.2); change one of them')
-    if self.d_model % 2:
-      raise ValueError(f'd_model is {self.d_model}; sinusoidal positions pair sines with cosines and need an even one')
-    if not 0.0 <= self.dropout < 1.0:
-      raise ValueError(f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1')
+    for name in ('dropout', 'attention_dropout', 'activation_dropout'):
+      if not 0.0 <= getattr(self, name) < 1.0:
+        raise ValueError(f'{name} is {getattr(self, name)}; expected a probability from 0 up to, but not, 1')
     if self.layer_norm_epsilon <= 0:
       raise ValueError(f'layer_norm_epsilon is {self.layer_norm_epsilon}; expected a positive number')
+    self._check_heads()
+    self._check_positions()
     if self.share_embeddings and self.vocab_size != self.target_vocab_size:
       raise ValueError(f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
                        f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
 
+  def _check_heads(self) -> None:
+    if self.d_model % self.num_heads and None in (self.d_k, self.d_v):
+      raise ValueError(f'd_model {self.d_model} is not divisible by num_heads {self.num_heads}: '
+                       'd_k = d_v = d_model / num_heads must be whole (§3.2.2); change one of them, or set d_k and d_v')
+    if self.num_heads % self.kv_heads:
+      raise ValueError(f'num_heads {self.num_heads} is not divisible by num_kv_heads {self.num_kv_heads}: every head '
+                       'of keys and values serves a group of equally many query heads')
+
+  def _check_positions(self) -> None:
+    if self.positions == 'sinusoidal' and self.d_model % 2:
+      raise ValueError(f'd_model is {self.d_model}; sinusoidal positions pair sines with cosines and need an even one')
+    if self.positions == 'rotary' and self.key_size % 2:
+      raise ValueError(f'd_k is {self.key_size}; rotary positions turn pairs of columns and need an even one')
+    if self.positions == 'rotary' and self.attention_score == 'additive':
+      raise ValueError('positions rotary with attention_score additive: a rotation leaves distances in products of '
+                       'query and key only, not in their sum; choose another of the two')
+    if self.positions == 't5' and (self.num_buckets % 4 or self.max_distance <= self.num_buckets // 2):
+      raise ValueError(f'num_buckets is {self.num_buckets} and max_distance {self.max_distance}; expected a multiple '
+                       'of 4, and a distance of more than half of it (Raffel et al., 2020, have 32 and 128)')
+
   @property
-  def d_k(self) -> int:
-    """Width of one head's queries, keys and values, d_model / num_heads."""
-    return self.d_model // self.num_heads
+  def key_size(self) -> int:
+    """K: width of one head's queries and keys."""
+    return self.d_k or self.d_model // self.num_heads
+
+  @property
+  def value_size(self) -> int:
+    """U: width of one head's values."""
+    return self.d_v or self.d_model // self.num_heads
+
+  @property
+  def kv_heads(self) -> int:
+    """G: heads of keys and values."""
+    return self.num_kv_heads or self.num_heads
+
+  @property
+  def decoder_layers(self) -> int:
+    """Layers of the decoder; the encoder has num_layers."""
+    return self.num_decoder_layers or self.num_layers
 
 
 @dataclasses.dataclass(frozen=True)

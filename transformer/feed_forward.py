@@ -1,4 +1,7 @@
-"""Position-wise feed-forward network, §3.3."""
+"""Position-wise feed-forward network, §3.3. A new activation gets a line in ACTIVATIONS."""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -6,6 +9,21 @@ import jax.numpy as jnp
 
 from transformer import initializers
 from transformer.config import ModelConfig
+from transformer.dropout import Dropout
+
+
+class Activation(NamedTuple):
+  """What stands between the two products."""
+
+  function: Callable[[jax.Array], jax.Array]
+  gated: bool = False  # whether the result is multiplied by a second product of the input, of a matrix of its own
+
+
+ACTIVATIONS = {
+    'relu': Activation(jax.nn.relu),  # Eq. 2
+    'gelu': Activation(lambda x: jax.nn.gelu(x, approximate=False)),  # Hendrycks & Gimpel, 2016: x Φ(x)
+    'swiglu': Activation(jax.nn.silu, gated=True),  # Shazeer, 2020: silu(x W1 + b1) ⊙ (x W_gate); half as wide again
+}
 
 
 class FeedForward(nn.Module):
@@ -13,15 +31,27 @@ class FeedForward(nn.Module):
 
   config: ModelConfig
 
-  @nn.compact
+  def setup(self):
+    cfg = self.config
+    self.activation, self.dropout = ACTIVATIONS[cfg.activation], Dropout(cfg.activation_dropout)
+    matrix, zeros = initializers.matrix(cfg.initializer), nn.initializers.zeros_init()
+    param = lambda name, init, axes, *shape: self.param(
+        name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
+    self.w1 = param('w1', matrix, ('embed', 'mlp'), cfg.d_model, cfg.d_ff)
+    self.w2 = param('w2', matrix, ('mlp', 'embed'), cfg.d_ff, cfg.d_model)
+    if self.activation.gated:
+      self.w_gate = param('w_gate', matrix, ('embed', 'mlp'), cfg.d_model, cfg.d_ff)
+    if cfg.feed_forward_bias:
+      self.b1 = param('b1', zeros, ('mlp',), cfg.d_ff)
+      self.b2 = param('b2', zeros, ('embed',), cfg.d_model)
+
+  def _product(self, x: jax.Array, matrix: jax.Array, bias: str | None = None) -> jax.Array:
+    y = jnp.einsum('btd,df->btf', x, matrix.astype(x.dtype))
+    return y + getattr(self, bias).astype(x.dtype)[None, None] if bias and self.config.feed_forward_bias else y
+
   def __call__(self, x: jax.Array) -> jax.Array:
     """[B, T, D] -> [B, T, D], through [B, T, F]."""
-    cfg, dtype = self.config, jnp.dtype(self.config.dtype)
-    matrix = initializers.matrix(cfg.initializer)
-    zeros = nn.initializers.zeros_init()
-    param = lambda name, init, axes, shape: self.param(
-        name, nn.with_logical_partitioning(init, axes), shape, jnp.float32).astype(dtype)
-    hidden = jnp.einsum('btd,df->btf', x, param('w1', matrix, ('embed', 'mlp'), (cfg.d_model, cfg.d_ff)))
-    hidden = nn.relu(hidden + param('b1', zeros, ('mlp',), (cfg.d_ff,))[None, None])
-    out = jnp.einsum('btf,fd->btd', hidden, param('w2', matrix, ('mlp', 'embed'), (cfg.d_ff, cfg.d_model)))
-    return out + param('b2', zeros, ('embed',), (cfg.d_model,))[None, None]
+    hidden = self.activation.function(self._product(x, self.w1, 'b1'))
+    if self.activation.gated:
+      hidden = hidden * self._product(x, self.w_gate)
+    return self._product(self.dropout(hidden), self.w2, 'b2')

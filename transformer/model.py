@@ -5,6 +5,7 @@ A Model is what trainer, search and explorer know of any architecture: `encode`,
 and not otherwise; there is no training flag.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -14,10 +15,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers, masks, positions
+from transformer import initializers, layers, masks, normalization, positions
 from transformer.attention import WITNESS, KeyValue
 from transformer.config import ModelConfig
-from transformer.layers import DecoderLayer, Dropout, EncoderLayer, LayerNorm
+from transformer.dropout import Dropout
 from transformer.tokens import Tokens
 
 Params = Any  # a nested dict of float32 arrays
@@ -33,8 +34,8 @@ class Memory(NamedTuple):
 class Cache(NamedTuple):
   """What decoding step by step carries. A search reorders `beams` as hypotheses move; it never touches the rest."""
 
-  beams: Any  # leaves [B, W, ...]: here one KeyValue [B, W, T, H, K] per layer
-  source: Any  # leaves [B, ...]: here one KeyValue [B, S, H, K] per layer, and the mask [B, W, S]
+  beams: Any  # leaves [B, W, ...]: here one KeyValue [B, W, T, G, K] per layer
+  source: Any  # leaves [B, ...]: here one KeyValue [B, S, G, K] per layer, and the mask [B, W, S]
   step: jax.Array  # [] int32: tokens fed so far
 
 
@@ -49,6 +50,7 @@ class Model(NamedTuple):
   init_cache: Callable  # (params, memory, length, beams=1) -> cache
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
   inspect: Callable  # (params, source, target) -> (logits, record): every head's weights, [B, H, Q, M]
+  longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
 
 
 class EncoderDecoder(nn.Module):
@@ -66,35 +68,34 @@ class EncoderDecoder(nn.Module):
       self.source_table = table('source_embedding', cfg.vocab_size)
       self.target_table = table('target_embedding', cfg.target_vocab_size)
     self.output_table = self.target_table if cfg.tie_output else table('output_projection', cfg.target_vocab_size)
-    self.encoder_layers = [EncoderLayer(cfg) for _ in range(cfg.num_layers)]
-    self.decoder_layers = [DecoderLayer(cfg) for _ in range(cfg.num_layers)]
+    self.encoder_layers = layers.stack(layers.EncoderLayer, cfg, cfg.num_layers)
+    self.decoder_layers = layers.stack(layers.DecoderLayer, cfg, cfg.decoder_layers)
+    self.encoder_positions = positions.make(cfg, cfg.num_layers, causal=False)
+    self.decoder_positions = positions.make(cfg, cfg.decoder_layers, causal=True)
     self.embedding_dropout = Dropout(cfg.dropout)
     if cfg.norm == 'pre':  # a pre-norm stream leaves its last layer unnormalised
-      self.encoder_norm, self.decoder_norm = LayerNorm(cfg), LayerNorm(cfg)
+      self.encoder_norm, self.decoder_norm = normalization.make(cfg), normalization.make(cfg)
 
-  def _embed(self, table: jax.Array, ids: jax.Array, places: jax.Array) -> jax.Array:
+  def _embed(self, table: jax.Array, ids: jax.Array, places: jax.Array | float) -> jax.Array:
     """Embeddings times √d_model plus positions (§3.4, §3.5); ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
     x = table[ids] * math.sqrt(self.config.d_model) + places
     return self.embedding_dropout(x.astype(jnp.dtype(self.config.dtype)))
 
-  def _places(self, length: int) -> jax.Array:
-    cfg = self.config
-    return jnp.asarray(positions.sinusoids(length, cfg.d_model, cfg.position_layout, cfg.position_frequencies))
-
   def encode(self, source: Tokens) -> Memory:
-    x = self._embed(self.source_table, source.ids, self._places(source.ids.shape[1])[source.positions])
+    length = source.ids.shape[1]
+    x = self._embed(self.source_table, source.ids, self.encoder_positions.embed(source.positions, length))
     mask = masks.segment_mask(source.segments, source.segments)
-    for layer in self.encoder_layers:
-      x = layer(x, mask)
+    relations = self.encoder_positions.relate(jnp.arange(length), jnp.arange(length))
+    x = layers.run(self.encoder_layers, self.config.num_layers, x, relations, mask)
     return Memory(self.encoder_norm(x) if self.config.norm == 'pre' else x, source.segments)
 
   def decode(self, memory: Memory, target: Tokens) -> jax.Array:
     length = target.ids.shape[1]
-    x = self._embed(self.target_table, target.ids, self._places(length)[target.positions])
+    x = self._embed(self.target_table, target.ids, self.decoder_positions.embed(target.positions, length))
     self_mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
     cross_mask = masks.segment_mask(target.segments, memory.segments)
-    for layer in self.decoder_layers:
-      x = layer(x, memory.values, self_mask, cross_mask)
+    relations = self.decoder_positions.relate(jnp.arange(length), jnp.arange(length))
+    x = layers.run(self.decoder_layers, self.config.decoder_layers, x, relations, memory.values, self_mask, cross_mask)
     return self._logits(x)
 
   def _logits(self, x: jax.Array) -> jax.Array:
@@ -104,20 +105,21 @@ class EncoderDecoder(nn.Module):
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
     cfg, batch = self.config, memory.values.shape[0]
-    blank = jnp.zeros((batch, beams, length, cfg.num_heads, cfg.d_k), jnp.dtype(cfg.dtype))
+    blank = lambda width: jnp.zeros((batch, beams, length, cfg.kv_heads, width), jnp.dtype(cfg.dtype))
     return Cache(
-        beams=[KeyValue(blank, blank) for _ in self.decoder_layers],
+        beams=[KeyValue(blank(cfg.key_size), blank(cfg.value_size)) for _ in self.decoder_layers],
         source=([layer.cross_memory(memory.values) for layer in self.decoder_layers],
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
     length = cache.beams[0].key.shape[2]
-    x = self._embed(self.target_table, tokens, self._places(length)[cache.step][None, None])
+    x = self._embed(self.target_table, tokens, self.decoder_positions.embed(cache.step[None, None], length))
+    relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length))
     memories, cross_mask = cache.source
     beams = []
-    for layer, past, memory in zip(self.decoder_layers, cache.beams, memories):
-      x, past = layer.extend(x, past, memory, cross_mask, cache.step)
+    for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.beams, memories)):
+      x, past = layer.extend(x, relations.at(number), past, memory, cross_mask, cache.step)
       beams.append(past)
     return self._logits(x), cache._replace(beams=beams, step=cache.step + 1)
 
@@ -129,6 +131,9 @@ class EncoderDecoder(nn.Module):
 def build(config: ModelConfig) -> Model:
   """The Transformer of `config` as functions of its parameters."""
   module = EncoderDecoder(config)
+  # Decoding and inspection go layer by layer: a scanned stack is written out for them.
+  plain = EncoderDecoder(dataclasses.replace(config, scan_layers=False, remat=False))
+  stacks = ('encoder_layers', 'decoder_layers') if config.scan_layers else ()
 
   def variables(key: jax.Array):
     blank = Tokens(*(jnp.zeros((1, 2), jnp.int32) for _ in Tokens._fields))
@@ -137,14 +142,16 @@ def build(config: ModelConfig) -> Model:
   def call(method, params: Params, *inputs, key: jax.Array | None = None):
     return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
 
+  def call_plain(method, params: Params, *inputs, **options):
+    return plain.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
+
   def inspect(params: Params, source: Tokens, target: Tokens):
-    logits, seen = module.apply({'params': params}, source, target, mutable=[WITNESS])
-    weights = lambda side, part: [seen[WITNESS][f'{side}_layers_{n}'][part]['weights'][0]
-                                  for n in range(config.num_layers)]
+    logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
+    weights = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part]['weights'][0] for n in range(count)]
     return logits, {
-        'encoder': weights('encoder', 'self_attention'),  # per layer [B, H, S, S]
-        'decoder': weights('decoder', 'self_attention'),  # per layer [B, H, T, T]
-        'cross': weights('decoder', 'cross_attention'),  # per layer [B, H, T, S]
+        'encoder': weights('encoder', config.num_layers, 'self_attention'),  # per layer [B, H, S, S]
+        'decoder': weights('decoder', config.decoder_layers, 'self_attention'),  # per layer [B, H, T, T]
+        'cross': weights('decoder', config.decoder_layers, 'cross_attention'),  # per layer [B, H, T, S]
     }
 
   return Model(
@@ -153,10 +160,11 @@ def build(config: ModelConfig) -> Model:
       axes=lambda: nn.get_partition_spec(jax.eval_shape(variables, jax.random.key(0))),
       encode=lambda params, source, key=None: call('encode', params, source, key=key),
       decode=lambda params, memory, target, key=None: call('decode', params, memory, target, key=key),
-      init_cache=lambda params, memory, length, beams=1: call(
+      init_cache=lambda params, memory, length, beams=1: call_plain(
           functools.partial(EncoderDecoder.init_cache, length=length, beams=beams), params, memory),
-      decode_step=lambda params, cache, tokens: call('decode_step', params, cache, tokens),
-      inspect=inspect)
+      decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
+      inspect=inspect,
+      longest=config.max_positions if config.positions == 'learned' else None)
 
 
 def count_parameters(model: Model) -> int:

@@ -22,6 +22,7 @@ AXIS_RULES = (
     ('heads', None),
     ('kv', None),
     ('mlp', None),
+    ('layers', None),  # of scanned stacks
 )
 DATA = 'data'  # the mesh axis over which the sentences of a batch are split
 

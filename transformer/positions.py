@@ -1,6 +1,44 @@
-"""Position encodings, §3.5: a fixed pattern of sines and cosines added to the embeddings."""
+"""Where a token stands: §3.5's sines and cosines, and what came after. A new kind gets a class here and a line in KINDS.
 
+A kind is a module of the encoder, and another of the decoder, with two methods:
+
+    embed(places, length)      what is added to the embeddings, of places [..., T] below `length`: [..., T, D], or 0
+    relate(queries, entries)   what the layers' self-attention is told: a Relation whose leaves have a first axis of
+                               layers; places [Q] and [M] of one row
+
+Within a row two tokens of one sentence are as far apart as their places, packed or not, so relate() takes one row's
+places for all rows. Cross-attention is told nothing: source and target have no common places.
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from transformer.config import ModelConfig
+
+
+class Relation(NamedTuple):
+  """What self-attention knows of places; None is nothing. Each leaf has a first axis of layers until at() takes one."""
+
+  angles: jax.Array | None = None  # [Q, K/2] radians by which the pairs of queries, and of the same tokens' keys, turn
+  bias: jax.Array | None = None  # [H, Q, M] added to the scores
+  distance: jax.Array | None = None  # [Q, M] int32, rows of the two tables
+  key_table: jax.Array | None = None  # [C, K] added to the keys
+  value_table: jax.Array | None = None  # [C, U] added to the values
+
+  def at(self, layer: int) -> 'Relation':
+    """What one layer is told."""
+    return jax.tree.map(lambda leaf: leaf[layer], self)
+
+  def edges(self, table: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
+    """[Q, M, K or U] vectors between each query and entry."""
+    return None if table is None else table[self.distance].astype(dtype)
+
+
+NOTHING = Relation()
 
 
 def wavenumbers(d_model: int, frequencies: str) -> np.ndarray:
@@ -37,3 +75,129 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
   if layout == 'halves':
     pairs = pairs.swapaxes(1, 2)
   return pairs.reshape(length, d_model).astype(np.float32)
+
+
+def turn(x: jax.Array, angles: jax.Array, layout: str) -> jax.Array:
+  """Turns pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
+
+  Args:
+    x: [B, T, H, K].
+    angles: [T, K/2] radians.
+    layout: which columns form pair i: 'interleaved' 2i and 2i + 1, 'halves' i and i + K/2.
+  """
+  axis = -1 if layout == 'interleaved' else -2
+  pairs = x.reshape(*x.shape[:-1], *((-1, 2) if axis == -1 else (2, -1)))
+  a, b = jnp.moveaxis(pairs, axis, 0)
+  cos, sin = (f(angles).astype(x.dtype)[None, :, None] for f in (jnp.cos, jnp.sin))
+  return jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=axis).reshape(x.shape)
+
+
+def buckets(distances: np.ndarray, num_buckets: int, max_distance: int, causal: bool) -> np.ndarray:
+  """The group of each distance, entry's place less query's (Raffel et al., 2020, §2.1 and the code beside it).
+
+  Without causal, entries behind the query take the first half of the buckets and those ahead the second; with it,
+  all buckets are for entries behind. Of those for one side the first half hold one distance each, the rest grow
+  logarithmically up to `max_distance`; farther ones share the last.
+  """
+  side = num_buckets if causal else num_buckets // 2
+  ahead = np.zeros_like(distances) if causal else side * (distances > 0)
+  far = np.maximum(-distances, 0) if causal else np.abs(distances)
+  exact = side // 2
+  growth = np.log(np.maximum(far, exact) / exact) / np.log(max_distance / exact)
+  spread = exact + (growth * (side - exact) + 1e-9).astype(np.int64)  # 1e-9: exact powers stay where they belong
+  return (ahead + np.where(far < exact, far, np.minimum(spread, side - 1))).astype(np.int32)
+
+
+class Absent(nn.Module):
+  """No positions at all: without masks, a set of tokens. The other kinds override what they need."""
+
+  config: ModelConfig
+  layers: int  # N of the stack
+  causal: bool  # whether queries never see later entries
+
+  def embed(self, places: jax.Array, length: int) -> jax.Array | float:
+    return 0.0
+
+  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+    return NOTHING
+
+  def _same(self, leaf: jax.Array) -> jax.Array:
+    """The same for every layer."""
+    return jnp.broadcast_to(leaf[None], (self.layers, *leaf.shape))
+
+
+class Sinusoidal(Absent):
+  """Sines and cosines added to the embeddings (§3.5)."""
+
+  def embed(self, places: jax.Array, length: int) -> jax.Array:
+    cfg = self.config
+    return jnp.asarray(sinusoids(length, cfg.d_model, cfg.position_layout, cfg.position_frequencies))[places]
+
+
+class Learned(Absent):
+  """A learned vector for each place, added to the embeddings (Gehring et al., 2017; Table 3, row E)."""
+
+  def setup(self):
+    cfg = self.config
+    init = nn.with_logical_partitioning(nn.initializers.normal(stddev=cfg.d_model**-0.5), (None, 'embed_table'))
+    self.table = self.param('table', init, (cfg.max_positions, cfg.d_model), jnp.float32)
+
+  def embed(self, places: jax.Array, length: int) -> jax.Array:
+    if length > self.config.max_positions:
+      raise ValueError(f'a text of {length} tokens with max_positions {self.config.max_positions}: learned positions '
+                       'know no later ones; raise max_positions or shorten the text')
+    return self.table[places]
+
+
+class ClippedRelative(Absent):
+  """Learned vectors for clipped distances, added to keys and values (Shaw et al., 2018, Eqs. 3 and 4).
+
+  Each layer has its own, which its heads share (§3.3).
+  """
+
+  def setup(self):
+    cfg = self.config
+    rows = 2 * cfg.clip_distance + 1
+    param = lambda name, width: self.param(name, nn.with_logical_partitioning(
+        nn.initializers.normal(stddev=width**-0.5), (None, None, 'kv')), (self.layers, rows, width), jnp.float32)
+    self.key_table, self.value_table = param('key_table', cfg.key_size), param('value_table', cfg.value_size)
+
+  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+    clip = self.config.clip_distance
+    distance = jnp.clip(entries[None, :] - queries[:, None], -clip, clip) + clip
+    return Relation(distance=self._same(distance), key_table=self.key_table, value_table=self.value_table)
+
+
+class T5Bias(Absent):
+  """A learned number for each head and group of distances, added to the scores (Raffel et al., 2020, §2.1).
+
+  The layers share it. T5 itself goes with attention_score dot.
+  """
+
+  def setup(self):
+    cfg = self.config
+    init = nn.with_logical_partitioning(nn.initializers.normal(stddev=0.02), (None, 'heads'))
+    self.table = self.param('table', init, (cfg.num_buckets, cfg.num_heads), jnp.float32)
+
+  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+    reach = entries.shape[0]  # a query stands among its entries: no distance is longer
+    known = buckets(np.arange(-reach, reach + 1), self.config.num_buckets, self.config.max_distance, self.causal)
+    bucket = jnp.asarray(known)[entries[None, :] - queries[:, None] + reach]
+    return Relation(bias=self._same(self.table[bucket].transpose(2, 0, 1)))
+
+
+class Rotary(Absent):
+  """Queries and keys turned by angles that grow with their place: products see distances (Su et al., 2021)."""
+
+  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+    waves = jnp.asarray(wavenumbers(self.config.key_size, self.config.position_frequencies), jnp.float32)
+    return Relation(angles=self._same(queries[:, None].astype(jnp.float32) * waves[None]))
+
+
+KINDS = {'sinusoidal': Sinusoidal, 'learned': Learned, 'relative': ClippedRelative, 't5': T5Bias, 'rotary': Rotary,
+         'none': Absent}
+
+
+def make(config: ModelConfig, layers: int, causal: bool) -> nn.Module:
+  """The kind that `config.positions` names, for a stack of so many layers."""
+  return KINDS[config.positions](config, layers, causal)

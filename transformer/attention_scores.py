@@ -1,0 +1,88 @@
+"""How well a query and an entry fit. A new score gets a class here and a line in SCORES.
+
+A score has two methods. `prepare` changes the queries [B, Q, H, K] before they are turned by rotary positions (most
+leave them). `compare` takes
+
+    query  [B, Q, G, R, K]   R query heads to each of the G heads of keys
+    key    [B, M, G, K]
+    edges  [Q, M, K] or None   what relative positions add to the keys, one vector for each distance
+
+and returns scores [B, G, R, Q, M] in float32.
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from transformer import initializers
+from transformer.config import ModelConfig
+
+
+def dot_products(query: jax.Array, key: jax.Array, edges: jax.Array | None = None) -> jax.Array:
+  """q · (k + edge), each product summed in float32; shapes as in the file's head."""
+  scores = jnp.einsum('bqgrk,bmgk->bgrqm', query, key, preferred_element_type=jnp.float32)
+  if edges is not None:  # no [B, Q, M, K] is made: the sum over K splits in two
+    scores += jnp.einsum('bqgrk,qmk->bgrqm', query, edges, preferred_element_type=jnp.float32)
+  return scores
+
+
+class Dot(nn.Module):
+  """q · k (Luong et al., 2015, "dot")."""
+
+  config: ModelConfig
+
+  def prepare(self, query: jax.Array) -> jax.Array:
+    return query
+
+  def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
+    return dot_products(query, key, edges)
+
+
+class ScaledDot(Dot):
+  """q · k / √d_k (Vaswani et al., 2017, Eq. 1)."""
+
+  def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
+    return dot_products(query, key, edges) / math.sqrt(query.shape[-1])
+
+
+class Multiplicative(Dot):
+  """qᵀ W k, W of each head's own (Luong et al., 2015, "general")."""
+
+  def setup(self):
+    cfg = self.config
+    init = initializers.matrix(cfg.initializer, in_axis=1, out_axis=2, batch_axis=0)
+    self.w_score = self.param('w_score', nn.with_logical_partitioning(init, ('heads', 'kv', None)),
+                              (cfg.num_heads, cfg.key_size, cfg.key_size), jnp.float32)
+
+  def prepare(self, query: jax.Array) -> jax.Array:
+    return jnp.einsum('bqhk,hkc->bqhc', query, self.w_score.astype(query.dtype))
+
+
+class Additive(Dot):
+  """v · tanh(q + k), v of each head's own (Bahdanau et al., 2015; q and k are its W s and U h).
+
+  Makes [B, H, Q, M, K]: much slower than products, and K times as much memory.
+  """
+
+  def setup(self):
+    cfg = self.config
+    init = nn.initializers.normal(stddev=cfg.key_size**-0.5)
+    self.v_score = self.param('v_score', nn.with_logical_partitioning(init, ('heads', 'kv')),
+                              (cfg.num_heads, cfg.key_size), jnp.float32)
+
+  def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
+    total = query.transpose(0, 2, 3, 1, 4)[:, :, :, :, None] + key.transpose(0, 2, 1, 3)[:, :, None, None]
+    if edges is not None:
+      total += edges[None, None, None]
+    weight = self.v_score.reshape(*query.shape[2:]).astype(total.dtype)  # [G, R, K]
+    return jnp.einsum('bgrqmk,grk->bgrqm', jnp.tanh(total), weight, preferred_element_type=jnp.float32)
+
+
+SCORES = {'scaled_dot': ScaledDot, 'dot': Dot, 'multiplicative': Multiplicative, 'additive': Additive}
+
+
+def make(config: ModelConfig) -> nn.Module:
+  """The score that `config.attention_score` names."""
+  return SCORES[config.attention_score](config)

@@ -1,0 +1,48 @@
+"""Normalisation of a stream's width, §3.1. A new kind gets a class here and a line in KINDS."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from transformer.config import ModelConfig
+
+
+def _vector(module: nn.Module, name: str, init) -> jax.Array:
+  return module.param(name, nn.with_logical_partitioning(init, ('embed',)), (module.config.d_model,), jnp.float32)
+
+
+class LayerNorm(nn.Module):
+  """Layer normalisation (Ba et al., 2016) over d_model, computed in float32."""
+
+  config: ModelConfig
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    centred = wide - wide.mean(-1, keepdims=True)
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    normal = centred * jax.lax.rsqrt(variance + self.config.layer_norm_epsilon)
+    normal = normal * _vector(self, 'scale', nn.initializers.ones_init())[None, None]
+    if self.config.norm_bias:
+      normal = normal + _vector(self, 'bias', nn.initializers.zeros_init())[None, None]
+    return normal.astype(x.dtype)
+
+
+class RMSNorm(nn.Module):
+  """Root mean square normalisation (Zhang & Sennrich, 2019): no mean is taken off, nothing is added."""
+
+  config: ModelConfig
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    normal = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.config.layer_norm_epsilon)
+    return (normal * _vector(self, 'scale', nn.initializers.ones_init())[None, None]).astype(x.dtype)
+
+
+KINDS = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
+
+
+def make(config: ModelConfig) -> nn.Module:
+  """The normalisation that `config.normalization` names."""
+  return KINDS[config.normalization](config)
