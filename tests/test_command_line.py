@@ -71,7 +71,7 @@ def test_resolved_config_is_locked():
     ('--config.batch_tokens=3', '--config.search.batch_tokens or --config.train.batch_tokens?'),
     ('--workdr=x', '--workdir?'),
     ('--d_ff=3', '--config.model.d_ff?'),
-    ('--config.model=3', 'is a section; its options are model.attention_bias'),
+    ('--config.model=3', 'is a section; its options are model.activation'),
     ('--config.zzzz=1', '--helpfull lists all'),
     ('--config.model.d_model=2.5', "expected a whole number, found '2.5'"),
     ('--config.model.d_model', 'expected a whole number, found no value'),

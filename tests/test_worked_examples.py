@@ -62,7 +62,7 @@ def test_maps_across_languages_and_32_of_them():
 
 def test_a_masked_weight_is_exactly_zero():
   query = key = jax.random.normal(jax.random.key(0), (1, 3, 1, 7)) * 30.0
-  weights = attention.attention_weights(query, key, jnp.tril(jnp.ones((1, 3, 3), bool)))
+  _, weights = attention.attend(query, attention.KeyValue(key, key), jnp.tril(jnp.ones((1, 3, 3), bool)))
   assert (np.triu(weights[0, 0], 1) == 0).all()
   np.testing.assert_allclose(weights[0, 0].sum(-1), 1.0, atol=1e-6)
 

@@ -1,0 +1,241 @@
+"""Every choice of ModelConfig inside the whole model: cached = parallel, packed = alone, scanned = written out."""
+
+import itertools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.conftest import BOS, SIZES, rows, sentences
+from transformer import feed_forward, layers, normalization, positions, tokens
+from transformer import model as models
+from transformer.config import ACTIVATIONS, ATTENTION_SCORES, NORMALIZATIONS, POSITIONS, ModelConfig
+from transformer.tokens import Tokens
+
+SMALL = {**SIZES, 'num_layers': 1, 'num_decoder_layers': 2, 'd_k': 6, 'd_v': 3, 'clip_distance': 2, 'num_buckets': 8,
+         'max_distance': 11, 'max_positions': 19}
+# Every position kind with the extreme scores, and the distances with all; the other choices alternate over those pairs.
+PAIRS = [(kind, score) for kind, score in itertools.product(POSITIONS, ATTENTION_SCORES)
+         if (kind, score) != ('rotary', 'additive')]
+OTHERS = itertools.cycle([
+    dict(norm='post', normalization='layer_norm', activation='relu', num_kv_heads=1, position_layout='halves'),
+    dict(norm='pre', normalization='rms_norm', activation='gelu', attention_bias=True, feed_forward_bias=False),
+    dict(norm='pre', normalization='layer_norm', activation='swiglu', norm_bias=False, share_embeddings=False),
+    dict(norm='post', normalization='rms_norm', activation='swiglu', tie_output=False, num_kv_heads=1,
+         position_frequencies='tensor2tensor')])
+PRODUCT = [dict(positions=kind, attention_score=score, **others) for (kind, score), others in zip(PAIRS, OTHERS)]
+CHOSEN = [options for options in PRODUCT if options['attention_score'] in ('scaled_dot', 'additive')
+          or options['positions'] in ('relative', 'rotary')]
+name = lambda options: '-'.join(str(value) for value in options.values())
+
+
+def away_from_zero(model, seed=5):
+  """Parameters, those that start at nought or one included, all moved from their first values."""
+  fresh = jax.jit(model.init)(jax.random.key(seed))
+  leaves, tree = jax.tree.flatten(fresh)
+  keys = jax.random.split(jax.random.key(7), len(leaves))
+  return tree.unflatten([leaf + 0.2 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys)])
+
+
+def pack(parts, width):
+  ids, places, segments = (np.zeros((1, width), np.int32) for _ in range(3))
+  start = 0
+  for number, part in enumerate(parts, 1):
+    span = slice(start, start + len(part))
+    ids[0, span], places[0, span], segments[0, span] = part, np.arange(len(part)), number
+    start += len(part)
+  places[0, start:] = 1
+  return Tokens(ids, places, segments)
+
+
+def test_the_tables_hold_every_choice():
+  assert set(positions.KINDS) == set(POSITIONS) and set(normalization.KINDS) == set(NORMALIZATIONS)
+  assert set(feed_forward.ACTIVATIONS) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize('options', CHOSEN, ids=name)
+def test_cached_steps_and_packed_rows_equal_the_parallel_pass(options):
+  model = models.build(ModelConfig(**{**SMALL, 'num_decoder_layers': 1}, **options))
+  params = away_from_zero(model)
+  source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
+  sources, targets = sentences([5, 3]), sentences([6, 4], 1)
+  packed = pack(sources, 11), tokens.shift_right(pack(targets, 13), BOS)
+
+  @jax.jit
+  def all_ways(params):
+    memory = model.encode(params, source)
+    parallel = model.decode(params, memory, target)
+
+    def step(cache, token):
+      logits, cache = model.decode_step(params, cache, jnp.repeat(token[:, None], 3, axis=1))
+      return cache, logits
+
+    _, cached = jax.lax.scan(step, model.init_cache(params, memory, 8, beams=3), target.ids.T)
+    return parallel, cached, model.decode(params, model.encode(params, packed[0]), packed[1])
+
+  parallel, cached, together = all_ways(params)
+  assert np.abs(parallel).max() > 0.1 and np.std(parallel[0, :6], axis=0).max() > 1e-3
+  start = 0
+  for row, length in enumerate([6, 4]):
+    for beam in range(3):
+      np.testing.assert_allclose(cached[:length, row, beam], parallel[row, :length], atol=5e-5)
+    np.testing.assert_allclose(together[0, start:start + length], parallel[row, :length], atol=5e-5)
+    start += length
+
+
+def test_scanned_layers_equal_written_out_ones():
+  options = dict(SMALL, num_layers=3, dropout=0.0, positions='relative', norm='pre')
+  scanned = models.build(ModelConfig(**options, scan_layers=True, remat=True))
+  plain = models.build(ModelConfig(**options))
+  params = away_from_zero(scanned)
+  source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
+  written_out = lambda params: layers.unstacked(params, ('encoder_layers', 'decoder_layers'))
+
+  def loss(model, params):
+    logits = model.decode(params, model.encode(params, source), target, jax.random.key(1))
+    return (logits**2).mean(), logits
+
+  (_, logits), gradient = jax.jit(jax.value_and_grad(lambda p: loss(scanned, p), has_aux=True))(params)
+  (_, expected), reference = jax.jit(jax.value_and_grad(lambda p: loss(plain, p), has_aux=True))(written_out(params))
+  np.testing.assert_allclose(logits, expected, atol=2e-5)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-3), written_out(gradient), reference)
+  assert params['encoder_layers']['feed_forward']['w1'].shape == (3, 14, 11)
+  assert scanned.axes()['encoder_layers']['feed_forward']['w1'] == jax.sharding.PartitionSpec('layers', 'embed', 'mlp')
+  fresh = jax.jit(scanned.init)(jax.random.key(0))['encoder_layers']['feed_forward']['w1']
+  assert np.abs(fresh[0] - fresh[1]).max() > 0.01  # each layer starts from values of its own
+
+  @jax.jit
+  def first_step(params):
+    cache = scanned.init_cache(params, scanned.encode(params, source), 6)
+    return scanned.decode_step(params, cache, target.ids[:, :1])[0]
+
+  np.testing.assert_allclose(first_step(params)[:, 0], expected[:, 0], atol=2e-5)
+
+
+def test_scanned_layers_draw_dropout_of_their_own():
+  config = ModelConfig(**{**SIZES, 'num_layers': 2}, dropout=0.5, scan_layers=True, positions='none')
+  model = models.build(config)
+  params = jax.tree.map(jnp.zeros_like, model.init(jax.random.key(0)))
+  params['embedding'] = jnp.ones_like(params['embedding'])
+  for part in ('around_self', 'around_feed_forward'):  # scale 0 keeps every layer's output at its bias
+    params['encoder_layers'][part]['norm']['bias'] = jnp.ones((2, 14))
+  params['encoder_layers']['feed_forward']['b2'] = jnp.ones((2, 14))
+
+  @jax.jit
+  def kept(layer):  # the last normalisation's scale lets one layer's dropped feed-forward output through
+    scale = jnp.zeros((2, 14)).at[layer].set(1.0)
+    changed = jax.tree.map(lambda x: x, params)
+    changed['encoder_layers']['around_feed_forward']['norm']['scale'] = scale
+    return model.encode(changed, rows([7], 7), jax.random.key(3)).values
+
+  assert np.abs(kept(0) - kept(1)).max() > 0.1
+
+
+def test_rematerialisation_keeps_less_for_the_same_gradient():
+  source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
+  outcomes = {}
+  for remat in (False, True):
+    model = models.build(ModelConfig(**SMALL, dropout=0.2, remat=remat))
+    params = jax.jit(model.init)(jax.random.key(0))
+    loss = lambda params: (model.decode(params, model.encode(params, source), target, jax.random.key(1)) ** 2).mean()
+    _, pull = jax.eval_shape(lambda p: jax.vjp(loss, p), params)
+    saved = sum(leaf.size for leaf in jax.tree.leaves(pull))
+    outcomes[remat] = jax.jit(jax.grad(loss))(params), saved, str(jax.make_jaxpr(jax.grad(loss))(params))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), outcomes[False][0], outcomes[True][0])
+  assert outcomes[True][1] < 0.8 * outcomes[False][1]  # numbers kept from the forward pass
+  assert 'remat' in outcomes[True][2] and 'remat' not in outcomes[False][2]
+
+
+# -------------------------------------------------------------------------------------------- what positions are for
+
+
+def test_without_positions_the_encoder_knows_no_order():
+  source = rows([7], 7)
+  order = np.array([3, 0, 6, 1, 5, 2, 4])
+  shuffled = source._replace(ids=source.ids[:, order])
+  for kind, blind in (('none', True), ('rotary', False), ('relative', False), ('t5', False)):
+    model = models.build(ModelConfig(**SMALL, positions=kind))
+    params = away_from_zero(model)
+    values = jax.jit(lambda params, source, model=model: model.encode(params, source).values)
+    difference = np.abs(values(params, source)[:, order] - values(params, shuffled)).max()
+    assert (difference < 1e-5) == blind, kind
+
+
+def test_the_feed_forward_network_is_a_convolution_of_width_one():
+  module = feed_forward.FeedForward(ModelConfig(**SIZES))
+  x = jax.random.normal(jax.random.key(0), (2, 5, 14))
+  params = nn.unbox(module.init(jax.random.key(1), x)['params'])
+  convolve = lambda x, w: jax.lax.conv_general_dilated(x, w[None], (1,), 'VALID', dimension_numbers=('NWC', 'WIO', 'NWC'))
+  hidden = jax.nn.relu(convolve(x, params['w1']) + params['b1'][None, None])
+  np.testing.assert_allclose(module.apply({'params': params}, x), convolve(hidden, params['w2']) + params['b2'][None, None],
+                             atol=1e-5)
+
+
+def test_gated_and_smooth_activations_by_hand():
+  x = np.random.default_rng(0).normal(size=(1, 3, 14)).astype(np.float32)
+  for kind in ('gelu', 'swiglu'):
+    module = feed_forward.FeedForward(ModelConfig(**SIZES, activation=kind, feed_forward_bias=False))
+    params = nn.unbox(module.init(jax.random.key(1), x)['params'])
+    inner = np.asarray(x @ params['w1'], np.float64)
+    normal = 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
+    hidden = inner * normal if kind == 'gelu' else inner / (1 + np.exp(-inner)) * (x @ params['w_gate'])
+    np.testing.assert_allclose(module.apply({'params': params}, x), hidden @ params['w2'], atol=1e-5)
+    assert sorted(params) == (['w1', 'w2'] if kind == 'gelu' else ['w1', 'w2', 'w_gate'])
+
+
+def test_normalisations_by_hand():
+  x = np.random.default_rng(0).normal(size=(2, 3, 14)).astype(np.float32) + 2.0
+  scale = np.arange(14.0)
+  for kind, expected in (('rms_norm', x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)),
+                         ('layer_norm', (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6))):
+    module = normalization.make(ModelConfig(**SIZES, normalization=kind, norm_bias=False))
+    assert list(module.init(jax.random.key(0), x)['params']) == ['scale']
+    np.testing.assert_allclose(module.apply({'params': {'scale': scale}}, x), expected * scale, atol=2e-4)
+
+
+@pytest.mark.parametrize('kind', POSITIONS)
+def test_text_beyond_the_trained_length_is_read_but_by_learned_positions(kind):
+  model = models.build(ModelConfig(**SMALL, positions=kind))
+  params = jax.eval_shape(model.init, jax.random.key(0))
+  assert model.longest == (19 if kind == 'learned' else None)
+  long = rows([38], 38)
+  if kind == 'learned':
+    with pytest.raises(ValueError, match='38 tokens with max_positions 19'):
+      jax.eval_shape(model.encode, params, long)
+  else:
+    params = jax.jit(model.init)(jax.random.key(0))
+    assert np.isfinite(jax.jit(lambda p: model.encode(p, long).values)(params)).all()
+
+
+def test_activation_dropout_acts_with_a_key_only():
+  model = models.build(ModelConfig(**SMALL, dropout=0.0, activation_dropout=0.5))
+  params, source = away_from_zero(model), rows([5, 3], 7)
+  values = jax.jit(lambda key=None: model.encode(params, source, key).values)
+  np.testing.assert_array_equal(values(), values())
+  assert np.abs(values(jax.random.key(1)) - values()).max() > 0.01
+
+
+@pytest.mark.parametrize('options', PRODUCT, ids=name)
+def test_logits_stay_in_float32_and_every_parameter_has_axes(options):
+  model = models.build(ModelConfig(**SMALL, **options, dtype='bfloat16', scan_layers=True, remat=True))
+  params = jax.eval_shape(model.init, jax.random.key(0))
+  assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype('float32')}
+  forward = lambda p, s, t: model.decode(p, model.encode(p, s, jax.random.key(1)), t, jax.random.key(2))
+  logits = jax.eval_shape(forward, params, rows([5], 7), rows([6], 6))
+  assert (logits.shape, logits.dtype) == ((1, 6, 29), jnp.dtype('float32'))
+  axes = jax.tree.leaves(model.axes(), is_leaf=lambda x: isinstance(x, jax.sharding.PartitionSpec))
+  assert [len(a) for a in axes] == [leaf.ndim for leaf in jax.tree.leaves(params)]
+
+
+@pytest.mark.parametrize('wrong, words', [
+    (dict(positions='rotary', attention_score='additive', d_k=6), 'rotation leaves distances in products'),
+    (dict(positions='rotary', d_k=7), 'd_k is 7; rotary'), (dict(num_heads=6, num_kv_heads=4, d_k=2, d_v=2), 'num_kv_heads 4'),
+    (dict(positions='t5', num_buckets=6), 'num_buckets is 6'), (dict(d_model=13, d_k=6, d_v=6), 'need an even one'),
+    (dict(num_heads=3, d_k=5), 'set d_k and d_v'), (dict(num_decoder_layers=0), 'num_decoder_layers is 0'),
+    (dict(attention_score='cosine'), 'scaled_dot, dot'), (dict(activation_dropout=1.0), 'activation_dropout')])
+def test_choices_that_do_not_fit_are_refused(wrong, words):
+  with pytest.raises(ValueError, match=words):
+    ModelConfig(**{**SIZES, **wrong})
