@@ -37,7 +37,7 @@ def main(options: command_line.DecodeOptions) -> int:
     texts = [found.text for found in translator.translate(lines, bar.update)]
   write(texts, options.output)
   if translator.cut:
-    say(f'{translator.cut:,} lines were longer than {translation.LONGEST_SOURCE} tokens and were cut')
+    say(f'{translator.cut:,} lines were longer than {translator.longest_source} tokens and were cut')
   if references is not None:
     say(scores.describe(scores.corpus_scores(texts, references), os.path.basename(options.reference)))
   return 0

@@ -29,7 +29,7 @@ import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import checkpoint, evaluation, run_folder, scores  # noqa: E402
+from experiment import checkpoint, evaluation, run_folder, scores, translation  # noqa: E402
 from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
 from experiment.translation import Translator, model_config  # noqa: E402
 from transformer import model as models  # noqa: E402
@@ -171,8 +171,10 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   few = dataclasses.replace(records.batches, max_shapes=min(4, records.batches.max_shapes))  # compiled for little use
   validation_plan = plan(corpus.validation, few, False)
   with command_line.as_config_error():
+    models.check_length(model, max(max(s.source, s.target) for plan in (train_plan, validation_plan) for s in plan.shapes))
     for shape in train_plan.shapes:
       partitioning.check_rows(shape.rows, mesh)
+  translation.longest_source(model, records.search)
   total = config.train.num_steps
   if config.train.num_epochs is not None:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
@@ -225,8 +227,9 @@ def announce(run: Run, state: training.TrainState) -> None:
             f'{run.total_steps:,} steps ({run.total_steps / plan.batches_per_epoch:.1f} epochs)')
   device = run.mesh.devices.flat[0]
   sizes = f'{run.source.size:,}' if run.source is run.target else f'{run.source.size:,} and {run.target.size:,}'
-  print(f'Model: {models.count_parameters(run.model):,} parameters, {config.model.num_layers}+{config.model.num_layers}'
-        f' layers, d_model {config.model.d_model}, vocabulary {sizes}')
+  layers = f'{config.model.num_layers}+{config.model.num_decoder_layers or config.model.num_layers}'
+  print(f'Model: {models.count_parameters(run.model):,} parameters, {layers} layers, d_model {config.model.d_model}, '
+        f'vocabulary {sizes}')
   print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
         f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} pairs each, '
         f'{plan.padding():.1%} padding' + (f'; {plan.dropped:,} pairs empty or too long left out' if plan.dropped else ''))

@@ -17,7 +17,7 @@ from transformer import search, tokens
 from transformer.config import ModelConfig, SearchConfig
 from transformer.model import Model
 
-LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut
+LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
 _ROWS = 8
 
 
@@ -74,7 +74,8 @@ class Translator:
     self._source, self._target = source_vocabulary, target_vocabulary
     self._config, self._batch_tokens = config, batch_tokens
     self._compiled = jax.jit(self._search)
-    self.cut = 0  # lines cut to LONGEST_SOURCE tokens so far
+    self.longest_source = longest_source(model, config)
+    self.cut = 0  # lines cut to longest_source tokens so far
 
   def _search(self, params, source: tokens.Tokens) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]."""
@@ -110,8 +111,9 @@ class Translator:
     """
     encoded = [[*ids, self._source.eos_id] if line.strip() else []
                for line, ids in zip(lines, self._source.encode_batch(list(lines)))]
-    self.cut += sum(len(sentence) > LONGEST_SOURCE for sentence in encoded)
-    encoded = [s if len(s) <= LONGEST_SOURCE else s[:LONGEST_SOURCE - 1] + s[-1:] for s in encoded]
+    longest = self.longest_source
+    self.cut += sum(len(sentence) > longest for sentence in encoded)
+    encoded = [s if len(s) <= longest else s[:longest - 1] + s[-1:] for s in encoded]
     out = [Translation('', 0.0, 0.0)] * len(lines)
     for length, members in self._batches(encoded):
       source = tokens.pad([encoded[i] for i in members], self.rows(length), length, self._source.pad_id)
@@ -122,6 +124,22 @@ class Translator:
       if progress:
         progress(len(members))
     return out
+
+
+def longest_source(model: Model, config: SearchConfig) -> int:
+  """Tokens of the longest source whose length class, and whose longest translation, the model has positions for.
+
+  Raises:
+    ConfigError: when there is none.
+  """
+  if model.longest is None:
+    return LONGEST_SOURCE
+  fitting = [n for n in range(1, LONGEST_SOURCE + 1) if length_class(n) + config.extra_length <= model.longest]
+  if not fitting:
+    raise command_line.ConfigError(
+        f'search.extra_length is {config.extra_length}, and the model has learned positions for {model.longest} tokens: '
+        'none would be left for the source; lower search.extra_length')
+  return fitting[-1]
 
 
 def length_class(length: int) -> int:

@@ -167,6 +167,13 @@ def build(config: ModelConfig) -> Model:
       longest=config.max_positions if config.positions == 'learned' else None)
 
 
+def check_length(model: Model, length: int) -> None:
+  """Raises ValueError when texts of `length` tokens are longer than the model can read."""
+  if model.longest is not None and length > model.longest:
+    raise ValueError(f'texts have up to {length} tokens, and learned positions know {model.longest}; '
+                     'raise model.max_positions or lower data.max_length')
+
+
 def count_parameters(model: Model) -> int:
   """Number of parameters, without making any (Table 3's last column)."""
   shapes = jax.eval_shape(model.init, jax.random.key(0))
