@@ -31,11 +31,11 @@ from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
 from experiment import checkpoint, evaluation, run_folder, scores, translation  # noqa: E402
 from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
-from experiment.translation import Translator, model_config  # noqa: E402
+from experiment.translation import Translator, model_config, model_record  # noqa: E402
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
-from transformer import partitioning, training  # noqa: E402
-from transformer.config import LossConfig, ModelConfig, OptimizerConfig, SearchConfig  # noqa: E402
+from transformer import architectures, partitioning, training  # noqa: E402
+from transformer.config import LossConfig, OptimizerConfig, SearchConfig  # noqa: E402
 
 
 INTERRUPTED, PREEMPTED = 130, 143  # exit codes: Ctrl-C, SIGTERM
@@ -109,7 +109,7 @@ def check(config) -> Records:
   """All sections turned into records; every mistake is reported at once, before any file is read or made."""
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
-    build(ModelConfig, config.model, vocab_size=config.vocabulary.size, target_vocab_size=config.vocabulary.size)
+    model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     return Records(
         corpus=build(corpora.CorpusConfig, data, seed=config.seed),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
@@ -160,7 +160,7 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   folder.record_environment(run_folder.environment(jax.devices(), hashes))
   run_folder.write_json(folder.suggestions, corpus.suggestions)
   source, target = vocabularies_of(config, records.vocabulary, corpus, folder)
-  model = models.build(model_config(config, source, target))
+  model = architectures.build(model_config(config, source, target))
 
   def plan(split, batches, shuffle):
     bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
@@ -227,8 +227,7 @@ def announce(run: Run, state: training.TrainState) -> None:
             f'{run.total_steps:,} steps ({run.total_steps / plan.batches_per_epoch:.1f} epochs)')
   device = run.mesh.devices.flat[0]
   sizes = f'{run.source.size:,}' if run.source is run.target else f'{run.source.size:,} and {run.target.size:,}'
-  layers = f'{config.model.num_layers}+{config.model.num_decoder_layers or config.model.num_layers}'
-  print(f'Model: {models.count_parameters(run.model):,} parameters, {layers} layers, d_model {config.model.d_model}, '
+  print(f'Model: {models.count_parameters(run.model):,} parameters, {architectures.describe(run.model.config)}, '
         f'vocabulary {sizes}')
   print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
         f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} pairs each, '

@@ -20,6 +20,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.mesh.data = -1  # devices over which the sentences of a batch are split; -1 takes all
 
   config.model = model = ml_collections.ConfigDict()
+  model.architecture = 'transformer'  # transformer; recurrent: what came before it, see recurrent.*
   model.d_model = 512  # width of embeddings and of every layer
   model.num_heads = 8  # attention heads
   model.num_layers = 6  # in the encoder, and again in the decoder
@@ -52,6 +53,16 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   model.dtype = 'float32'  # of activations and products; bfloat16 for TPU and GPU. Parameters stay in float32
   model.scan_layers = False  # layers as one loop: compiles faster, runs slower; only in training
   model.remat = False  # compute a layer's activations again for the gradient: less memory, a third more work
+
+  # The recurrent encoder-decoders take from `model` d_model, num_layers, dropout, share_embeddings, tie_output,
+  # initializer and dtype; the Transformer takes nothing from here.
+  config.recurrent = recurrent = ml_collections.ConfigDict()
+  recurrent.cell = 'gru'  # gru: Cho et al., 2014; lstm: Hochreiter & Schmidhuber, 1997
+  recurrent.bidirectional = True  # the encoder reads both ways (Bahdanau et al., 2015); else one way
+  recurrent.reverse_source = False  # one way: from the last token to the first (Sutskever et al., 2014)
+  recurrent.score = 'additive'  # attention: additive (Bahdanau et al., 2015); dot, general (Luong et al., 2015); none
+  recurrent.context = 'first'  # score none: the source reaches the decoder's first state; every: each of its steps
+  recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
   data.kind = 'tfds'  # phrasebook (embedded), text (two files per split), tsv (one file), tfds

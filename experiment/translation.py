@@ -12,19 +12,44 @@ import numpy as np
 from experiment import command_line
 from experiment.checkpoint import Checkpoints
 from experiment.run_folder import RunFolder, read_json
-from transformer import model as models
-from transformer import search, tokens
-from transformer.config import ModelConfig, SearchConfig
+from transformer import architectures, search, tokens
+from transformer.config import ArchitectureConfig, ModelConfig, RecurrentConfig, SearchConfig
 from transformer.model import Model
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
 _ROWS = 8
+ModelRecord = ModelConfig | RecurrentConfig
 
 
-def model_config(config, source_vocabulary, target_vocabulary) -> ModelConfig:
+def _recurrent(build: Callable, config, **sizes: int) -> RecurrentConfig:
+  shared = {name: config.model[name] for name in (
+      'd_model', 'num_layers', 'dropout', 'share_embeddings', 'tie_output', 'initializer', 'dtype')}
+  return build(RecurrentConfig, config.recurrent, **shared, **sizes)
+
+
+# How each architecture's record is made from the sections of a configuration.
+_RECORDS = {
+    'transformer': lambda build, config, **sizes: build(ModelConfig, config.model, **sizes),
+    'recurrent': _recurrent,
+}
+
+
+def model_record(build: Callable, config, source_size: int, target_size: int) -> ModelRecord:
+  """The model's record, of the type that config.model.architecture names.
+
+  Args:
+    build: command_line.build, or what gather_errors() gives.
+    config: the run's configuration.
+    source_size, target_size: entries of the vocabularies.
+  """
+  chosen = build(ArchitectureConfig, config.model)
+  return _RECORDS[chosen.architecture](build, config, vocab_size=source_size, target_vocab_size=target_size)
+
+
+def model_config(config, source_vocabulary, target_vocabulary) -> ModelRecord:
   """The model's record from a run's configuration and its vocabularies."""
-  with command_line.gather_errors() as build:
-    return build(ModelConfig, config.model, vocab_size=source_vocabulary.size, target_vocab_size=target_vocabulary.size)
+  with command_line.gather_errors(config) as build:
+    return model_record(build, config, source_vocabulary.size, target_vocabulary.size)
 
 
 def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Translator':
@@ -42,7 +67,7 @@ def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Translato
   config = ml_collections.ConfigDict(read_json(folder.config))
   config.search.update(search_options)
   source, target = folder.load_vocabularies()
-  model = models.build(model_config(config, source, target))
+  model = architectures.build(model_config(config, source, target))
   with command_line.gather_errors() as build:
     search_config = build(SearchConfig, config.search)
   checkpoints = Checkpoints(folder.checkpoints)

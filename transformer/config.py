@@ -16,6 +16,10 @@ DTYPES = ('float32', 'bfloat16')
 INITIALIZERS = ('xavier_uniform', 'xavier_normal', 'lecun_normal')
 LENGTH_PENALTIES = ('gnmt', 'length', 'none')
 SMOOTHINGS = ('vocabulary', 'others')
+ARCHITECTURES = ('transformer', 'recurrent')
+CELLS = ('gru', 'lstm')
+RECURRENT_SCORES = ('none', 'additive', 'dot', 'general')
+CONTEXTS = ('first', 'every')
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -27,6 +31,16 @@ def _positive(**values: int) -> None:
   for name, value in values.items():
     if value <= 0:
       raise ValueError(f'{name} is {value}; expected a positive number')
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchitectureConfig:
+  """Which family of models; each has a record of its own below. See architectures.py."""
+
+  architecture: str = 'transformer'
+
+  def __post_init__(self):
+    _one_of('architecture', self.architecture, ARCHITECTURES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +151,66 @@ class ModelConfig:
   def decoder_layers(self) -> int:
     """Layers of the decoder; the encoder has num_layers."""
     return self.num_decoder_layers or self.num_layers
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentConfig:
+  """Sizes and choices of the encoder-decoders that the Transformer replaced. See recurrent.py.
+
+  Raises ValueError on creation when choices do not fit each other.
+  """
+
+  vocab_size: int  # rows of the source embedding; of every embedding when they are shared
+  target_vocab_size: int  # rows of the target embedding and columns of the logits
+  d_model: int = 512  # width of embeddings and of the states of each direction
+  num_layers: int = 1  # in the encoder, and again in the decoder
+  dropout: float = 0.1  # on embeddings, between layers, and before the output projection (Zaremba et al., 2014)
+  share_embeddings: bool = True  # one matrix for source, target and output
+  tie_output: bool = True  # the output projection is the target embedding
+  initializer: str = 'xavier_uniform'  # of the projections; recurrent matrices start orthogonal
+  dtype: str = 'float32'  # of products; states, gates, parameters, logits and loss are always float32
+  cell: str = 'gru'  # gru: Cho et al., 2014; lstm: Hochreiter & Schmidhuber, 1997
+  bidirectional: bool = True  # the encoder reads both ways, Bahdanau et al., 2015
+  reverse_source: bool = False  # the encoder reads from the last token to the first, Sutskever et al., 2014
+  score: str = 'additive'  # additive: Bahdanau et al., 2015; dot, general: Luong et al., 2015; none: no attention
+  context: str = 'first'  # score none: the sentence reaches the decoder's first state, or (every) each step
+  input_feeding: bool = False  # dot, general: the attentional vector enters the next step (Luong et al., 2015, §3.3)
+
+  def __post_init__(self):
+    _positive(vocab_size=self.vocab_size, target_vocab_size=self.target_vocab_size, d_model=self.d_model,
+              num_layers=self.num_layers)
+    _one_of('initializer', self.initializer, INITIALIZERS)
+    _one_of('dtype', self.dtype, DTYPES)
+    _one_of('cell', self.cell, CELLS)
+    _one_of('score', self.score, RECURRENT_SCORES)
+    _one_of('context', self.context, CONTEXTS)
+    if not 0.0 <= self.dropout < 1.0:
+      raise ValueError(f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1')
+    if self.share_embeddings and self.vocab_size != self.target_vocab_size:
+      raise ValueError(f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
+                       f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+    if self.bidirectional and self.reverse_source:
+      raise ValueError('reverse_source is True, but a bidirectional encoder reads both ways already; '
+                       'set recurrent.bidirectional=False or recurrent.reverse_source=False')
+    if self.bidirectional and self.score == 'dot':
+      raise ValueError(f'score is dot, but the states of a bidirectional encoder are twice as wide as the decoder\'s '
+                       f'({2 * self.d_model} and {self.d_model}): expected general, or recurrent.bidirectional=False')
+    if self.score != 'none' and self.context == 'every':
+      raise ValueError(f'context is every, but with score {self.score} attention brings a context of its own to each '
+                       'step; expected recurrent.context=first, or recurrent.score=none')
+    if self.input_feeding and self.score not in ('dot', 'general'):
+      raise ValueError(f'input_feeding feeds back the attentional vector of the scores dot and general; score is '
+                       f'{self.score}: expected recurrent.input_feeding=False')
+
+  @property
+  def backward(self) -> bool:
+    """Whether the direction that hands its last state to the decoder reads backward."""
+    return self.bidirectional or self.reverse_source
+
+  @property
+  def annotation_width(self) -> int:
+    """Width of the encoder's output at a place: the states of its directions side by side."""
+    return self.d_model * (1 + self.bidirectional)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,329 @@
+"""The encoder-decoders that the Transformer replaced (§1 of the paper), behind the same Model record.
+
+    no attention   the last state starts the decoder (Sutskever et al., 2014), or enters every step (Cho et al., 2014)
+    additive       looks with s(t-1), before the cell moves (Bahdanau et al., 2015)
+    dot, general   look with s(t), after it moved (Luong et al., 2015)
+
+How a decoder comes by the source is one object of LINKS; scores are in recurrent_attention, cells in recurrent_cells.
+One step of the decoder is one method, which training scans over time and search calls. Embeddings are scaled by
+√d_model, as the Transformer's are, so that one matrix serves both embeddings and the output; the papers had three.
+
+Besides the library's letters: A width of the encoder's output, d_model or, read both ways, twice that.
+"""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from transformer import initializers, masks
+from transformer.config import RecurrentConfig
+from transformer.layers import Dropout
+from transformer.model import Cache, Model, Params
+from transformer.recurrent_attention import Attention, Glance, Source, projection
+from transformer.recurrent_cells import Recurrence, State, segment_starts
+from transformer.tokens import Tokens
+
+
+class RecurrentMemory(NamedTuple):
+  """What encoding leaves behind."""
+
+  values: jax.Array  # [B, S, A] the last layer's output, "annotations"
+  segments: jax.Array  # [B, S], 0 where padded
+  states: list[State]  # of each layer, at every place, parts [B, S, D]; of the backward direction where there is one
+
+
+class Carry(NamedTuple):
+  """What the decoder hands from step to step."""
+
+  layers: list[State]  # parts [B, W, D]
+  fed: Any  # [B, W, D] the attentional vector of the step before; None unless it is fed back
+
+
+class Moment(NamedTuple):
+  """What a step is given beside the carry. Training has a sequence of them, with one beam."""
+
+  entered: jax.Array  # [B, W, gates, D] the word, as the first layer's cells see it
+  mask: jax.Array  # [B, W, S] which places may be looked at
+  summary: Any  # [B, 1, D] the sentence in one vector; None unless every step reads it
+
+
+# ------------------------------------------------------------------------------- how the decoder comes by the source
+
+
+class FirstState(nn.Module):
+  """The encoder's last state is the decoder's first, and all that it gets (Sutskever et al., 2014)."""
+
+  config: RecurrentConfig
+  fed_width = 0  # of what enters the first layer beside the word
+
+  def source(self, values: jax.Array) -> Source | None:
+    """What steps read of the encoder's outputs [B, S, A]."""
+    return None
+
+  def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
+    """What is known before the cells move; its context enters the first layer."""
+    return Glance(None, None)
+
+  def after(self, top: jax.Array, glance: Glance, at: Moment, source: Source | None) -> Glance:
+    """What is known once the last layer's state is `top` [B, W, D]."""
+    return glance
+
+  def features(self, top: jax.Array, words: jax.Array, context: Any) -> jax.Array:
+    """What the output projection reads: [B, T, D] from the states and words [B, T, D] and the contexts."""
+    return top
+
+
+class EveryStep(FirstState):
+  """A summary of the sentence enters every step, and the output (Cho et al., 2014), which is a deep one."""
+
+  @property
+  def fed_width(self) -> int:
+    return self.config.d_model
+
+  def setup(self):
+    self.deep_output = DeepOutput(self.config, self.fed_width)
+
+  def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
+    return Glance(jnp.broadcast_to(at.summary, carry.layers[-1][0].shape), None)  # one for all beams
+
+  def features(self, top: jax.Array, words: jax.Array, context: jax.Array) -> jax.Array:
+    return self.deep_output(top, words, context)
+
+
+class LookBefore(EveryStep):
+  """Attention from s(t-1); its context enters the cell and the deep output (Bahdanau et al., 2015, §3.1)."""
+
+  @property
+  def fed_width(self) -> int:
+    return self.config.annotation_width
+
+  def setup(self):
+    super().setup()
+    self.attention = Attention(self.config)
+
+  def source(self, values: jax.Array) -> Source:
+    return self.attention.source(values)
+
+  def before(self, carry: Carry, at: Moment, source: Source) -> Glance:
+    return self.attention(carry.layers[-1][0], source, at.mask)
+
+
+class LookAfter(FirstState):
+  """Attention from s(t); the attentional vector tanh(W [c; s]) is the output (Luong et al., 2015, §3).
+
+  With input feeding it enters the next step, too (§3.3).
+  """
+
+  @property
+  def fed_width(self) -> int:
+    return self.config.d_model if self.config.input_feeding else 0
+
+  def setup(self):
+    self.attention = Attention(self.config)
+    self.w_out = projection(self, 'w_out', self.config.annotation_width + self.config.d_model, self.config.d_model)
+
+  def source(self, values: jax.Array) -> Source:
+    return self.attention.source(values)
+
+  def before(self, carry: Carry, at: Moment, source: Source) -> Glance:
+    return Glance(carry.fed, None)
+
+  def after(self, top: jax.Array, glance: Glance, at: Moment, source: Source) -> Glance:
+    context, weights = self.attention(top, source, at.mask)
+    return Glance(jnp.tanh(jnp.concatenate([context, top.astype(context.dtype)], axis=-1) @ self.w_out), weights)
+
+  def features(self, top: jax.Array, words: jax.Array, context: jax.Array) -> jax.Array:
+    return context
+
+
+class DeepOutput(nn.Module):
+  """One maxout layer over state, word and context (Bahdanau et al., 2015, §A.2.2; with s(t), as in its Eq. 4)."""
+
+  config: RecurrentConfig
+  context_width: int
+
+  @nn.compact
+  def __call__(self, top: jax.Array, words: jax.Array, context: jax.Array) -> jax.Array:
+    """[B, T, D] of each, but the context's own width -> [B, T, D], the larger of two candidates for each unit."""
+    width = self.config.d_model
+    x = jnp.concatenate([top.astype(words.dtype), words, context.astype(words.dtype)], axis=-1)
+    bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('mlp',)), (2 * width,),
+                      jnp.float32)
+    y = x @ projection(self, 'w', 2 * width + self.context_width, 2 * width) + bias.astype(x.dtype)[None, None]
+    return jnp.maximum(y[..., :width], y[..., width:])
+
+
+# Two models without attention, by the option `context`; then the scores.
+LINKS = {'first': FirstState, 'every': EveryStep, 'additive': LookBefore, 'dot': LookAfter, 'general': LookAfter}
+
+
+# -------------------------------------------------------------------------------------------------------- the whole
+
+
+class RecurrentEncoderDecoder(nn.Module):
+  """Encoder, hand-over and decoder. The methods are what build() turns into functions."""
+
+  config: RecurrentConfig
+
+  def setup(self):
+    cfg = self.config
+    table = lambda name, rows: self.param(name, nn.with_logical_partitioning(
+        initializers.embedding(cfg.d_model), ('vocab', 'embed_table')), (rows, cfg.d_model), jnp.float32)
+    if cfg.share_embeddings:
+      self.source_table = self.target_table = table('embedding', cfg.vocab_size)
+    else:
+      self.source_table = table('source_embedding', cfg.vocab_size)
+      self.target_table = table('target_embedding', cfg.target_vocab_size)
+    self.output_table = self.target_table if cfg.tie_output else table('output_projection', cfg.target_vocab_size)
+    above = [cfg.annotation_width] * (cfg.num_layers - 1)
+    layers = lambda: [Recurrence(cfg, width) for width in [cfg.d_model, *above]]
+    self.forward_layers = layers() if cfg.bidirectional or not cfg.backward else []
+    self.backward_layers = layers() if cfg.backward else []
+    self.link = LINKS[cfg.context if cfg.score == 'none' else cfg.score](cfg)
+    self.decoder_layers = [Recurrence(cfg, cfg.d_model, 0 if n else self.link.fed_width) for n in range(cfg.num_layers)]
+    self.hand_over = HandOver(cfg)
+    self.dropout = Dropout(cfg.dropout)
+
+  def _embed(self, table: jax.Array, ids: jax.Array) -> jax.Array:
+    """[B, T] -> [B, T, D]."""
+    return self.dropout((table[ids] * math.sqrt(self.config.d_model)).astype(jnp.dtype(self.config.dtype)))
+
+  def encode(self, source: Tokens) -> RecurrentMemory:
+    x, states = self._embed(self.source_table, source.ids), []
+    for n in range(self.config.num_layers):
+      x = self.dropout(x) if n else x
+      read = [layers[n].read(x, source.segments, backward) for layers, backward in
+              ((self.forward_layers, False), (self.backward_layers, True)) if layers]
+      x = jnp.concatenate([state[0] for state in read], axis=-1).astype(x.dtype)
+      states.append(read[-1])
+    return RecurrentMemory(x, source.segments, states)
+
+  def _step(self, carry: Carry, at: Moment, source: Source | None) -> tuple[Carry, tuple[jax.Array, Glance]]:
+    """One word on: the states, and what the output is made of."""
+    glance = self.link.before(carry, at, source)
+    entered, states = at.entered, []
+    if self.link.fed_width:
+      entered = entered + self.decoder_layers[0].enter_fed(glance.context)
+    for n, (layer, state) in enumerate(zip(self.decoder_layers, carry.layers)):
+      states.append(layer.step(layer.enter(self.dropout(states[-1][0])) if n else entered, state))
+    top = states[-1][0]
+    glance = self.link.after(top, glance, at, source)
+    return Carry(states, None if carry.fed is None else glance.context), (top, glance)
+
+  def _start(self, states: list[State]) -> Carry:
+    """The carry before the first word."""
+    first = states[0][0]
+    fed = jnp.zeros(first.shape, jnp.dtype(self.config.dtype)) if self.config.input_feeding else None
+    return Carry(states, fed)
+
+  def _logits(self, features: jax.Array) -> jax.Array:
+    """[B, T, D] -> [B, T, V], accumulated and kept in float32."""
+    x = self.dropout(features.astype(jnp.dtype(self.config.dtype)))
+    return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
+
+  def look(self, memory: RecurrentMemory, target: Tokens) -> tuple[jax.Array, jax.Array | None]:
+    """Teacher forcing: logits [B, T, V], and the attention of every step [B, T, S] where there is one."""
+    mask = masks.segment_mask(target.segments, memory.segments)
+    states, summary = self.hand_over(memory, mask)
+    words = self._embed(self.target_table, target.ids)
+    one_beam = lambda x: None if x is None else x[:, :, None]
+    moments = Moment(self.decoder_layers[0].enter(words)[:, :, None], one_beam(mask), one_beam(summary))
+    starts = jax.tree.map(one_beam, self._start(states))
+
+    def advance(module, carry, at, source):
+      moment, is_first, start = at  # each sentence of a packed row starts from its own source
+      carry = jax.tree.map(lambda new, old: jnp.where(is_first[:, None, None], new, old), start, carry)
+      return module._step(carry, moment, source)
+
+    scan = nn.scan(advance, variable_broadcast='params', split_rngs={'params': False, 'dropout': True},
+                   in_axes=(1, nn.broadcast), out_axes=1)
+    blank = jax.tree.map(lambda x: jnp.zeros_like(x[:, 0]), starts)
+    at = (moments, segment_starts(target.segments, backward=False), starts)
+    _, (top, glance) = scan(self, blank, at, self.link.source(memory.values))
+    top, context, weights = (None if x is None else x[:, :, 0] for x in (top, *glance))
+    return self._logits(self.link.features(top, words, context)), weights
+
+  def decode(self, memory: RecurrentMemory, target: Tokens) -> jax.Array:
+    return self.look(memory, target)[0]
+
+  def init_cache(self, memory: RecurrentMemory, length: int, beams: int) -> Cache:
+    del length  # a state has one size, however much was read
+    states, summary = self.hand_over(memory, masks.padding_mask(memory.segments, 1))
+    per_beam = lambda x: jnp.repeat(x, beams, axis=1)
+    return Cache(
+        beams=jax.tree.map(per_beam, self._start(states)),
+        source=(self.link.source(memory.values), masks.padding_mask(memory.segments, beams), summary),
+        step=jnp.zeros((), jnp.int32))
+
+  def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+    source, mask, summary = cache.source
+    words = self._embed(self.target_table, tokens)
+    carry, (top, glance) = self._step(cache.beams, Moment(self.decoder_layers[0].enter(words), mask, summary), source)
+    logits = self._logits(self.link.features(top, words, glance.context))
+    return logits, cache._replace(beams=carry, step=cache.step + 1)
+
+  def __call__(self, source: Tokens, target: Tokens) -> tuple[jax.Array, jax.Array | None]:
+    """Both halves at once; what initialisation traces and inspect() reads."""
+    return self.look(self.encode(source), target)
+
+
+class HandOver(nn.Module):
+  """From what the encoder has read to the decoder's first states.
+
+      read one way    s(0) is the encoder's last state, layer by layer         (Sutskever et al.; Luong et al.)
+      read both ways  s(0) = tanh(W h(1)), h(1) the backward reader's last     (Bahdanau et al., 2015, §A.2.2)
+      every step      c = tanh(V h(S)), s(0) = tanh(W c)                       (Cho et al., 2014, §A.1.2)
+  """
+
+  config: RecurrentConfig
+
+  @nn.compact
+  def __call__(self, memory: RecurrentMemory, mask: jax.Array) -> tuple[list[State], jax.Array | None]:
+    """First states of each layer, parts [B, T, D], and the summary [B, T, D] or None, for each query of mask [B, T, S].
+
+    A query's sentence is where its mask is True; the last state is that of the last token read there.
+    """
+    cfg, dtype = self.config, jnp.dtype(self.config.dtype)
+    # The last True is the first of the row turned round. A query without a sentence reads place 0 or S-1, unused.
+    place = mask.argmax(-1) if cfg.backward else mask.shape[-1] - 1 - mask[:, :, ::-1].argmax(-1)
+    pick = lambda part: jnp.take_along_axis(part, place[:, :, None], axis=1)
+    project = lambda name, x: jnp.tanh(x.astype(dtype) @ projection(self, name, cfg.d_model, cfg.d_model))
+    last = [tuple(pick(part) for part in state) for state in memory.states]
+    every = cfg.score == 'none' and cfg.context == 'every'
+    summary = project('w_summary', last[-1][0]) if every else None
+    if every or cfg.bidirectional:
+      last = [tuple(project(f'w_first_{n}_{p}', summary if every else part).astype(jnp.float32)
+                    for p, part in enumerate(state)) for n, state in enumerate(last)]
+    return last, summary
+
+
+def build(config: RecurrentConfig) -> Model:
+  """The recurrent encoder-decoder of `config` as functions of its parameters."""
+  module = RecurrentEncoderDecoder(config)
+
+  def variables(key: jax.Array):
+    blank = Tokens(*(jnp.zeros((1, 2), jnp.int32) for _ in Tokens._fields))
+    return module.init(key, blank, blank)['params']
+
+  def call(method, params: Params, *inputs, key: jax.Array | None = None):
+    return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
+
+  def inspect(params: Params, source: Tokens, target: Tokens):
+    logits, weights = module.apply({'params': params}, source, target)
+    cross = [] if weights is None else [weights[:, None]]  # one "layer" of one "head", [B, 1, T, S]
+    return logits, {'encoder': [], 'decoder': [], 'cross': cross}
+
+  return Model(
+      config=config,
+      init=lambda key: nn.unbox(variables(key)),
+      axes=lambda: nn.get_partition_spec(jax.eval_shape(variables, jax.random.key(0))),
+      encode=lambda params, source, key=None: call('encode', params, source, key=key),
+      decode=lambda params, memory, target, key=None: call('decode', params, memory, target, key=key),
+      init_cache=lambda params, memory, length, beams=1: call(
+          functools.partial(RecurrentEncoderDecoder.init_cache, length=length, beams=beams), params, memory),
+      decode_step=lambda params, cache, tokens: call('decode_step', params, cache, tokens),
+      inspect=inspect)

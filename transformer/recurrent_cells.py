@@ -1,0 +1,125 @@
+"""Recurrent cells, and one layer of them in one direction.
+
+A state is a tuple of arrays [..., D] whose first is the cell's output. States and gates are float32; products follow
+the configured dtype. The recurrent matrices start orthogonal (Saxe et al., 2014), gate by gate.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from transformer import initializers
+from transformer.config import RecurrentConfig
+
+State = tuple[jax.Array, ...]
+
+
+class Cell(NamedTuple):
+  """One kind of cell: how many gates, how many parts of a state, and one step of time."""
+
+  gates: int
+  parts: int
+  step: Callable  # (entered [..., gates, D], state, product(x [..., D], first gate, last gate)) -> state
+  first_bias: tuple[float, ...]  # of each gate
+
+
+def gru_step(entered: jax.Array, state: State, product: Callable) -> State:
+  """The gated recurrent unit (Cho et al., 2014, §2.3).
+
+      r = σ(W_r x + U_r h)   z = σ(W_z x + U_z h)   n = tanh(W x + U (r ⊙ h))   h' = z ⊙ h + (1 - z) ⊙ n
+  """
+  h, = state
+  reset, update = jnp.moveaxis(jax.nn.sigmoid(entered[..., :2, :] + product(h, 0, 2)), -2, 0)
+  new = jnp.tanh(entered[..., 2, :] + product(reset * h, 2, 3)[..., 0, :])
+  return (update * h + (1.0 - update) * new,)
+
+
+def lstm_step(entered: jax.Array, state: State, product: Callable) -> State:
+  """Long short-term memory (Hochreiter & Schmidhuber, 1997) with the forget gate of Gers et al., 2000.
+
+      i, f, o = σ(W x + U h + b)   g = tanh(W x + U h + b)   c' = f ⊙ c + i ⊙ g   h' = o ⊙ tanh(c')
+  """
+  h, c = state
+  gates = entered + product(h, 0, 4)
+  enter, forget, leave = jnp.moveaxis(jax.nn.sigmoid(gates[..., :3, :]), -2, 0)
+  c = forget * c + enter * jnp.tanh(gates[..., 3, :])
+  return leave * jnp.tanh(c), c
+
+
+CELLS = {
+    'gru': Cell(gates=3, parts=1, step=gru_step, first_bias=(0.0, 0.0, 0.0)),
+    'lstm': Cell(gates=4, parts=2, step=lstm_step, first_bias=(0.0, 1.0, 0.0, 0.0)),  # an open forget gate at first
+}
+
+
+def segment_starts(segments: jax.Array, backward: bool) -> jax.Array:
+  """Where a reader of the row [B, S] meets a new sentence: at its first token, or at its last when reading backward.
+
+      segments   1 1 2 2 0
+      forward    1 0 1 0 1
+      backward   0 1 0 1 1
+  """
+  places = jnp.arange(segments.shape[1])[None, :]
+  neighbour, edge = (jnp.roll(segments, -1, 1), segments.shape[1] - 1) if backward else (jnp.roll(segments, 1, 1), 0)
+  return (segments != neighbour) | (places == edge)
+
+
+class Recurrence(nn.Module):
+  """One layer of cells, read in one direction."""
+
+  config: RecurrentConfig
+  width: int  # of what enters from below
+  fed_width: int = 0  # of what enters beside it; 0 is nothing
+
+  def setup(self):
+    cfg, self.cell = self.config, CELLS[self.config.cell]
+    gates = self.cell.gates
+    stacked = lambda init: lambda key, shape, dtype: jnp.stack(
+        [init(k, (shape[0], shape[2]), dtype) for k in jax.random.split(key, gates)], axis=1)
+    inward = stacked(initializers.matrix(cfg.initializer))
+    matrix = lambda name, init, rows: self.param(name, nn.with_logical_partitioning(
+        init, ('embed', None, 'mlp')), (rows, gates, cfg.d_model), jnp.float32)
+    self.w_input = matrix('w_input', inward, self.width)
+    self.w_state = matrix('w_state', stacked(nn.initializers.orthogonal()), cfg.d_model)
+    if self.fed_width:
+      self.w_fed = matrix('w_fed', inward, self.fed_width)
+    first = lambda key, shape, dtype: jnp.broadcast_to(jnp.asarray(self.cell.first_bias, dtype)[:, None], shape)
+    self.bias = self.param('bias', nn.with_logical_partitioning(first, (None, 'mlp')), (gates, cfg.d_model),
+                           jnp.float32)
+
+  def _product(self, x: jax.Array, matrix: jax.Array) -> jax.Array:
+    dtype = jnp.dtype(self.config.dtype)
+    return jnp.einsum('...i,igd->...gd', x.astype(dtype), matrix.astype(dtype), preferred_element_type=jnp.float32)
+
+  def enter(self, x: jax.Array) -> jax.Array:
+    """W x + b for any number of steps at once: [B, S, I] -> [B, S, gates, D] float32."""
+    return self._product(x, self.w_input) + self.bias[None, None]
+
+  def enter_fed(self, x: jax.Array) -> jax.Array:
+    """The same for what is known only at its step: [B, W, fed_width] -> [B, W, gates, D]."""
+    return self._product(x, self.w_fed)
+
+  def step(self, entered: jax.Array, state: State) -> State:
+    """One step of time: entered [..., gates, D] and each part of the state [..., D]."""
+    return self.cell.step(entered, state, lambda h, first, last: self._product(h, self.w_state[:, first:last]))
+
+  def nothing(self, *shape: int) -> State:
+    """The state before anything was read, each part [*shape, D]."""
+    return (jnp.zeros((*shape, self.config.d_model), jnp.float32),) * self.cell.parts
+
+  def read(self, x: jax.Array, segments: jax.Array, backward: bool) -> State:
+    """The states at every place of x [B, S, I]: each part [B, S, D]. Every segment is read from a blank state.
+
+    So neither padding nor a neighbour in a packed row reaches a sentence, in either direction.
+    """
+    def advance(layer, state, at):
+      entered, start = at
+      state = layer.step(entered, tuple(jnp.where(start[:, None], 0.0, part) for part in state))
+      return state, state
+
+    scan = nn.scan(advance, variable_broadcast='params', split_rngs={'params': False, 'dropout': False},
+                   in_axes=1, out_axes=1, reverse=backward)
+    return scan(self, self.nothing(x.shape[0]), (self.enter(x), segment_starts(segments, backward)))[1]
