@@ -9,13 +9,13 @@ import pytest
 
 import configs
 import train
-from transformer import model as models
+from experiment import command_line, translation
+from transformer import architectures, training
 from transformer import optimizer as optimizers
-from transformer import training
-from transformer.config import ModelConfig
 from transformer.tokens import Batch, Tokens
 
-VARIANTS = {'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''], 'toy': [''],
+VARIANTS = {'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''],
+            'recurrent': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'], 'toy': [''],
             'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
 EACH = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
 BASE, BIG = (512, 8, 6, 2048), (1024, 16, 6, 4096)
@@ -37,7 +37,8 @@ def test_sections_build_and_one_step_traces(name, variant):
   lengths = [config.train.num_steps, config.train.num_epochs, config.train.num_minutes]
   assert sum(length is not None for length in lengths) == 1  # one of them alone decides
   size = config.vocabulary.size
-  model = models.build(ModelConfig(size, size, **config.model))
+  with command_line.gather_errors(config) as build:
+    model = architectures.build(translation.model_record(build, config, size, size))
   optimizer = optimizers.build(records.optimizer)
   fresh = lambda key: training.init_state(model, optimizer, key, config.train.ema_decay)
   state = jax.eval_shape(fresh, jax.random.key(0))

@@ -77,8 +77,8 @@ class Recurrence(nn.Module):
   def setup(self):
     cfg, self.cell = self.config, CELLS[self.config.cell]
     gates = self.cell.gates
-    stacked = lambda init: lambda key, shape, dtype: jnp.stack(
-        [init(k, (shape[0], shape[2]), dtype) for k in jax.random.split(key, gates)], axis=1)
+    stacked = lambda init: lambda key, shape, dtype: jax.vmap(
+        lambda k: init(k, (shape[0], shape[2]), dtype), out_axes=1)(jax.random.split(key, gates))
     inward = stacked(initializers.matrix(cfg.initializer))
     matrix = lambda name, init, rows: self.param(name, nn.with_logical_partitioning(
         init, ('embed', None, 'mlp')), (rows, gates, cfg.d_model), jnp.float32)
