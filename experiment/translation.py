@@ -102,6 +102,11 @@ class Translator:
     self.longest_source = longest_source(model, config)
     self.cut = 0  # lines cut to longest_source tokens so far
 
+  @property
+  def parts(self) -> tuple[Model, Any, Any]:
+    """The model, and the vocabularies of source and target."""
+    return self._model, self._source, self._target
+
   def _search(self, params, source: tokens.Tokens) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]."""
     length = source.ids.shape[1] + self._config.extra_length

@@ -234,7 +234,8 @@ def test_help_names_what_scripts_rely_on():
 
 
 def test_every_shipped_config_resolves():
-  variants = {'wmt_de_en.py': ['base', 'big'], 'wmt_en_fr.py': ['base', 'big'], 'multi30k.py': ['overnight']}
+  variants = {'wmt_de_en.py': ['base', 'big'], 'wmt_en_fr.py': ['base', 'big'], 'multi30k.py': ['overnight'],
+              'recurrent.py': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general']}
   for path in command_line.shipped_configs():
     for variant in ['', *variants.get(os.path.basename(path), [])]:
       spec = f'{path}:{variant}' if variant else path

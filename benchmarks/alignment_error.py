@@ -1,0 +1,56 @@
+"""Alignment error rate of a trained run's attention against the phrasebook's own alignments (Och & Ney, 2003).
+
+    python -m benchmarks.alignment_error --workdir=runs/bahdanau
+
+The test split's targets are read out to the decoder, and each word is linked to the source word that the mean over a
+layer's heads looks at most. Beside it stands the diagonal, which knows nothing but the lengths. 0 is best.
+"""
+
+import argparse
+import json
+
+import numpy as np
+
+from corpora import phrasebook, phrasebook_grammar
+from experiment import alignments, command_line, translation
+from experiment.run_folder import RunFolder, read_json
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('--workdir', required=True, help='folder of a run on the phrasebook')
+  parser.add_argument('--checkpoint', default='best', help='best, latest, average:N or the number of a step')
+  options = parser.parse_args()
+  data = read_json(RunFolder.open(options.workdir).config)['data']
+  if data['kind'] != 'phrasebook':
+    raise command_line.ConfigError(f'{options.workdir} was trained on data.kind={data["kind"]}, which has no known '
+                                   'alignments; expected phrasebook')
+  print(json.dumps(measure(options.workdir, options.checkpoint, data)))
+
+
+def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
+  """Error rates of each layer and of the diagonal."""
+  translator = translation.load(workdir, checkpoint)
+  languages = data['source_language'], data['target_language']
+  examples = phrasebook.examples('test', data['tfds_dir'])
+  turn = slice(None) if languages == phrasebook.LANGUAGES else slice(None, None, -1)  # links are English, German
+  gold = [{tuple(map(int, link[turn])) for link in example['alignment']} for example in examples]
+  pairs = [tuple(example[language] for language in languages) for example in examples]
+  words = [[phrasebook_grammar.tokens(text) for text in pair] for pair in pairs]
+  _, *vocabularies = translator.parts
+  places = [[alignments.words_of_pieces(vocabulary.pieces(vocabulary.encode(text)), spelt)
+             for vocabulary, text, spelt in zip(vocabularies, pair, both)] for pair, both in zip(pairs, words)]
+  seen = list(alignments.attention(translator, pairs))
+  if not seen[0]:
+    raise command_line.ConfigError(f'{workdir} holds a model without attention: it aligns nothing')
+  rates = {f'layer_{n + 1}': alignments.error_rate(
+      [alignments.word_links(layers[n].mean(0), *place) for layers, place in zip(seen, places)], gold)
+           for n in range(len(seen[0]))}
+  diagonal = [alignments.diagonal_links(*map(len, both)) for both in words]
+  return {'sentences': len(pairs), **{name: round(float(rate), 4) for name, rate in rates.items()},
+          'diagonal': round(alignments.error_rate(diagonal, gold), 4), 'mean_links': round(
+              float(np.mean([len(links) for links in gold])), 2)}
+
+
+if __name__ == '__main__':
+  command_line.run(main)
