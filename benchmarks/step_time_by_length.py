@@ -4,7 +4,8 @@
     python -m benchmarks.step_time_by_length --lengths 8 64 256 --tokens 4096 --repeats 9
 
 Both have about the same number of parameters, and every batch the same number of tokens: rows × length. The two are
-timed in turn, and the fastest step of each counts: what else the machine does only adds. One JSON line per length, then a table. Ids are random and rows full.
+timed in turn, and the fastest step of each counts: what else the machine does only adds. One JSON line per length,
+then a table. Ids are random and rows full.
 
 "Longest path" counts what has to wait for each other in one forward pass. Recurrent: a cell for each source token,
 then for each target token attention and a cell. Transformer: two sub-layers in each layer of the encoder, three in

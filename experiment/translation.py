@@ -23,7 +23,8 @@ ModelRecord = ModelConfig | RecurrentConfig
 
 def _recurrent(build: Callable, config, **sizes: int) -> RecurrentConfig:
   shared = {name: config.model[name] for name in (
-      'd_model', 'num_layers', 'dropout', 'share_embeddings', 'tie_output', 'initializer', 'dtype')}
+      'd_model', 'num_layers', 'num_decoder_layers', 'dropout', 'share_embeddings', 'tie_output', 'initializer',
+      'dtype')}
   return build(RecurrentConfig, config.recurrent, **shared, **sizes)
 
 
@@ -42,8 +43,8 @@ def model_record(build: Callable, config, source_size: int, target_size: int) ->
     config: the run's configuration.
     source_size, target_size: entries of the vocabularies.
   """
-  chosen = build(ArchitectureConfig, config.model)
-  return _RECORDS[chosen.architecture](build, config, vocab_size=source_size, target_vocab_size=target_size)
+  chosen = build(ArchitectureConfig, config.model)  # None when it is wrong and mistakes are gathered
+  return chosen and _RECORDS[chosen.architecture](build, config, vocab_size=source_size, target_vocab_size=target_size)
 
 
 def model_config(config, source_vocabulary, target_vocabulary) -> ModelRecord:

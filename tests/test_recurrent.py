@@ -307,7 +307,8 @@ def test_every_parameter_has_logical_axes():
 def test_bfloat16_keeps_parameters_states_and_logits_in_float32():
   model = architectures.build(record('bahdanau', dtype='bfloat16'))
   _, params = made('bahdanau')
-  assert {leaf.dtype for leaf in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0)))} == {jnp.dtype('float32')}
+  fresh = jax.eval_shape(model.init, jax.random.key(0))
+  assert {leaf.dtype for leaf in jax.tree.leaves(fresh)} == {jnp.dtype('float32')}
   memory = jax.jit(model.encode)(params, pack(SOURCES, 11))
   assert memory.values.dtype == jnp.bfloat16 and memory.states[0][0].dtype == jnp.float32
   logits = jax.jit(model.decode)(params, memory, tokens.shift_right(pack(TARGETS, 13), BOS))
@@ -331,6 +332,7 @@ def test_descriptions_name_what_differs():
     (dict(reverse_source=True), 'reads both ways already'), (dict(score='dot'), r'14 and 7.*expected general'),
     (dict(context='every'), 'attention brings a context of its own'),
     (dict(input_feeding=True), 'score is additive'), (dict(target_vocab_size=31), 'share_embeddings'),
+    (dict(num_decoder_layers=3), 'num_decoder_layers is 3 and num_layers 1'),
     (dict(initializer='zeros'), 'xavier_uniform'), (dict(dtype='float16'), 'bfloat16')])
 def test_choices_that_do_not_fit_are_refused(wrong, words):
   with pytest.raises(ValueError, match=words):

@@ -18,7 +18,7 @@ class Family(NamedTuple):
 
 
 def _describe_transformer(config: ModelConfig) -> str:
-  return f'{config.num_layers}+{config.num_layers} layers, d_model {config.d_model}'
+  return f'{config.num_layers}+{config.decoder_layers} layers, d_model {config.d_model}'
 
 
 def _describe_recurrent(config: RecurrentConfig) -> str:

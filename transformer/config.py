@@ -164,6 +164,7 @@ class RecurrentConfig:
   target_vocab_size: int  # rows of the target embedding and columns of the logits
   d_model: int = 512  # width of embeddings and of the states of each direction
   num_layers: int = 1  # in the encoder, and again in the decoder
+  num_decoder_layers: int | None = None  # None: num_layers; nothing else fits
   dropout: float = 0.1  # on embeddings, between layers, and before the output projection (Zaremba et al., 2014)
   share_embeddings: bool = True  # one matrix for source, target and output
   tie_output: bool = True  # the output projection is the target embedding
@@ -189,6 +190,9 @@ class RecurrentConfig:
     if self.share_embeddings and self.vocab_size != self.target_vocab_size:
       raise ValueError(f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
                        f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+    if self.num_decoder_layers not in (None, self.num_layers):
+      raise ValueError(f'num_decoder_layers is {self.num_decoder_layers} and num_layers {self.num_layers}: each layer '
+                       'of the decoder starts from the same layer of the encoder; expected as many, or none given')
     if self.bidirectional and self.reverse_source:
       raise ValueError('reverse_source is True, but a bidirectional encoder reads both ways already; '
                        'set recurrent.bidirectional=False or recurrent.reverse_source=False')

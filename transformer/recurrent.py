@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from transformer import initializers, masks
 from transformer.config import RecurrentConfig
-from transformer.layers import Dropout
+from transformer.dropout import Dropout
 from transformer.model import Cache, Model, Params
 from transformer.recurrent_attention import Attention, Glance, Source, projection
 from transformer.recurrent_cells import Recurrence, State, segment_starts
