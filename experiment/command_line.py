@@ -30,9 +30,8 @@ LENGTHS = ('train.num_steps', 'train.num_epochs', 'train.num_minutes')
 # What --help shows; --helpfull shows every option.
 MOST_USED = ('seed', 'init_from', 'model.architecture', 'model.d_model', 'model.num_heads', 'model.num_layers',
              'model.d_ff', 'model.norm', 'model.dropout', 'data.directory', 'data.tsv', 'data.source_language',
-             'data.target_language',
-             'vocabulary.size', 'optimizer.learning_rate_scale', 'optimizer.warmup_steps', *LENGTHS,
-             'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every', 'train.log_every',
+             'data.target_language', 'vocabulary.size', 'optimizer.learning_rate_scale', 'optimizer.warmup_steps',
+             *LENGTHS, 'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every', 'train.log_every',
              'search.beam_size', 'search.length_penalty', 'search.alpha')
 
 
