@@ -9,7 +9,7 @@ Hardware: two CPU cores, about a minute a run.
 
 from configs import phrasebook
 
-ROWS = {
+VARIANTS = {
     'base': {},
     'heads_1': {'model.num_heads': 1},
     'heads_2': {'model.num_heads': 2},
@@ -31,8 +31,8 @@ ROWS = {
 
 def get_config(arg: str = 'base'):
   """The configuration of a row."""
-  if arg not in ROWS:
-    raise ValueError(f'configs/ablation.py has no variant {arg!r}; it has {", ".join(ROWS)}')
+  if arg not in VARIANTS:
+    raise ValueError(f'configs/ablation.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = phrasebook.get_config()
   config.data.max_shapes = 2
   config.vocabulary.size = 2000
@@ -45,10 +45,10 @@ def get_config(arg: str = 'base'):
   config.optimizer.warmup_steps = 200
   config.optimizer.learning_rate_scale = 0.5
 
-  config.train.num_steps = 800
+  config.train.num_steps = 700
   config.train.eval_every = 10_000
   config.train.first_eval = 0
   config.train.checkpoint_every = 10_000
   config.train.average_last = 1
-  config.update_from_flattened_dict(ROWS[arg])
+  config.update_from_flattened_dict(VARIANTS[arg])
   return config

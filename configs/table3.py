@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 # d_k and d_v follow from d_model / num_heads wherever a row does not set them: in (A) they are 512, 128, 32 and 16, in
 # C4 32 and in C5 128, as in the paper. In (B) d_v stays 64.
-ROWS = {
+VARIANTS = {
     'base': Row({}, 4.92, 25.8, 65),
     'A1': Row({'model.num_heads': 1}, 5.29, 24.9, None),
     'A2': Row({'model.num_heads': 4}, 5.00, 25.5, None),
@@ -50,16 +50,16 @@ ROWS = {
                 'train.num_steps': 300_000}, 4.33, 26.4, 213),
 }
 # What sweep.py prints beside our own figures.
-PUBLISHED = {name: {'bleu': row.bleu, 'parameters': 1e6 * (row.parameters or ROWS['base'].parameters)}
-             for name, row in ROWS.items()}
+PUBLISHED = {name: {'bleu': row.bleu, 'parameters': 1e6 * (row.parameters or VARIANTS['base'].parameters)}
+             for name, row in VARIANTS.items()}
 
 
 def get_config(arg: str = 'base'):
   """The configuration of a row of Table 3."""
-  if arg not in ROWS:
-    raise ValueError(f'configs/table3.py has no variant {arg!r}; it has {", ".join(ROWS)}')
+  if arg not in VARIANTS:
+    raise ValueError(f'configs/table3.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = wmt_de_en.get_config()
   config.data.test_split = None  # the development set is what the table scores
   config.train.average_last = 1
-  config.update_from_flattened_dict(ROWS[arg].changes)
+  config.update_from_flattened_dict(VARIANTS[arg].changes)
   return config

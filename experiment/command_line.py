@@ -155,7 +155,7 @@ def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
     parsed = parse(argv, SWEEP_FLAGS, 'config', check=_sweep_mistakes)
     values, shared = parsed.flags, parsed.given['config']
     module = _load_module(values['config'])
-    order = tuple(getattr(module, 'ROWS', ()))
+    order = tuple(getattr(module, 'VARIANTS', ()))
     rows, seeds = _resolve_rows(_row_texts(values['rows'], order), values['config'], shared), int(values['seeds'])
     if seeds > 1 and any(row.config.data.kind == 'tsv' for row in rows):
       raise ConfigError(f'--seeds={seeds} with config.data.kind=tsv: which pairs of the file are held out depends on '
@@ -564,7 +564,7 @@ def _sweep_mistakes(values: Mapping[str, str | None]) -> list[str]:
   if variant:
     return [*errors, f'--config={values["config"]}: the rows of a sweep are variants; give the file alone: '
             f'--config={path} --rows={variant}']
-  order = tuple(getattr(_load_module(path), 'ROWS', ()))
+  order = tuple(getattr(_load_module(path), 'VARIANTS', ()))
   seen = set()
   for row in _row_texts(values['rows'], order):
     if not re.fullmatch(r'[A-Za-z0-9][\w\-]*', row.name) or row.changes and '=' not in row.text.partition('+')[0]:

@@ -16,8 +16,8 @@ from transformer import training
 from transformer.config import ModelConfig
 from transformer.tokens import Batch, Tokens
 
-VARIANTS = {'ablation': list(ablation.ROWS), 'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''],
-            'table3': list(table3.ROWS), 'toy': [''], 'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
+VARIANTS = {'ablation': list(ablation.VARIANTS), 'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''],
+            'table3': list(table3.VARIANTS), 'toy': [''], 'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
 EACH = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
 BASE, BIG = (512, 8, 6, 2048), (1024, 16, 6, 4096)
 

@@ -26,19 +26,19 @@ WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'K
 CONFIG = '''
 from configs import multi30k
 
-ROWS = {{'base': {{}}, 'narrow': {{'model.d_ff': 8}}, 'odd': {{'model.num_heads': 3}}}}
+VARIANTS = {{'base': {{}}, 'narrow': {{'model.d_ff': 8}}, 'odd': {{'model.num_heads': 3}}}}
 PUBLISHED = {{'base': {{'bleu': 25.8, 'parameters': 65e6}}, 'narrow': {{'bleu': 24.9, 'parameters': 50e6}}}}
 
 
 def get_config(arg='base'):
-  if arg not in ROWS:
+  if arg not in VARIANTS:
     raise ValueError(f'no variant {{arg}}')
   config = multi30k.get_config()
   config.update_from_flattened_dict({{
       'data.directory': '{corpus}', 'data.test_split': 'test', 'data.max_shapes': 1, 'data.max_length': 16,
       'model.d_model': 16, 'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'vocabulary.size': 300,
       'train.batch_tokens': 256, 'train.num_steps': 3, 'train.num_minutes': None, 'train.checkpoint_every': 2,
-      'train.eval_every': 100_000, 'train.average_last': 1, 'search.beam_size': 2, 'search.extra_length': 6, **ROWS[arg]}})
+      'train.eval_every': 100_000, 'train.average_last': 1, 'search.beam_size': 2, 'search.extra_length': 6, **VARIANTS[arg]}})
   return config
 '''
 

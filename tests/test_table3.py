@@ -37,7 +37,7 @@ def record(name):
 def counted():
   """Parameters of each row, in millions; rows of one shape are counted once."""
   found = {}
-  for name in table3.ROWS:
+  for name in table3.VARIANTS:
     shape = dataclasses.replace(record(name), dropout=0.0)
     found[name] = next((found[other] for other in found if dataclasses.replace(record(other), dropout=0.0) == shape),
                        None) or models.count_parameters(models.build(shape)) / 1e6
@@ -54,11 +54,11 @@ def test_a_row_is_the_papers(name):
   assert (model.norm, model.activation, model.attention_score) == ('post', 'relu', 'scaled_dot')
   assert (config.train.average_last, config.search.beam_size, config.search.alpha) == (1, 4, 0.6)
   assert config.data.test_split is None  # so the validation split, newstest2013, is scored
-  assert (table3.ROWS[name].parameters or 65) == PAPER[name][-1]
+  assert (table3.VARIANTS[name].parameters or 65) == PAPER[name][-1]
 
 
 def test_no_row_is_left_out():
-  assert list(table3.ROWS) == list(PAPER)
+  assert list(table3.VARIANTS) == list(PAPER)
 
 
 @pytest.mark.parametrize('name', PAPER)
