@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from experiment.command_line import ROOT, SweepOptions, as_overrides
 from experiment.run_folder import RunFolder, read_json
@@ -154,53 +154,55 @@ def _train(run: QueuedRun, head: str) -> tuple[int, str]:
   train.py takes a second one for impatience.
   """
   os.makedirs(os.path.dirname(run.folder.path), exist_ok=True)
-  with open(run.log, 'a', encoding='utf-8') as log:
+  with open(run.log, 'a', encoding='utf-8') as log, _NewestLine(head, run.log) as newest:
     log.write(f'$ {shlex.join(run.command)}\n')
     child = subprocess.Popen(run.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              text=True, errors='replace', start_new_session=True,
                              env=os.environ | {'PYTHONUNBUFFERED': '1'})
     lines: list[str] = []
     try:
-      _follow(child, log, head, lines)
+      _follow(child, log, newest, lines)
     except _StopSignal as stop:
-      _stop(child, stop, log, head, lines)
+      _stop(child, stop, log, newest, lines)
       raise
   starts = [place for place, line in enumerate(lines) if line.startswith('error:')]
   return child.wait(), '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
 
 
-def _stop(child: subprocess.Popen, stop: _StopSignal, log, head: str, lines: list[str]) -> None:
+def _stop(child: subprocess.Popen, stop: _StopSignal, log: TextIO, newest: '_NewestLine', lines: list[str]) -> None:
   """Passes signals on, as many as come, until the child has saved and ended."""
   while True:
     try:
       child.send_signal(stop.number)
-      _follow(child, log, head, lines)
+      _follow(child, log, newest, lines)
       child.wait()
       return
     except _StopSignal as again:
       stop = again
 
 
-def _follow(child: subprocess.Popen, log, head: str, lines: list[str]) -> None:
+def _follow(child: subprocess.Popen, log: TextIO, newest: '_NewestLine', lines: list[str]) -> None:
   """Copies the child's output into the log until it ends; a terminal shows the newest line."""
-  with _NewestLine(head) as newest:
-    for line in child.stdout:
-      log.write(line)
-      log.flush()
-      if line.strip():
-        lines.append(line.strip())
-        newest.show(line.strip())
-        del lines[:-100]
+  for line in child.stdout:
+    log.write(line)
+    log.flush()
+    if line.strip():
+      lines.append(line.strip())
+      newest.show(line.strip())
+      del lines[:-100]
 
 
 class _NewestLine:
-  """One line of a terminal, written over and over, and wiped at the end; nothing where nobody watches."""
+  """One line of a terminal, written over and over, and wiped at the end; elsewhere, where to look."""
 
-  def __init__(self, head: str):
-    self._head, self._watched = head, sys.stdout.isatty()
+  def __init__(self, head: str, log: str):
+    self._head, self._log, self._watched = head, log, sys.stdout.isatty()
 
   def __enter__(self) -> '_NewestLine':
-    self.show('starting')
+    if self._watched:
+      self.show('starting')
+    else:
+      print(f'{self._head}: started, see {os.path.relpath(self._log)}', flush=True)
     return self
 
   def show(self, text: str) -> None:

@@ -47,7 +47,7 @@ def get_config(arg='base'):
 def config(tmp_path_factory):
   """A configuration file with rows, on a small corpus."""
   folder, draw = tmp_path_factory.mktemp('corpus'), np.random.default_rng(0)
-  for split, size in (('train', 150), ('val', 11), ('test', 47)):
+  for split, size in (('train', 150), ('val', 11), ('test', 97)):
     sentences = [[str(word) for word in draw.choice(list(WORDS), draw.integers(1, 8))] for _ in range(size)]
     (folder / f'{split}.en').write_text(''.join(' '.join(s) + '\n' for s in sentences))
     (folder / f'{split}.de').write_text(''.join(' '.join(WORDS[w] for w in s) + '\n' for s in sentences))
@@ -132,11 +132,11 @@ def test_bleu_by_length_is_sacrebleu_of_each_group(swept, config):
   curves = json.loads((workdir / 'by_length.json').read_text())
   english = (config.parent / 'test.en').read_text().split('\n')[:-1]
   german = (config.parent / 'test.de').read_text().split('\n')[:-1]
-  assert sum(group['sentences'] for group in curves['groups']) == 47 and len(curves['groups']) == 2
+  assert sum(group['sentences'] for group in curves['groups']) == 97 and len(curves['groups']) == 3
   for seed in (0, 1):
     translated = (workdir / 'base' / f'seed_{seed}' / 'samples' / 'test_translations.txt').read_text().split('\n')[:-1]
     for number, group in enumerate(curves['groups']):
-      inside = [i for i in range(47) if group['shortest'] <= len(english[i].split()) <= group['longest']]
+      inside = [i for i in range(97) if group['shortest'] <= len(english[i].split()) <= group['longest']]
       expected = sacrebleu.corpus_bleu([translated[i] for i in inside], [[german[i] for i in inside]]).score
       assert curves['bleu']['base'][number][seed] == pytest.approx(expected)
       assert group['sentences'] == len(inside) >= 20
@@ -188,17 +188,11 @@ def test_killed_and_interrupted_and_continued(config, tmp_path):
   assert int(told.rpartition('going on from step ')[2].split()[0].replace(',', '')) >= 2
   second.send_signal(signal.SIGINT)
   out, errors = second.communicate(timeout=60)
-  assert second.returncode == 130 and out == ''
+  assert second.returncode == 130 and out.count('\n') == 1 and 'started, see ' in out
   assert errors == 'Stopped at narrow seed 0, after 0 of 1 runs. The same command goes on from here.\n'
   assert 'saved. The same command goes on from here' in log.read_text()
   with RunFolder(str(run)).create_or_resume(read_json(f'{run}/config.json')):
     pass  # its lock is free: the child has ended
-
-  step = max(int(name) for name in os.listdir(run / 'checkpoints') if name.isdigit())
-  third = start(config, tmp_path, '--rows=narrow', f'--config.train.num_steps={step + 2}')
-  out, errors = third.communicate(timeout=120)
-  assert third.returncode == 0, errors
-  assert read_json(f'{run}/results.json')['step'] == step + 2 and f'{step + 2:,} steps' in out
 
 
 # ------------------------------------------------------------------------------------------------- commands
