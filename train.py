@@ -93,12 +93,13 @@ def main(options: command_line.TrainOptions) -> int:
     if is_over(run, int(state.step), progress) and is_scored(run, int(state.step)):
       return say_finished(run)
     announce(run, state)
+    judge = Judge(run)
     with StopRequest() as stop:
-      state, progress = train(run, state, progress, stop)
+      state, progress = train(run, state, progress, stop, judge)
     if stop.exit_code:
       print(f'Stopped at step {int(state.step):,}, saved. The same command goes on from here.', flush=True)
       return stop.exit_code
-    conclude(run, state, progress)
+    conclude(run, state, progress, judge)
   return 0
 
 
@@ -146,7 +147,7 @@ class StopRequest:
 
 def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   """Corpus, vocabularies, token stores, batch plans, model: everything but the state."""
-  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+  jax.config.update('jax_compilation_cache_dir', config.compile_cache or folder.compile_cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
   with command_line.as_config_error():
     mesh = partitioning.make_mesh(config.mesh.data)
@@ -188,13 +189,15 @@ def vocabularies_of(config, options: vocabularies.VocabularyConfig, corpus: corp
                     folder: run_folder.RunFolder) -> tuple[vocabularies.Vocabulary, vocabularies.Vocabulary]:
   """The run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
   if not folder.has_vocabularies():
+    keep = vocabularies.keeper(config.data.cache_dir, options, corpus.train.fingerprint)
     if config.init_from:
       source, target = run_folder.RunFolder.open(config.init_from).load_vocabularies()
       models_ = source.model, None if source is target else target.model
     else:
       print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
-      models_ = vocabularies.make(options, corpus.train)
-    vocabularies.save_words((word for pair in corpus.train for word in vocabularies.words(pair.source)), folder.words)
+      models_ = vocabularies.make(options, corpus.train, keep)
+    vocabularies.save_words((word for pair in corpus.train for word in vocabularies.words(pair.source)), folder.words,
+                            keep)
     folder.save_vocabularies(*models_)
   return folder.load_vocabularies()
 
@@ -259,7 +262,7 @@ def say_finished(run: Run) -> int:
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRequest
+def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRequest, judge: 'Judge'
           ) -> tuple[training.TrainState, Progress]:
   """Steps until the run's length is reached or a stop is asked for; the last state is saved either way."""
   options, config = run.config.train, run.config
@@ -267,7 +270,7 @@ def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRe
       training.make_train_step(run.model, optimizers.build(run.records.optimizer), run.records.loss, run.target.bos_id,
                                options.ema_decay), run.mesh, config.compile, donate=True)
   step = saved = int(state.step)
-  judge, clock, meter = Judge(run), Clock(progress.seconds), Meter()
+  clock, meter = Clock(progress.seconds), Meter()
   metrics = run_folder.Metrics(run.folder, step)
   last = sys.maxsize if run.total_steps is None else run.total_steps
   batches = input_pipeline.batches(run.plan, step, last, jax.process_index(), jax.process_count(),
@@ -318,12 +321,16 @@ class Judge:
     greedy = dataclasses.replace(run.records.search, beam_size=1)
     self._translator = Translator(run.model, None, run.source, run.target, greedy, run.config.search.batch_tokens)
 
+  def loss(self, params: Any) -> dict[str, float]:
+    """Loss, perplexity and accuracy per token on the whole validation split."""
+    plan = self._run.validation_plan
+    return evaluation.validation_loss(self._eval_step, params, map(plan.batch_at, range(plan.batches_per_epoch)))
+
   def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> dict[str, float]:
     """The figures of this step; writes samples/, and brings `progress` up to date."""
     run, options = self._run, self._run.config.train
     params = state.average if options.ema_decay else state.params
-    batches = (run.validation_plan.batch_at(n) for n in range(run.validation_plan.batches_per_epoch))
-    measured = evaluation.validation_loss(self._eval_step, params, batches)
+    measured = self.loss(params)
     self._translator.params = params
     scored, hypotheses = evaluation.translation_scores(self._translator, self._sources, self._references)
     measured |= {'bleu': scored['bleu'], 'chrf': scored['chrf']}
@@ -343,7 +350,7 @@ class Judge:
 # -------------------------------------------------------------------------------------------------------- conclusion
 
 
-def conclude(run: Run, state: training.TrainState, progress: Progress) -> None:
+def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Judge) -> None:
   """Averages the last checkpoints, scores the test split, and says how to go on."""
   steps = run.checkpoints.resolve(f'average:{min(run.config.train.average_last, len(run.checkpoints.steps()))}')
   params = run.checkpoints.average(steps, jax.eval_shape(lambda p: p, state.params))
@@ -355,11 +362,14 @@ def conclude(run: Run, state: training.TrainState, progress: Progress) -> None:
   with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
     hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], bar.update)]
   results = scores.corpus_scores(hypotheses, [pair.target for pair in pairs])
+  measured = judge.loss(jax.device_put(params, partitioning.replicated(run.mesh)))
   if run.corpus.measure:
     results |= run.corpus.measure(hypotheses)
   results |= {'test_set': examined.name, 'step': int(state.step), 'seconds': progress.seconds,
               'averaged_steps': steps, 'search': dataclasses.asdict(run.records.search),
-              'parameters': models.count_parameters(run.model), 'best_validation_bleu': progress.best_bleu}
+              'parameters': models.count_parameters(run.model), 'best_validation_bleu': progress.best_bleu,
+              'validation_perplexity': measured['perplexity'],  # per token
+              'length': {name: run.config.train[name] for name in ('num_steps', 'num_epochs', 'num_minutes')}}
   with open(os.path.join(run.folder.samples, 'test_translations.txt'), 'w', encoding='utf-8') as file:
     file.writelines(f'{line}\n' for line in hypotheses)
   run_folder.write_json(run.folder.results, results)

@@ -16,6 +16,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.seed = 0  # decides parameters, batches, dropout and which pairs of an unsplit file are held out
   config.init_from = config_dict.placeholder(str)  # folder of a run whose parameters and vocabulary to start from
   config.compile = 'jit'  # jit: one program over the mesh; pmap: one per device, data parallelism only
+  config.compile_cache = config_dict.placeholder(str)  # where compiled programs are kept; unset: in the run's folder
   config.mesh = ml_collections.ConfigDict()
   config.mesh.data = -1  # devices over which the sentences of a batch are split; -1 takes all
 
@@ -84,7 +85,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.fixed_rows = 64  # fixed: sentence pairs in a batch
   data.fixed_source_length = config_dict.placeholder(int)  # fixed: tokens a source is padded to
   data.fixed_target_length = config_dict.placeholder(int)  # fixed: tokens a target is padded to
-  data.cache_dir = config_dict.placeholder(str)  # where tokenised text is kept; unset: in the run's folder
+  data.cache_dir = config_dict.placeholder(str)  # where vocabularies and tokenised text lie; unset: in the run's folder
   data.num_threads = 2  # threads that prepare batches
 
   config.vocabulary = vocabulary = ml_collections.ConfigDict()

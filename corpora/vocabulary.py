@@ -9,10 +9,12 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import json
 import os
 import random
 import re
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 
 import sentencepiece
 
@@ -135,19 +137,54 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
   return kept
 
 
-def make(config: VocabularyConfig, pairs: Iterable) -> tuple[bytes, bytes | None]:
+Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> what make() gives, or gave before
+
+
+def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Keep:
+  """What makes a thing of a corpus once and finds it in `folder` ever after; without a folder, makes it anew.
+
+  Args:
+    folder: where things are kept, each under a hash of all that decides it; processes may share it.
+    config: the vocabulary's options.
+    fingerprint: of the training text.
+  """
+  made_of = [dataclasses.asdict(config), fingerprint, sentencepiece.__version__]
+  key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:20]
+
+  def keep(name: str, make: Callable[[], bytes]) -> bytes:
+    path = os.path.join(folder, f'{key}.{name}')
+    if not os.path.isfile(path):
+      made = make()
+      os.makedirs(folder, exist_ok=True)
+      with tempfile.NamedTemporaryFile(prefix=f'{key}.unfinished-', dir=folder, delete=False) as file:
+        file.write(made)
+      os.replace(file.name, path)
+    with open(path, 'rb') as file:
+      return file.read()
+
+  return keep if folder else _anew
+
+
+def _anew(name: str, make: Callable[[], bytes]) -> bytes:
+  del name
+  return make()
+
+
+def make(config: VocabularyConfig, pairs: Iterable, keep: Keep = _anew) -> tuple[bytes, bytes | None]:
   """The models of a corpus, supplied or trained: (source, target), or (joint, None).
 
   Args:
     config: what is wanted.
     pairs: the training split, records with `source` and `target`; read once per model.
+    keep: see keeper().
   """
   if config.source_model:
     return (Vocabulary.load(config.source_model).model,
             Vocabulary.load(config.target_model).model if config.target_model else None)
   if config.joint:
-    return train(config, (text for pair in pairs for text in (pair.source, pair.target))), None
-  return train(config, (pair.source for pair in pairs)), train(config, (pair.target for pair in pairs))
+    return keep('joint', lambda: train(config, (text for pair in pairs for text in (pair.source, pair.target)))), None
+  return (keep('source', lambda: train(config, (pair.source for pair in pairs))),
+          keep('target', lambda: train(config, (pair.target for pair in pairs))))
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
@@ -164,9 +201,9 @@ def unseen_words(text: str, known: set[str]) -> list[str]:
   return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
 
 
-def save_words(found: Iterable[str], path: str) -> None:
-  """Writes the distinct words, one a line, gzipped; whole or not at all."""
-  data = gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0)
+def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
+  """Writes the distinct words, one a line, gzipped; whole or not at all. `found` is read where `keep` has none yet."""
+  data = keep('words', lambda: gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0))
   with open(f'{path}.unfinished', 'wb') as file:
     file.write(data)
   os.replace(f'{path}.unfinished', path)

@@ -18,6 +18,7 @@ import sys
 import textwrap
 import tokenize
 import traceback
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ class Flag(NamedTuple):
   default: str | None = None
   required: bool = False
   stands_for: str | None = None  # the override that this is another name of, such as 'config.init_from'
+  switch: bool = False  # stands without a value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +71,31 @@ class DecodeOptions:
   reference: str | None
   checkpoint: str  # best, latest, average:N or a step
   search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRow:
+  """One row of a sweep's table."""
+
+  name: str  # and folder
+  spec: str  # what --config is given: PATH.py:VARIANT
+  overrides: tuple[str, ...]  # the row's own, then those for all rows, as train.py takes them
+  config: config_dict.ConfigDict  # resolved with them
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+  """What sweep.py is asked to do."""
+
+  rows: tuple[SweepRow, ...]
+  seeds: int  # runs of each row, seeded 0, 1, …
+  workdir: str
+  print_commands: bool  # and do nothing else
+  table_only: bool  # run nothing
+  by_length: bool  # also BLEU by sentence length
+  order: tuple[str, ...]  # the rows of the configuration file, which say how a table is sorted
+  published: Mapping[str, Mapping[str, float]]  # the configuration file's figures from the literature, by row
+  shared: Mapping[str, Any]  # overrides for all rows
 
 
 class Parsed(NamedTuple):
@@ -92,6 +119,16 @@ DECODE_FLAGS = (
     Flag('checkpoint', 'best (by validation BLEU), latest, average:N (of the last N) or the number of a step',
          default='best'),
 )
+SWEEP_FLAGS = (
+    Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
+    Flag('workdir', "the sweep's folder: a run in ROW/seed_N for each row and seed, and the table", required=True),
+    Flag('rows', 'which rows, separated by commas; by default all that the file lists. Each is VARIANT, or with '
+         'changes of your own NAME=VARIANT+option=value+…, or NAME=OTHER.py:VARIANT'),
+    Flag('seeds', 'how many runs of each row, with the seeds 0, 1, …', default='1'),
+    Flag('print', 'prints the command of each run, one a line, and runs nothing', switch=True),
+    Flag('table', 'makes the table of what is finished, and runs nothing', switch=True),
+    Flag('by_length', 'makes a table and a picture of BLEU by sentence length, too', switch=True),
+)
 
 
 # ------------------------------------------------------------------------------------------------- for the scripts
@@ -110,6 +147,24 @@ def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
   with _answers(argv, doc, DECODE_FLAGS, 'search'):
     parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search})
     return DecodeOptions(**parsed.flags, search=parsed.given['search'])
+
+
+def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
+  """The options of sweep.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, SWEEP_FLAGS, 'config'):
+    parsed = parse(argv, SWEEP_FLAGS, 'config', check=_sweep_mistakes)
+    values, shared = parsed.flags, parsed.given['config']
+    module = _load_module(values['config'])
+    order = tuple(getattr(module, 'VARIANTS', ()))
+    rows, seeds = _resolve_rows(_row_texts(values['rows'], order), values['config'], shared), int(values['seeds'])
+    if seeds > 1 and any(row.config.data.kind == 'tsv' for row in rows):
+      raise ConfigError(f'--seeds={seeds} with config.data.kind=tsv: which pairs of the file are held out depends on '
+                        'the seed, so that the scores of two seeds would not compare; make text files of it once, '
+                        'and take config.data.kind=text')
+    return SweepOptions(
+        rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'] == 'true',
+        table_only=values['table'] == 'true', by_length=values['by_length'] == 'true', order=order,
+        published=getattr(module, 'PUBLISHED', {}), shared=shared)
 
 
 def run(main: Callable[..., int | None], *options: Any) -> None:
@@ -220,24 +275,37 @@ def shipped_configs() -> list[str]:
 
 
 def _call_get_config(spec: str) -> config_dict.ConfigDict:
-  path, _, variant = spec.partition(':')
+  module, variant = _load_module(spec), spec.partition(':')[2]
+  with _config_errors(spec, module.__file__):
+    config = module.get_config(variant) if variant else module.get_config()
+  if not isinstance(config, config_dict.ConfigDict):
+    raise ConfigError(f'--config={spec}: get_config() returned a {type(config).__name__}; expected a ConfigDict')
+  return config
+
+
+def _load_module(spec: str) -> types.ModuleType:
+  """The configuration file of PATH.py:VARIANT, executed."""
+  path = spec.partition(':')[0]
   if not os.path.isfile(path):
     raise ConfigError(f'--config={spec}: there is no file {path}; {_choose_shipped()}')
   module_spec = importlib.util.spec_from_file_location('_configuration', path)
   if module_spec is None:
     raise ConfigError(f'--config={spec}: {path} is no Python file; {_choose_shipped()}')
-  try:
-    module = importlib.util.module_from_spec(module_spec)
+  module = importlib.util.module_from_spec(module_spec)
+  with _config_errors(spec, module_spec.origin):
     module_spec.loader.exec_module(module)
-    config = module.get_config(variant) if variant else module.get_config()
+  return module
+
+
+@contextlib.contextmanager
+def _config_errors(spec: str, path: str) -> Iterator[None]:
+  """Whatever a configuration file raises becomes a ConfigError that names its line."""
+  try:
+    yield
   except Exception as error:
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == module_spec.origin]
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     raise ConfigError(f'--config={spec} fails' + (f' in line {lines[-1]}' if lines else '')
                       + f': {type(error).__name__}: {error}') from error
-  if not isinstance(config, config_dict.ConfigDict):
-    raise ConfigError(f'--config={spec}: get_config() returned a {type(config).__name__}; expected a ConfigDict')
-  return config
 
 
 def _choose_shipped() -> str:
@@ -276,7 +344,8 @@ def choose_length(config: config_dict.ConfigDict, given: Mapping[str, Any]) -> c
 
 
 def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str,
-          trees: Mapping[str, config_dict.ConfigDict] | None = None) -> Parsed:
+          trees: Mapping[str, config_dict.ConfigDict] | None = None,
+          check: Callable[[Mapping[str, str | None]], list[str]] | None = None) -> Parsed:
   """A command line checked against a script's flags and the trees of options that it may override.
 
   Args:
@@ -285,6 +354,7 @@ def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str,
     tree_name: name of the tree that unknown options are looked for in first, to suggest one.
     trees: options that may be overridden as --NAME.option=value. A tree 'config' is read from the file that
       --config names, in whatever place of the line that stands.
+    check: further mistakes in the values of the script's own flags, by their names.
 
   Raises:
     ConfigError: naming every mistake.
@@ -305,6 +375,7 @@ def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str,
     if flag.required and values[flag.name] is None:
       errors.append(f'--{flag.name} is missing: {flag.help}'
                     + (f'; {_choose_shipped()}' if flag.name == 'config' else ''))
+  errors += check(values) if check else []
   given: dict[str, dict[str, Any]] = {name: {} for name in shapes}
   for token in tokens:
     if token.tree is not None:
@@ -336,7 +407,7 @@ def _split(arguments: Sequence[str], known: Mapping[str, Flag], trees: Mapping[s
            ) -> tuple[list[_Token], list[str]]:
   """Options in order, and the mistakes that show already here: stray arguments and flags without a value."""
   switches = {f'{tree}.{name}' for tree in trees for name, value in leaves(trees[tree]).items()
-              if isinstance(value, bool)}
+              if isinstance(value, bool)} | {flag.name for flag in known.values() if flag.switch}
   tokens, errors, rest = [], [], list(arguments)
   while rest:
     text = rest.pop(0)
@@ -354,7 +425,11 @@ def _split(arguments: Sequence[str], known: Mapping[str, Flag], trees: Mapping[s
     if value is None and not negated and (overrides or name in known) and _is_value(rest, name in switches):
       value = rest.pop(0)  # --option value
       text = f'{text}={value}'
-    if not value and not overrides and name in known:
+    if value is None and not overrides and name in known and known[name].switch:
+      value = 'true'
+    if not overrides and name in known and known[name].switch and value not in ('true', 'false'):
+      errors.append(f'{text}: expected true or false, found {value!r}')
+    elif not value and not overrides and name in known:
       errors.append(f'{text} has no value; expected --{name}=…')
       value = ''
     tokens.append(_Token(text, tree if overrides else None, leaf if overrides else name, value, negated))
@@ -457,6 +532,77 @@ def _fail(error: Exception) -> None:
   sys.exit(error.exit_code)
 
 
+# ------------------------------------------------------------------------------------------------ rows of a sweep
+
+
+class _RowText(NamedTuple):
+  """A row as --rows has it: [NAME=][FILE.py:]VARIANT[+option=value…]."""
+
+  text: str
+  name: str
+  variant: str  # of the configuration file, or FILE.py:VARIANT; '' is the file's default
+  changes: tuple[str, ...]  # option=value
+
+
+def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
+  texts = []
+  for text in rows.split(',') if rows else order or ['default=']:
+    body, *changes = text.strip().split('+')
+    name, _, variant = body.rpartition('=')
+    texts.append(_RowText(text, name or variant, variant, tuple(changes)))
+  return texts
+
+
+def _sweep_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """What is wrong with the rows and the seeds of a sweep, as far as their names tell."""
+  errors = []
+  if not re.fullmatch('[1-9][0-9]*', values['seeds'] or ''):
+    errors.append(f'--seeds={values["seeds"]}: expected a positive whole number')
+  if not values['config'] or not os.path.isfile(values['config'].partition(':')[0]):
+    return errors  # told already
+  path, _, variant = values['config'].partition(':')
+  if variant:
+    return [*errors, f'--config={values["config"]}: the rows of a sweep are variants; give the file alone: '
+            f'--config={path} --rows={variant}']
+  order = tuple(getattr(_load_module(path), 'VARIANTS', ()))
+  seen = set()
+  for row in _row_texts(values['rows'], order):
+    if not re.fullmatch(r'[A-Za-z0-9][\w\-]*', row.name) or row.changes and '=' not in row.text.partition('+')[0]:
+      errors.append(f'--rows: {row.text!r} needs a name of its own (letters, digits, _ and -), which becomes its '
+                    f'folder: NAME={row.text}')
+    if row.name in seen:
+      errors.append(f'--rows: two rows are called {row.name!r}; give one another name: NAME={row.variant}')
+    seen.add(row.name)
+    if order and row.variant and '.py' not in row.variant and row.variant not in order:
+      spelt = {name.lower(): name for name in order}
+      close = difflib.get_close_matches(row.variant.lower(), spelt, 1, 0.5)
+      errors.append(f'--rows: {path} has no row {row.variant!r}; '
+                    + (f'did you mean {spelt[close[0]]}? ' if close else '') + f'It has {", ".join(order)}')
+  return errors
+
+
+def _resolve_rows(texts: Sequence[_RowText], path: str, shared: Mapping[str, Any]) -> tuple[SweepRow, ...]:
+  """Each row with its whole configuration. Raises ConfigError naming every mistake of every row."""
+  rows, errors = [], []
+  for row in texts:
+    spec = row.variant if '.py' in row.variant else f'{path}:{row.variant}'.rstrip(':')
+    overrides = (*(f'--config.{change}' for change in row.changes), *as_overrides(shared))
+    try:
+      parsed = parse(['train.py', f'--config={spec}', '--workdir=.', *overrides], TRAIN_FLAGS, 'config')
+      rows.append(SweepRow(row.name, spec, overrides, choose_length(parsed.trees['config'], parsed.given['config'])))
+    except ConfigError as error:
+      errors.append(f'row {row.name}: {error}')
+  if errors:
+    raise ConfigError(_listed(errors))
+  return tuple(rows)
+
+
+def as_overrides(given: Mapping[str, Any]) -> list[str]:
+  """Options by dotted name, as they are written on a command line."""
+  written = lambda value: str(value).lower() if isinstance(value, bool) else str(value)
+  return [f'--config.{name}={written(value)}' for name, value in given.items()]
+
+
 # -------------------------------------------------------------------------------------------------------- --help
 
 
@@ -478,7 +624,7 @@ def help_text(doc: str, script_flags: Sequence[Flag], tree_name: str, everything
   lines = [doc.strip(), '', 'Flags:']
   for flag in script_flags:
     default = f' (default {flag.default})' if flag.default else ' (required)' if flag.required else ''
-    lines += _entry(f'--{flag.name}=…', flag.help + default)
+    lines += _entry(f'--{flag.name}' if flag.switch else f'--{flag.name}=…', flag.help + default)
   options, comments = leaves(default_config()), option_comments()
   inside = '' if tree_name == 'config' else f'{tree_name}.'
   shown = [name for name in comments if name.startswith(inside) and (everything or inside or name in MOST_USED)]

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from configs import ablation, table3
 from experiment import command_line
 from experiment.command_line import ConfigError
 
@@ -235,7 +236,8 @@ def test_help_names_what_scripts_rely_on():
 
 def test_every_shipped_config_resolves():
   variants = {'wmt_de_en.py': ['base', 'big'], 'wmt_en_fr.py': ['base', 'big'], 'multi30k.py': ['overnight'],
-              'recurrent.py': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general']}
+              'recurrent.py': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'],
+              'table3.py': table3.VARIANTS, 'ablation.py': ablation.VARIANTS}
   for path in command_line.shipped_configs():
     for variant in ['', *variants.get(os.path.basename(path), [])]:
       spec = f'{path}:{variant}' if variant else path

@@ -9,14 +9,15 @@ import pytest
 
 import configs
 import train
+from configs import ablation, table3
 from experiment import command_line, translation
 from transformer import architectures, training
 from transformer import optimizer as optimizers
 from transformer.tokens import Batch, Tokens
 
-VARIANTS = {'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''],
-            'recurrent': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'], 'toy': [''],
-            'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
+VARIANTS = {'ablation': list(ablation.VARIANTS), 'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''],
+            'recurrent': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'],
+            'table3': list(table3.VARIANTS), 'toy': [''], 'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
 EACH = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
 BASE, BIG = (512, 8, 6, 2048), (1024, 16, 6, 4096)
 

@@ -240,3 +240,34 @@ def test_words_are_saved_and_loaded(tmp_path):
   vocabulary.save_words(['étudiant', 'a', 'b'], path)
   assert open(path, 'rb').read() == first  # no time stamp inside
   assert [entry.name for entry in tmp_path.iterdir()] == ['words.txt.gz']
+
+
+def test_a_shared_folder_makes_each_thing_once(tmp_path):
+  made = []
+  pairs = [Pair(f'one {n} two', f'eins {n} zwei') for n in range(50)]
+
+  def texts():
+    made.append(1)
+    yield from pairs
+
+  class Counted:
+    __iter__ = lambda self: texts()
+
+  config = VocabularyConfig(size=300)
+  anew = vocabulary.make(config, Counted())
+  for fingerprint, size, times in (('a', 300, 2), ('a', 300, 2), ('b', 300, 3), ('a', 290, 4), ('a', 290, 4)):
+    config = VocabularyConfig(size=size)
+    keep = vocabulary.keeper(str(tmp_path / 'shared'), config, fingerprint)
+    models = vocabulary.make(config, Counted(), keep)
+    assert len(made) == times and (models == anew) == (size == 300)
+  assert len(list((tmp_path / 'shared').iterdir())) == 3
+  two = VocabularyConfig(size=290, joint=False)
+  source, target = vocabulary.make(two, pairs, vocabulary.keeper(str(tmp_path / 'shared'), two, 'a'))
+  assert (source, target) == vocabulary.make(two, pairs) and source != target
+
+
+def test_words_are_read_once_for_a_shared_folder(tmp_path):
+  keep = vocabulary.keeper(str(tmp_path / 'shared'), VocabularyConfig(), 'a')
+  for found in (['one', 'two', 'one'], iter(lambda: 1 / 0, 1)):  # the second must not be read
+    vocabulary.save_words(found, str(tmp_path / 'words.txt.gz'), keep)
+    assert vocabulary.load_words(str(tmp_path / 'words.txt.gz')) == {'one', 'two'}

@@ -1,0 +1,58 @@
+"""Trains every row of a table with several seeds, one run after the other, and makes the table.
+
+    python sweep.py --config=configs/table3.py --rows=base,A1,A4,E --seeds=3 --workdir=runs/table3
+
+Options of a run (--config.…) hold for all rows. The sweep can be stopped and killed: the same command passes over what
+is finished and goes on. With --print it prints the command of each run instead, one a line, to be run anywhere, in any
+order, at the same time (a SLURM array, TPU pods); --table then makes the table.
+"""
+
+import os
+import shlex
+import sys
+
+from experiment import ablation_table, command_line, run_queue
+
+OPTIONS = command_line.parse_sweep(sys.argv, __doc__) if __name__ == '__main__' else None
+
+
+def main(options: command_line.SweepOptions) -> int:
+  """The runs, then the table; the exit code is 1 when a run failed or there is nothing to tabulate."""
+  runs = run_queue.queue(options)
+  if options.print_commands:
+    print('\n'.join(shlex.join(run.command) for run in runs))
+    return 0
+  try:
+    failed = [] if options.table_only else run_queue.work_off(runs, say)
+  except run_queue.Stopped as stop:
+    print(stop, file=sys.stderr)
+    return stop.exit_code
+  rows = ablation_table.finished_rows(options.workdir, [row.name for row in options.rows], options.order)
+  if not rows:
+    print(f'No run in {options.workdir} is finished yet: there is nothing to make a table of.', file=sys.stderr)
+    return 1
+  table = ablation_table.tabulate(rows, options, ['python', *sys.argv])
+  ablation_table.write(options.workdir, rows, table)
+  print(f'\n{ablation_table.as_text(table)}\n\nWritten: {os.path.join(options.workdir, "table.md")}, table.json')
+  if options.by_length:
+    asked = {row.name for row in options.rows}
+    tabulate_lengths(options, [row for row in rows if row.name in asked])
+  return 1 if failed else 0
+
+
+def tabulate_lengths(options: command_line.SweepOptions, rows: list[ablation_table.Row]) -> None:
+  """BLEU by sentence length, as Bahdanau et al. (2015) draw it in Figure 2."""
+  from experiment import length_curve  # loads the corpus and draws: only for those who ask
+  curves = length_curve.measure(rows)
+  length_curve.write(options.workdir, curves)
+  print(f'\n{length_curve.as_text(curves)}\n\nWritten: {os.path.join(options.workdir, "by_length.png")}, by_length.md, '
+        'by_length.json')
+
+
+def say(text: str) -> None:
+  """One line about a run, at once."""
+  print(text, flush=True)
+
+
+if __name__ == '__main__':
+  command_line.run(lambda: main(OPTIONS))

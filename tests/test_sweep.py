@@ -1,0 +1,333 @@
+"""Sweeps of a tiny model: commands, runs that are stopped, killed and continued, and the table of what they leave."""
+
+import json
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import sacrebleu
+from ml_collections import ConfigDict
+
+from corpora.errors import DataError
+from experiment import ablation_table, command_line, length_curve, run_queue, translation
+from experiment.ablation_table import FinishedRun, Row
+from experiment.run_folder import RunFolder, read_json
+from transformer import model as models
+from transformer import tokens
+
+ROOT = command_line.ROOT
+WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'Katze', 'house': 'Haus', 'tree': 'Baum'}
+CONFIG = '''
+from configs import multi30k
+
+VARIANTS = {{'base': {{}}, 'narrow': {{'model.d_ff': 8}}, 'odd': {{'model.num_heads': 3}}}}
+PUBLISHED = {{'base': {{'bleu': 25.8, 'parameters': 65e6}}, 'narrow': {{'bleu': 24.9, 'parameters': 50e6}}}}
+
+
+def get_config(arg='base'):
+  if arg not in VARIANTS:
+    raise ValueError(f'no variant {{arg}}')
+  config = multi30k.get_config()
+  config.update_from_flattened_dict({{
+      'data.directory': '{corpus}', 'data.test_split': 'test', 'data.max_shapes': 1, 'data.max_length': 16,
+      'model.d_model': 16, 'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'vocabulary.size': 300,
+      'train.batch_tokens': 256, 'train.num_steps': 3, 'train.num_minutes': None, 'train.checkpoint_every': 2,
+      'train.eval_every': 100_000, 'train.average_last': 1, 'search.beam_size': 2, 'search.extra_length': 6, **VARIANTS[arg]}})
+  return config
+'''
+
+
+@pytest.fixture(scope='module')
+def config(tmp_path_factory):
+  """A configuration file with rows, on a small corpus."""
+  folder, draw = tmp_path_factory.mktemp('corpus'), np.random.default_rng(0)
+  for split, size in (('train', 150), ('val', 11), ('test', 97)):
+    sentences = [[str(word) for word in draw.choice(list(WORDS), draw.integers(1, 8))] for _ in range(size)]
+    (folder / f'{split}.en').write_text(''.join(' '.join(s) + '\n' for s in sentences))
+    (folder / f'{split}.de').write_text(''.join(' '.join(WORDS[w] for w in s) + '\n' for s in sentences))
+  path = folder / 'rows.py'
+  path.write_text(CONFIG.format(corpus=folder))
+  return path
+
+
+def options(config, workdir, *more):
+  return command_line.parse_sweep(['sweep.py', f'--config={config}', f'--workdir={workdir}', *more], 'Sweeps.')
+
+
+def start(config, workdir, *more):
+  """sweep.py as a user starts it."""
+  environment = {name: value for name, value in os.environ.items() if name != 'XLA_FLAGS'}
+  return subprocess.Popen([sys.executable, 'sweep.py', f'--config={config}', f'--workdir={workdir}', *more], cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.fixture(scope='module')
+def swept(config, tmp_path_factory):
+  """A sweep of a row with two seeds and of one that cannot be built: (folder, exit code, what it said)."""
+  workdir = tmp_path_factory.mktemp('sweep')
+  process = start(config, workdir, '--rows=odd,base', '--seeds=2', '--by_length')
+  out, errors = process.communicate(timeout=300)
+  assert not errors, errors
+  return workdir, process.returncode, out
+
+
+def test_a_failing_run_is_told_and_the_others_go_on(swept):
+  workdir, code, out = swept
+  assert code == 1
+  assert out.count('FAILED with exit code 2: error: config.model: d_model 16 is not divisible by num_heads 3') == 2
+  assert '[3/4] base seed 0: BLEU ' in out and '[4/4] base seed 1: BLEU ' in out
+  assert not (workdir / 'odd' / 'seed_0').exists() and (workdir / 'odd' / 'seed_0.log').stat().st_size
+  assert 'Not finished: odd (0 of 2).' in out
+
+
+def test_the_table_holds_what_the_runs_left(swept):
+  workdir, _, out = swept
+  results = [read_json(f'{workdir}/base/seed_{seed}/results.json') for seed in (0, 1)]
+  bleu = [r['bleu'] for r in results]
+  mean = sum(bleu) / 2
+  deviation = (sum((b - mean) ** 2 for b in bleu) / 1) ** 0.5  # over n - 1
+  table = json.loads((workdir / 'table.json').read_text())
+  row, = table['table']
+  assert row['BLEU'] == f'{mean:.1f} ± {deviation:.1f}'
+  perplexities = [r['validation_perplexity'] for r in results]
+  assert row['validation perplexity per token'] == f'{sum(perplexities) / 2:.2f} ± {statistics.stdev(perplexities):.2f}'
+  assert perplexities[0] != perplexities[1] and 1 < min(perplexities) < 10_000  # two seeds, two models
+  assert (row['row'], row['seeds'], row['parameters']) == ('base', '2', f'{results[0]["parameters"]:,}')
+  assert table['runs']['base']['1'] == results[1]
+  markdown = (workdir / 'table.md').read_text()
+  for part in (row['BLEU'], 'BLEU on test: sacreBLEU, nrefs:1|case:mixed', 'beam 2, mean of 1 checkpoint(s), 3 updates',
+               'Command: python sweep.py', 'jax '):
+    assert part in out and part.replace('|case', '|case') in markdown
+  assert 'The paper\'s BLEU is left out' in out and 'theirs was trained on WMT14' in out
+  assert 'the paper\'s BLEU' not in row and row['the paper\'s'] == '65 M'
+
+
+def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
+  """Counted again from the logits, by NumPy, over the pairs that are not too long for a batch."""
+  folder = f'{swept[0]}/base/seed_0'
+  run, (source, target) = translation.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
+  directory = read_json(f'{folder}/config.json')['data']['directory']
+  with open(f'{directory}/val.en') as english, open(f'{directory}/val.de') as german:
+    pairs = [([*source.encode(e.rstrip('\n')), source.eos_id], [*target.encode(g.rstrip('\n')), target.eos_id])
+             for e, g in zip(english, german)]
+  pairs = [(ids, wanted) for ids, wanted in pairs if max(len(ids), len(wanted)) <= 16]
+  assert 5 < len(pairs)
+  model = models.build(translation.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
+  memory = model.encode(run.params, tokens.pad([ids for ids, _ in pairs], len(pairs), 16, 0))
+  shifted = [[target.bos_id, *wanted[:-1]] for _, wanted in pairs]
+  logits = np.asarray(model.decode(run.params, memory, tokens.pad(shifted, len(pairs), 16, 0)), np.float64)
+  nll = [np.log(np.exp(logits[row, place]).sum()) - logits[row, place, token]
+         for row, (_, wanted) in enumerate(pairs) for place, token in enumerate(wanted)]
+  assert read_json(f'{folder}/results.json')['validation_perplexity'] == pytest.approx(np.exp(np.mean(nll)), 1e-4)
+
+
+def test_bleu_by_length_is_sacrebleu_of_each_group(swept, config):
+  workdir, _, out = swept
+  curves = json.loads((workdir / 'by_length.json').read_text())
+  english = (config.parent / 'test.en').read_text().split('\n')[:-1]
+  german = (config.parent / 'test.de').read_text().split('\n')[:-1]
+  assert sum(group['sentences'] for group in curves['groups']) == 97 and len(curves['groups']) == 3
+  for seed in (0, 1):
+    translated = (workdir / 'base' / f'seed_{seed}' / 'samples' / 'test_translations.txt').read_text().split('\n')[:-1]
+    for number, group in enumerate(curves['groups']):
+      inside = [i for i in range(97) if group['shortest'] <= len(english[i].split()) <= group['longest']]
+      expected = sacrebleu.corpus_bleu([translated[i] for i in inside], [[german[i] for i in inside]]).score
+      assert curves['bleu']['base'][number][seed] == pytest.approx(expected)
+      assert group['sentences'] == len(inside) >= 20
+  assert (workdir / 'by_length.png').read_bytes()[:4] == b'\x89PNG' and 'words of the source' in out
+
+
+def test_finished_runs_are_passed_over_and_asked_for_more_they_go_on(swept, config, monkeypatch):
+  workdir = swept[0]
+  monkeypatch.chdir(ROOT)  # paths in a run's configuration are as they were typed
+  again = run_queue.queue(options(config, workdir, '--rows=base,odd', '--seeds=3'))
+  assert [run_queue.is_finished(run) for run in again] == [True, True, False, False, False, False]
+  longer = run_queue.queue(options(config, workdir, '--rows=base', '--config.train.num_steps=5'))
+  assert not run_queue.is_finished(longer[0])
+  other = run_queue.queue(options(config, workdir, '--rows=base', '--config.model.dropout=0.25'))
+  assert not run_queue.is_finished(other[0])
+  said = []
+  assert run_queue.work_off(again[:2], said.append) == []  # starts nothing
+  assert [line.split(':')[0] for line in said] == ['[1/2] base seed 0', '[2/2] base seed 1']
+
+
+def wait_for(log, words, process, seconds=120, behind=''):
+  """The log, once the words stand in it, and somewhere behind them `behind`."""
+  for _ in range(seconds * 20):
+    text = log.read_text() if log.exists() else ''
+    if words in text and behind in text.partition(words)[2]:
+      return text
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+  raise AssertionError(f'{words!r} never came:\n{text}')
+
+
+def test_killed_and_interrupted_and_continued(config, tmp_path):
+  log, run = tmp_path / 'narrow' / 'seed_0.log', tmp_path / 'narrow' / 'seed_0'
+  endless = ('--rows=narrow', '--config.train.num_steps=1000000')
+  first = start(config, tmp_path, *endless)
+  wait_for(log, 'step ', first)
+  for _ in range(400):
+    saved = [int(name) for name in os.listdir(run / 'checkpoints') if name.isdigit()] if run.exists() else []
+    if saved:
+      break
+    time.sleep(0.05)
+  owner = int((run / 'lock').read_text().split()[1])
+  os.kill(owner, signal.SIGKILL)
+  out, _ = first.communicate(timeout=60)
+  assert first.returncode == 1 and 'narrow seed 0: FAILED with exit code -9' in out
+
+  second = start(config, tmp_path, *endless)
+  told = wait_for(log, ', going on from step ', second, behind='\nstep ')
+  assert int(told.rpartition('going on from step ')[2].split()[0].replace(',', '')) >= 2
+  second.send_signal(signal.SIGINT)
+  out, errors = second.communicate(timeout=60)
+  assert second.returncode == 130 and out.count('\n') == 1 and 'started, see ' in out
+  assert errors == 'Stopped at narrow seed 0, after 0 of 1 runs. The same command goes on from here.\n'
+  assert 'saved. The same command goes on from here' in log.read_text()
+  with RunFolder(str(run)).create_or_resume(read_json(f'{run}/config.json')):
+    pass  # its lock is free: the child has ended
+
+
+# ------------------------------------------------------------------------------------------------- commands
+
+
+def test_each_command_is_one_line_that_train_takes(config, tmp_path):
+  asked = options(config, tmp_path, '--rows=narrow,mine=base+model.dropout=0.5+model.norm=post', '--seeds=2',
+                  '--config.model.tie_output=false', '--config.data.test_split=None')
+  runs = run_queue.queue(asked)
+  assert [(run.row, run.seed) for run in runs] == [('narrow', 0), ('narrow', 1), ('mine', 0), ('mine', 1)]
+  for run in runs:
+    words = shlex.split(shlex.join(run.command))
+    train = command_line.parse_train(words[1:], '')
+    assert train.config.to_dict() == run.config
+    assert os.path.abspath(train.workdir) == run.folder.path == f'{tmp_path}/{run.row}/seed_{run.seed}'
+    assert train.config.seed == run.seed and train.config.data.test_split is None and not train.config.model.tie_output
+    assert train.config.data.cache_dir == f'{tmp_path}/.cache/text'
+  assert (runs[0].config['model']['d_ff'], runs[2].config['model']['dropout']) == (8, 0.5)
+  assert runs[2].config['model']['norm'] == 'post' != runs[0].config['model']['norm']
+
+
+def test_print_runs_nothing(config, tmp_path):
+  done = start(config, tmp_path / 'x', '--print', '--seeds=3', '--config.data.cache_dir=elsewhere')
+  out, _ = done.communicate(timeout=60)
+  lines = out.rstrip('\n').split('\n')
+  assert done.returncode == 0 and len(lines) == 9 and not (tmp_path / 'x').exists()
+  assert all('train.py --config=' in line and line.count('--config.data.cache_dir=elsewhere') == 1 for line in lines)
+
+
+def test_a_table_of_nothing_is_an_error(config, tmp_path):
+  done = start(config, tmp_path / 'x', '--table')
+  _, errors = done.communicate(timeout=60)
+  assert done.returncode == 1 and 'nothing to make a table of' in errors and not (tmp_path / 'x').exists()
+
+
+@pytest.mark.parametrize('arguments, expected', [
+    (['--rows=base,narow'], "has no row 'narow'; did you mean narrow? It has base, narrow, odd"),
+    (['--rows=BASE'], 'did you mean base?'),
+    (['--rows=base,base'], "two rows are called 'base'"),
+    (['--rows=a=base,a=narrow'], "two rows are called 'a'; give one another name: NAME=narrow"),
+    (['--rows=base+model.d_ff=9'], 'NAME=base+model.d_ff=9'),
+    (['--rows=x=base+model.dff=9'], 'row x: --config.model.dff=9 is no option; did you mean --config.model.d_ff?'),
+    (['--rows=x=base+model.d_ff=wide', '--rows=x=base+model.d_ff=wide'], "expected a whole number, found 'wide'"),
+    (['--rows=../x=base'], 'needs a name of its own'),
+    (['--seeds=0'], '--seeds=0: expected a positive whole number'),
+    (['--seeds=many'], '--seeds=many: expected a positive whole number'),
+    (['--print=perhaps'], "--print=perhaps: expected true or false, found 'perhaps'"),
+    (['--sed=3'], 'did you mean --seeds?'),
+    (['--seeds=2', '--config.data.kind=tsv', '--config.data.tsv=x'], 'which pairs of the file are held out depends on'),
+])
+def test_mistakes_are_told_before_anything_runs(config, tmp_path, capsys, arguments, expected):
+  with pytest.raises(SystemExit) as ended:
+    options(config, tmp_path / 'x', *arguments)
+  assert ended.value.code == 2 and expected in capsys.readouterr().err
+  assert not (tmp_path / 'x').exists()
+
+
+def test_mistakes_are_told_together_and_a_variant_is_no_sweep(config, tmp_path, capsys):
+  with pytest.raises(SystemExit):
+    options(config, tmp_path, '--rows=base,base,bsae', '--seeds=-1', '--config.modl.x=1')
+  told = capsys.readouterr().err
+  assert '4 mistakes' in told and all(part in told for part in ('called', 'bsae', '--seeds=-1', 'config.modl.x'))
+  with pytest.raises(SystemExit):
+    options(f'{config}:base', tmp_path)
+  assert f'--config={config} --rows=base' in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------- the table
+
+
+def finished(name, seeds, bleu=10.0, config=(), **results):
+  """A row of finished runs with the fields that a run of the paper's would have."""
+  options_ = {'seed': 0, 'data.kind': 'tfds', 'data.tfds_name': 'wmt14_translate/de-en', 'data.source_language': 'en',
+              'data.target_language': 'de', 'model.num_heads': 8, **dict(config)}
+  runs = [FinishedRun(None, seed, options_ | {'seed': seed}, {
+      'bleu': bleu + seed, 'validation_perplexity': 5.0, 'test_set': 'newstest2013 (3,000 lines)', 'signature': 'tok:13a',
+      'search': {'beam_size': 4}, 'averaged_steps': [100], 'step': 100, 'parameters': 63_045_632, **results},
+      {'cores': 2, 'devices': ['cpu cpu'], 'python': '3', 'packages': {'jax': '0'}, 'commit': None,
+       'uncommitted_changes': None, 'data': {'test': 'hash'}}) for seed in range(seeds)]
+  return Row(name, runs)
+
+
+@pytest.fixture
+def paper():
+  return command_line.parse_sweep(['sweep.py', f'--config={ROOT}/configs/table3.py', '--workdir=x', '--rows=base,A1'], '')
+
+
+def test_the_papers_columns_stand_where_they_compare(paper):
+  rows = [finished('base', 3), finished('A1', 1, 8.0, {'model.num_heads': 1}), finished('mine', 1)]
+  table = ablation_table.tabulate(rows, paper, ['python', 'sweep.py'])
+  assert table.heads == ['row', 'differs from base in', 'parameters', "the paper's", 'validation perplexity per token',
+                         'BLEU', "the paper's BLEU", 'seeds']
+  assert table.cells == [
+      ['base', '', '63,045,632', '65 M', '5.00 ± 0.00', '11.0 ± 1.0', '25.8', '3'],
+      ['A1', 'num_heads=1', '63,045,632', '65 M', '5.00', '8.0', '24.9', '1'],
+      ['mine', '', '63,045,632', '', '5.00', '10.0', '', '1']]
+  assert any('tokenised' in note for note in table.notes)
+  assert '| base |  | 63,045,632 | 65 M |' in ablation_table.as_markdown(table)
+
+
+@pytest.mark.parametrize('config, results, reason', [
+    ({'data.kind': 'text'}, {}, 'WMT14'), ({'data.target_language': 'fr'}, {}, 'WMT14'),
+    ({'data.tfds_name': 'wmt14_translate/fr-en'}, {}, 'WMT14'),
+    ({}, {'test_set': 'wmt14/full (newstest2014, 3,003 lines)'}, 'newstest2014'),
+    ({}, {'search': {'beam_size': 1}}, 'beam search'), ({}, {'averaged_steps': [1, 2]}, 'average')])
+def test_the_papers_bleu_is_left_out_with_the_reason(paper, config, results, reason):
+  table = ablation_table.tabulate([finished('base', 1), finished('A1', 1, 8.0, config, **results)], paper, ['sweep.py'])
+  assert "the paper's BLEU" not in table.heads
+  assert [note for note in table.notes if note.startswith('The paper\'s BLEU is left out') and reason in note]
+
+
+def test_runs_that_do_not_compare_are_pointed_at(paper):
+  row = finished('base', 2)
+  row.runs[1].config['train.num_steps'] = 7
+  row.runs[1].environment['data']['test'] = 'other'
+  notes = '\n'.join(ablation_table.tabulate([row], paper, ['sweep.py']).notes)
+  assert 'the runs of base differ in train.num_steps' in notes and 'not all runs were scored on the same' in notes
+
+
+@pytest.mark.parametrize('values, digits, told', [
+    ([2.0, 4.0, 9.0], 2, '5.00 ± 3.61'), ([3.04], 1, '3.0'), ([], 1, ''), ([1, 1], 0, '1 ± 0')])
+def test_mean_and_sample_deviation(values, digits, told):
+  assert ablation_table.spread(values, digits) == told  # 3.61 = sqrt((9 + 1 + 16) / 2)
+
+
+def test_lengths_are_grouped_without_loss_or_overlap():
+  lengths = np.random.default_rng(1).geometric(0.11, 701).tolist() + [0, 97]
+  groups = length_curve.group_by_length(lengths)
+  assert sorted(place for group in groups for place in group.places) == list(range(703))
+  assert 2 < len(groups) <= length_curve.MOST_GROUPS
+  for before, after in zip(groups, groups[1:]):
+    assert after.shortest == before.longest + 1
+  for group in groups:
+    assert len(group.places) >= length_curve.FEWEST_SENTENCES
+    assert all(max(group.shortest, 1) <= max(lengths[place], 1) <= group.longest for place in group.places)
+  assert [group.places for group in length_curve.group_by_length([3, 4])] == [[0, 1]]
+  with pytest.raises(DataError, match='none of the rows'):
+    length_curve.measure([])
