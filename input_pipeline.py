@@ -3,18 +3,22 @@
 Text is tokenised once into a store on disk (ids and offsets, memory-mapped), named by a hash of everything that made
 it. From the sentences' lengths alone a plan says which sentences form which batch of which epoch. So the batch at
 step n is a pure function of (seed, n): the iterator's whole state is one integer, and neither a restart nor the
-number of hosts changes what is trained on.
+number of hosts changes what is trained on. With subword sampling each epoch has a store of its own, made ahead.
 """
 
+import bisect
+import concurrent.futures
 import dataclasses
 import functools
 import hashlib
 import itertools
 import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import grain.python as grain
@@ -27,6 +31,7 @@ from transformer import tokens
 ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them
 _STORE_VERSION = 2  # raised when the same text would be stored in another way
 _GRID = 48  # values per side among which the fitted shapes' lengths are chosen
+_ROOM = 1.5  # with subword sampling: longest length that the shapes hold, times the longest of the first epoch
 
 
 # ------------------------------------------------------------------------------------------------ the token store
@@ -53,6 +58,11 @@ class Store(NamedTuple):
   source: Side
   target: Side
   fingerprint: str  # of the text and both vocabularies
+  changing = False  # whether each epoch has other ids
+
+  def at(self, epoch: int) -> 'Store':
+    """The store that an epoch reads: this one."""
+    return self
 
   def __len__(self) -> int:
     return len(self.source.offsets) - 1
@@ -95,8 +105,9 @@ def _write_store(split, source_vocabulary, target_vocabulary, place, progress, c
   ids, lengths = {name: [] for name in sides}, {name: [] for name in sides}
   pairs = iter(progress(split) if progress else split)
   while texts := list(itertools.islice(pairs, chunk)):
+    first = len(lengths['source'])
     for name, vocabulary in sides.items():
-      encoded = vocabulary.encode_batch([getattr(pair, name) for pair in texts])
+      encoded = vocabulary.encode_batch([getattr(pair, name) for pair in texts], first)
       lengths[name] += [len(sentence) + 1 for sentence in encoded]
       ids[name].append(np.fromiter(
           (token for sentence in encoded for token in (*sentence, vocabulary.eos_id)), np.int32))
@@ -104,6 +115,64 @@ def _write_store(split, source_vocabulary, target_vocabulary, place, progress, c
     flat = np.concatenate(ids[name]) if ids[name] else np.zeros(0, np.int32)
     np.save(os.path.join(place, f'{name}.ids.npy'), flat)
     np.save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
+
+
+class SampledStores:
+  """A split tokenised anew for each epoch, under a folder of its own: subword regularisation.
+
+  The next epoch's store can be made in the background while one is read. Older ones are removed, except for the
+  first, from which a plan's shapes are fitted. All of it may be deleted at any time and is then made again, the same.
+  """
+
+  changing = True
+
+  def __init__(self, split: corpora.Split, vocabularies: Callable[[int], tuple], folder: str, progress=None):
+    """vocabularies(epoch) -> (source, target); progress wraps the iterator over the first store's pairs."""
+    self.folder = folder
+    self._split, self._vocabularies, self._progress = split, vocabularies, progress
+    self._lock, self._begun = threading.Lock(), {}
+
+  def at(self, epoch: int) -> Store:
+    """The store that an epoch reads; made now when it has not been made ahead."""
+    store = self._begin(epoch).result()
+    self._forget(epoch)
+    return store
+
+  def make_ahead(self, epoch: int) -> None:
+    """Has an epoch's store made in the background, if that has not begun."""
+    self._begin(epoch)
+
+  def _begin(self, epoch: int) -> concurrent.futures.Future:
+    with self._lock:
+      if epoch not in self._begun:
+        self._begun[epoch] = concurrent.futures.Future()
+        threading.Thread(target=self._make, args=(epoch, self._begun[epoch])).start()
+      return self._begun[epoch]
+
+  def _make(self, epoch: int, future: concurrent.futures.Future) -> None:
+    shown = lambda pairs: _while_main_lives(self._progress(pairs) if self._progress and not epoch else pairs)
+    try:
+      future.set_result(open_store(self._split, *self._vocabularies(epoch), self._place(epoch), shown))
+    except BaseException as error:
+      future.set_exception(error)
+
+  def _place(self, epoch: int) -> str:
+    return os.path.join(self.folder, f'epoch_{epoch:05d}')
+
+  def _forget(self, epoch: int) -> None:
+    """Removes what lies before the epoch that comes before `epoch`."""
+    with self._lock:
+      self._begun = {number: store for number, store in self._begun.items() if number >= epoch - 1 or not number}
+    for number in range(1, epoch - 1):
+      shutil.rmtree(self._place(number), ignore_errors=True)
+
+
+def _while_main_lives(pairs: Iterable) -> Iterator:
+  """The pairs; raises when the program is ending, so that a store begun in the background does not hold it up."""
+  for pair in pairs:
+    if not threading.main_thread().is_alive():
+      raise InterruptedError('the program is ending')
+    yield pair
 
 
 # -------------------------------------------------------------------------------------------------- the batch plan
@@ -120,17 +189,36 @@ class BatchConfig:
   fixed_rows: int | None = None  # the three numbers of 'fixed'
   fixed_source_length: int | None = None
   fixed_target_length: int | None = None
+  accumulation_steps: int = 1  # micro-batches that a batch is to be split into, each with a multiple of 8 rows
 
   def __post_init__(self):
     if self.batching not in ('buckets', 'fixed'):
       raise ValueError(f'batching is {self.batching!r}; expected buckets or fixed')
     if self.batching == 'fixed' and None in (self.fixed_rows, self.fixed_source_length, self.fixed_target_length):
       raise ValueError('batching fixed needs fixed_rows, fixed_source_length and fixed_target_length')
-    if self.batching == 'fixed' and self.fixed_rows % ROWS:
-      raise ValueError(f'fixed_rows is {self.fixed_rows}; expected a multiple of {ROWS}')
-    for name in ('batch_tokens', 'max_length', 'max_shapes'):
+    for name in ('batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps'):
       if getattr(self, name) < 1:
         raise ValueError(f'{name} is {getattr(self, name)}; expected a positive number')
+    if self.batching == 'fixed' and self.fixed_rows % self.row_step:
+      raise ValueError(f'fixed_rows is {self.fixed_rows}; expected a multiple of {self.row_step}{self.row_reason}')
+
+  @property
+  def row_step(self) -> int:
+    """Rows of every batch are a multiple of this."""
+    return ROWS * self.accumulation_steps
+
+  @property
+  def row_reason(self) -> str:
+    """Where row_step comes from, for messages."""
+    return '' if self.accumulation_steps == 1 else (
+        f' ({ROWS} for each of train.accumulation_steps = {self.accumulation_steps} micro-batches)')
+
+  def for_evaluation(self) -> 'BatchConfig':
+    """Batches as large as one micro-batch, in few shapes: they are compiled for little use."""
+    return dataclasses.replace(
+        self, accumulation_steps=1, max_shapes=min(4, self.max_shapes),
+        batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
+        fixed_rows=self.fixed_rows and max(ROWS, self.fixed_rows // self.accumulation_steps))
 
 
 class Shape(NamedTuple):
@@ -216,40 +304,48 @@ class _Member(NamedTuple):
 class Plan:
   """Which sentences form the batch at step n.
 
-  Epochs have the same number of batches. Sentences of a shape that do not fill a last batch ride, that epoch, in
-  the next longer shape, so that only the longest shape, which holds every sentence, has a batch with empty rows.
+  Sentences of a shape that do not fill a last batch ride, that epoch, in the next longer shape, so that only the
+  longest shape, which holds every sentence, has a batch with empty rows. Epochs have the same number of batches;
+  with subword sampling each its own, since then lengths differ.
 
   Attributes:
     shapes: the distinct shapes, largest first.
-    batches_per_epoch: steps of one epoch.
-    dropped: pairs left out because a side is empty or too long.
+    batches_per_epoch: steps of one epoch; with subword sampling, of the first.
+    dropped: pairs left out because a side is empty or too long; with subword sampling, of the first epoch.
   """
 
-  def __init__(self, store: Store, config: BatchConfig, seed: int, shuffle: bool = True):
-    self._store, self._seed, self._shuffle = store, seed, shuffle
-    source, target = store.source.lengths, store.target.lengths
-    limit_s, limit_t = ((config.fixed_source_length, config.fixed_target_length) if config.batching == 'fixed'
-                        else (config.max_length, config.max_length))
-    kept = np.flatnonzero((source <= limit_s) & (target <= limit_t) & (source > 1) & (target > 1))
-    self.dropped = len(store) - len(kept)
+  def __init__(self, store: Store | SampledStores, config: BatchConfig, seed: int, shuffle: bool = True):
+    self._store, self._seed, self._shuffle, self._lock = store, seed, shuffle, threading.RLock()
+    first = store.at(0)
+    limits = ((config.fixed_source_length, config.fixed_target_length) if config.batching == 'fixed'
+              else (config.max_length, config.max_length))
+    kept = _kept(first, limits)
+    self.dropped = len(first) - len(kept)
     if not len(kept):
-      raise DataError(f'no sentence pair is left: all {len(store)} have an empty side or more than {limit_s} source '
-                      f'or {limit_t} target tokens; raise data.max_length')
-    if config.batching == 'fixed':
-      shapes = [Shape(config.fixed_rows, limit_s, limit_t)]
-    else:
-      shapes = [Shape(_rows(config.batch_tokens, s, t), s, t)
-                for s, t in fit_lengths(source[kept], target[kept], config.max_shapes)]
-    self._members = _assign(kept, source[kept], target[kept], shapes)
-    self.shapes = sorted((member.shape for member in self._members), key=lambda s: (s.size, s.target), reverse=True)
-    self._lengths = source, target
+      raise DataError(f'no sentence pair is left: all {len(first)} have an empty side or more than {limits[0]} source '
+                      f'or {limits[1]} target tokens; raise data.max_length')
+    shapes = _shapes(first.source.lengths[kept], first.target.lengths[kept], config, limits, store.changing)
+    # What is longer than the largest shape is left out: by max_length, or, when lengths change, in that epoch.
+    self._limits = max(shape.source for shape in shapes), max(shape.target for shape in shapes)
+    self._members = lambda epoch: _assign(_kept(store.at(epoch), self._limits), store.at(epoch), shapes)
+    self._first = self._members(0)
+    self._remembered = functools.lru_cache(maxsize=2)(self._epoch)
+    used = shapes if store.changing else [member.shape for member in self._first]
+    self.shapes = sorted(used, key=lambda s: (s.size, s.target), reverse=True)
+    self._lengths = first.source.lengths, first.target.lengths
     self.batches_per_epoch = len(self.epoch(0))
+    self._epochs = (_CountedEpochs(lambda number: len(self.epoch(number)), _counts_path(store, config, seed))
+                    if store.changing else _EqualEpochs(self.batches_per_epoch))
 
-  @functools.lru_cache(maxsize=2)
   def epoch(self, number: int) -> list[tuple[Shape, np.ndarray]]:
     """The batches of an epoch in order, each a shape and the sentences of its rows."""
+    with self._lock:
+      return self._remembered(number)
+
+  def _epoch(self, number: int) -> list[tuple[Shape, np.ndarray]]:
+    members = self._members(number) if number and self._store.changing else self._first
     batches, carried = [], {}
-    for place, member in enumerate(self._members):
+    for place, member in enumerate(members):
       draw = np.random.default_rng([self._seed, number, place])
       sentences = np.concatenate([member.sentences, *carried.pop(place, [])])
       if self._shuffle:
@@ -260,47 +356,122 @@ class Plan:
       if whole < len(sentences):
         carried.setdefault(member.larger, []).append(sentences[whole:])
     if self._shuffle:
-      order = np.random.default_rng([self._seed, number, len(self._members)]).permutation(len(batches))
+      order = np.random.default_rng([self._seed, number, len(members)]).permutation(len(batches))
       batches = [batches[i] for i in order]
     if number == 0:  # whatever does not fit into memory shall fail at step 0
       first = max(range(len(batches)), key=lambda i: (batches[i][0].size, batches[i][0].target))
       batches[0], batches[first] = batches[first], batches[0]
     return batches
 
+  def locate(self, step: int) -> tuple[int, int]:
+    """Epoch and place in it of the batch at step n."""
+    with self._lock:
+      return self._epochs.locate(step)
+
+  def epochs_done(self, steps: int) -> float:
+    """How many times the text has been seen after so many steps, at least one."""
+    epoch, place = self.locate(steps - 1)
+    return epoch + (place + 1) / len(self.epoch(epoch))
+
   def shape_at(self, step: int) -> Shape:
     """Shape of the batch at step n."""
-    return self.epoch(step // self.batches_per_epoch)[step % self.batches_per_epoch][0]
+    epoch, place = self.locate(step)
+    return self.epoch(epoch)[place][0]
 
   def batch_at(self, step: int, host: int = 0, hosts: int = 1) -> tokens.Batch:
     """The batch at step n, or one host's rows of it."""
-    shape, sentences = self.epoch(step // self.batches_per_epoch)[step % self.batches_per_epoch]
+    epoch, place = self.locate(step)
+    shape, sentences = self.epoch(epoch)[place]
     if shape.rows % hosts:
       raise DataError(f'batches of {shape.rows} rows do not divide over {hosts} hosts')
+    store = self._store.at(epoch)
+    if self._store.changing:
+      self._store.make_ahead(epoch + 1)
     rows = shape.rows // hosts
     mine = sentences[host * rows:(host + 1) * rows]
     pad = lambda side, length: tokens.pad([side[i] for i in mine], rows, length, filler=0)
-    return tokens.Batch(pad(self._store.source, shape.source), pad(self._store.target, shape.target))
+    return tokens.Batch(pad(store.source, shape.source), pad(store.target, shape.target))
 
   def padding(self) -> float:
     """Share of an epoch's cells that are padding, empty rows included."""
-    real = sum(int(side[member.sentences].sum()) for member in self._members for side in self._lengths)
+    real = sum(int(side[member.sentences].sum()) for member in self._first for side in self._lengths)
     return 1.0 - real / sum(shape.size for shape, _ in self.epoch(0))
 
   def sentences_per_batch(self) -> float:
     """Mean number of sentence pairs in a batch."""
-    return sum(len(member.sentences) for member in self._members) / self.batches_per_epoch
+    return sum(len(member.sentences) for member in self._first) / self.batches_per_epoch
 
 
-def _rows(batch_tokens: int, source: int, target: int) -> int:
-  rows = batch_tokens // max(source, target) // ROWS * ROWS
+class _EqualEpochs(NamedTuple):
+  """Epochs of one length."""
+
+  batches: int
+
+  def locate(self, step: int) -> tuple[int, int]:
+    """(epoch, place in it) of a step."""
+    return divmod(step, self.batches)
+
+
+class _CountedEpochs:
+  """Epochs each with its own number of batches, which is known once its text is tokenised.
+
+  The numbers are written down, so that a run that goes on need not tokenise the epochs gone by; where the file is
+  lost they are counted again.
+  """
+
+  def __init__(self, count: Callable[[int], int], path: str):
+    self._count, self._path, self._starts = count, path, [0]
+    if os.path.isfile(path):
+      with open(path, encoding='utf-8') as file:
+        self._starts = json.load(file)
+
+  def locate(self, step: int) -> tuple[int, int]:
+    """(epoch, place in it) of a step."""
+    while self._starts[-1] <= step:
+      self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
+      with open(f'{self._path}.unfinished', 'w', encoding='utf-8') as file:
+        json.dump(self._starts, file)
+      os.replace(f'{self._path}.unfinished', self._path)
+    epoch = bisect.bisect_right(self._starts, step) - 1
+    return epoch, step - self._starts[epoch]
+
+
+def _counts_path(stores: SampledStores, config: BatchConfig, seed: int) -> str:
+  """Where the first steps of epochs are written down, named by everything that decides them."""
+  parts = [stores.at(0).fingerprint, dataclasses.asdict(config), seed]
+  return os.path.join(stores.folder, f'starts_{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]}.json')
+
+
+def _kept(store: Store, limits: tuple[int, int]) -> np.ndarray:
+  """Sentences of which neither side is empty or too long."""
+  source, target = store.source.lengths, store.target.lengths
+  return np.flatnonzero((source <= limits[0]) & (target <= limits[1]) & (source > 1) & (target > 1))
+
+
+def _shapes(source: np.ndarray, target: np.ndarray, config: BatchConfig, limits: tuple[int, int], changing: bool
+            ) -> list[Shape]:
+  """The shapes for sentences of these lengths; for lengths that change, with room for somewhat longer ones."""
+  if config.batching == 'fixed':
+    return [Shape(config.fixed_rows, *limits)]
+  if changing:
+    most = config.batch_tokens // config.row_step  # a longer sentence would not fit into any batch
+    source, target = (np.append(lengths, max(lengths.max(), min(limit, most, math.ceil(_ROOM * lengths.max()))))
+                      for lengths, limit in zip((source, target), limits))
+  return [Shape(_rows(config, s, t), s, t) for s, t in fit_lengths(source, target, config.max_shapes)]
+
+
+def _rows(config: BatchConfig, source: int, target: int) -> int:
+  rows = config.batch_tokens // max(source, target) // config.row_step * config.row_step
   if not rows:
-    raise DataError(f'train.batch_tokens {batch_tokens} holds fewer than {ROWS} rows of {max(source, target)} tokens, '
-                    f'the longest sentences; raise it to {ROWS * max(source, target)} or lower data.max_length')
+    raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {config.row_step} rows'
+                    f'{config.row_reason} of {max(source, target)} tokens, the longest sentences; raise it to '
+                    f'{config.row_step * max(source, target)} or lower data.max_length')
   return rows
 
 
-def _assign(kept, source, target, shapes: Sequence[Shape]) -> list[_Member]:
+def _assign(kept: np.ndarray, store: Store, shapes: Sequence[Shape]) -> list[_Member]:
   """Each sentence to the cheapest shape that holds it; shapes from small to large, so that leftovers move onwards."""
+  source, target = store.source.lengths[kept], store.target.lengths[kept]
   shapes = sorted(shapes, key=lambda shape: (shape.source + shape.target, shape.source))
   home = np.full(len(kept), -1)
   for place, shape in reversed(list(enumerate(shapes))):

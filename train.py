@@ -16,6 +16,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its d
 OPTIONS = command_line.parse_train(sys.argv, __doc__) if __name__ == '__main__' else None
 
 import dataclasses  # noqa: E402
+import functools  # noqa: E402
 import itertools  # noqa: E402
 import math  # noqa: E402
 import shlex  # noqa: E402
@@ -23,6 +24,7 @@ import signal  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 
 import jax  # noqa: E402
+import optax  # noqa: E402
 import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
@@ -35,7 +37,7 @@ from experiment.translation import Translator, model_config, model_record  # noq
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
 from transformer import architectures, partitioning, training  # noqa: E402
-from transformer.config import LossConfig, OptimizerConfig, SearchConfig  # noqa: E402
+from transformer.config import ConsistencyConfig, LossConfig, OptimizerConfig, SearchConfig  # noqa: E402
 
 
 INTERRUPTED, PREEMPTED = 130, 143  # exit codes: Ctrl-C, SIGTERM
@@ -46,8 +48,10 @@ class Records(NamedTuple):
 
   corpus: corpora.CorpusConfig
   vocabulary: vocabularies.VocabularyConfig
+  sampling: vocabularies.SamplingConfig
   batches: input_pipeline.BatchConfig
   loss: LossConfig
+  consistency: ConsistencyConfig
   optimizer: OptimizerConfig
   search: SearchConfig
 
@@ -64,6 +68,7 @@ class Run(NamedTuple):
   plan: input_pipeline.Plan
   validation_plan: input_pipeline.Plan
   model: models.Model
+  optimizer: optax.GradientTransformation
   mesh: jax.sharding.Mesh
   checkpoints: checkpoint.Checkpoints
   total_steps: int | None  # None when time decides
@@ -83,7 +88,9 @@ def main(options: command_line.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
   records = check(options.config)
   folder = run_folder.RunFolder(options.workdir)
-  with folder.create_or_resume(options.config.to_dict()):
+  # A schedule that ends with the run is another one when the run gets longer.
+  bound = command_line.LENGTHS if records.optimizer.ends_with_run else ()
+  with folder.create_or_resume(options.config.to_dict(), bound):
     try:
       run = prepare(options.config, records, folder)
       state, progress = begin(run)
@@ -110,14 +117,28 @@ def check(config) -> Records:
   """All sections turned into records; every mistake is reported at once, before any file is read or made."""
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
-    model_record(build, config, config.vocabulary.size, config.vocabulary.size)
-    return Records(
+    model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
+    records = Records(
         corpus=build(corpora.CorpusConfig, data, seed=config.seed),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
-        batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens),
+        sampling=build(vocabularies.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
+        batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens,
+                      accumulation_steps=train_.accumulation_steps),
         loss=build(LossConfig, train_),
-        optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model),
+        consistency=build(ConsistencyConfig, train_, dropout=largest_dropout(model)),
+        optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
+                        length_known=train_.num_minutes is None),
         search=build(SearchConfig, config.search))
+  with command_line.as_config_error():
+    if train_.num_steps:  # epochs are known in steps once the text is
+      optimizers.learning_rate(records.optimizer, train_.num_steps)
+  return records
+
+
+def largest_dropout(model: translation.ModelRecord | None) -> float:
+  """The largest of a model record's rates; of a record that was refused, any."""
+  return max(getattr(model, field.name) for field in dataclasses.fields(model)
+             if field.name.endswith('dropout')) if model else 1.0
 
 
 class StopRequest:
@@ -163,14 +184,10 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   source, target = vocabularies_of(config, records.vocabulary, corpus, folder)
   model = architectures.build(model_config(config, source, target))
 
-  def plan(split, batches, shuffle):
-    bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
-    store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
-    return input_pipeline.Plan(store, batches, config.seed, shuffle)
-
-  train_plan = plan(corpus.train, records.batches, True)
-  few = dataclasses.replace(records.batches, max_shapes=min(4, records.batches.max_shapes))  # compiled for little use
-  validation_plan = plan(corpus.validation, few, False)
+  store = functools.partial(open_store, config, folder, source, target)
+  train_plan = input_pipeline.Plan(store(corpus.train, records.sampling), records.batches, config.seed)
+  validation_plan = input_pipeline.Plan(
+      store(corpus.validation), records.batches.for_evaluation(), config.seed, shuffle=False)
   with command_line.as_config_error():
     models.check_length(model, max(max(s.source, s.target) for plan in (train_plan, validation_plan) for s in plan.shapes))
     for shape in train_plan.shapes:
@@ -179,10 +196,24 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   total = config.train.num_steps
   if config.train.num_epochs is not None:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
+  with command_line.as_config_error():
+    optimizer = optimizers.build(records.optimizer, total)
   checkpoints = checkpoint.Checkpoints(
       folder.checkpoints, max(config.train.keep_last, config.train.average_last), config.train.keep_best)
-  return Run(config, records, folder, corpus, source, target, train_plan, validation_plan, model, mesh, checkpoints,
-             total)
+  return Run(config, records, folder, corpus, source, target, train_plan, validation_plan, model, optimizer, mesh,
+             checkpoints, total)
+
+
+def open_store(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
+               split: corpora.Split, sampling: vocabularies.SamplingConfig | None = None
+               ) -> input_pipeline.Store | input_pipeline.SampledStores:
+  """A split's tokens; with `sampling` on, other ones in each epoch, which are the run's own."""
+  bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
+  if not (sampling and sampling.draws):
+    return input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
+  sampled = lambda epoch: [vocabularies.SampledVocabulary(vocabulary, sampling, config.seed, epoch, side)
+                           for side, vocabulary in enumerate((source, target))]
+  return input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
 
 
 def vocabularies_of(config, options: vocabularies.VocabularyConfig, corpus: corpora.Corpus,
@@ -204,9 +235,8 @@ def vocabularies_of(config, options: vocabularies.VocabularyConfig, corpus: corp
 
 def begin(run: Run) -> tuple[training.TrainState, Progress]:
   """The state to go on from: the newest checkpoint, another run's parameters, or fresh ones."""
-  optimizer = optimizers.build(run.records.optimizer)
   replicated = partitioning.replicated(run.mesh)
-  fresh = lambda key: training.init_state(run.model, optimizer, key, run.config.train.ema_decay)
+  fresh = lambda key: training.init_state(run.model, run.optimizer, key, run.config.train.ema_decay)
   key = jax.random.key(run.config.seed)
   abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated),
                           jax.eval_shape(fresh, key))
@@ -223,6 +253,14 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
   return state._replace(params=params, average=average), Progress()
 
 
+def departures(run: Run) -> list[str]:
+  """What of the training options is not the paper's, in a word each."""
+  records, parts = run.records, run.config.train.accumulation_steps
+  options = ((records.optimizer.kind, 'adam'), (records.optimizer.schedule, 'noam'),
+             (records.consistency.consistency, 'none'), (records.sampling.subword_sampling, 'none'))
+  return [found for found, plain in options if found != plain] + [f'{parts} micro-batches an update'] * (parts > 1)
+
+
 def announce(run: Run, state: training.TrainState) -> None:
   """What is about to happen, in a few lines."""
   config, plan, largest = run.config, run.plan, run.plan.shapes[0]
@@ -235,7 +273,8 @@ def announce(run: Run, state: training.TrainState) -> None:
   print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
         f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} pairs each, '
         f'{plan.padding():.1%} padding' + (f'; {plan.dropped:,} pairs empty or too long left out' if plan.dropped else ''))
-  print(f'Training for {length} on {run.mesh.size} × {device.device_kind} ({config.compile}, {config.model.dtype})'
+  print(f'Training for {length} on {run.mesh.size} × {device.device_kind} '
+        f'({", ".join([config.compile, config.model.dtype, *departures(run)])})'
         + (f', going on from step {int(state.step):,}' if int(state.step) else ''), flush=True)
 
 
@@ -254,8 +293,10 @@ def is_scored(run: Run, step: int) -> bool:
 def say_finished(run: Run) -> int:
   """A finished run says so and ends."""
   results = run_folder.read_json(run.folder.results)
-  print(f'This run is finished, at step {results["step"]:,}: {scores.describe(results, results["test_set"])}\n'
-        'To go on, ask for more with --config.train.num_steps=…, num_epochs=… or num_minutes=…')
+  print(f'This run is finished, at step {results["step"]:,}: {scores.describe(results, results["test_set"])}\n' + (
+      'Its learning rate has come to its end; to train longer, give another --workdir and, to start from this run, '
+      '--init_from' if run.records.optimizer.ends_with_run else
+      'To go on, ask for more with --config.train.num_steps=…, num_epochs=… or num_minutes=…'))
   return 0
 
 
@@ -266,9 +307,10 @@ def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRe
           ) -> tuple[training.TrainState, Progress]:
   """Steps until the run's length is reached or a stop is asked for; the last state is saved either way."""
   options, config = run.config.train, run.config
+  objective = training.build_objective(run.model, run.records.loss, run.target.bos_id, run.records.consistency)
   step_fn = partitioning.compile_step(
-      training.make_train_step(run.model, optimizers.build(run.records.optimizer), run.records.loss, run.target.bos_id,
-                               options.ema_decay), run.mesh, config.compile, donate=True)
+      training.make_train_step(objective, run.optimizer, options.ema_decay, options.accumulation_steps),
+      run.mesh, config.compile, donate=True)
   step = saved = int(state.step)
   clock, meter = Clock(progress.seconds), Meter()
   metrics = run_folder.Metrics(run.folder, step)
@@ -284,7 +326,7 @@ def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRe
       step, progress.seconds = step + 1, clock.seconds()
       bar.advance(step, progress.seconds, meter)
       if step % options.log_every == 0:
-        metrics.write(step, meter.read() | {'seconds': progress.seconds, 'epoch': step / run.plan.batches_per_epoch})
+        metrics.write(step, meter.read() | {'seconds': progress.seconds, 'epoch': run.plan.epochs_done(step)})
       measured = None
       if step % options.eval_every == 0 or step == options.first_eval:
         measured = judge.evaluate(state, step, progress)
@@ -314,8 +356,8 @@ class Judge:
   def __init__(self, run: Run):
     self._run, self.told = run, ''
     self._eval_step = partitioning.compile_step(
-        training.make_eval_step(run.model, run.records.loss, run.target.bos_id), run.mesh, run.config.compile,
-        donate=False)
+        training.make_eval_step(training.cross_entropy(run.model, run.records.loss, run.target.bos_id)), run.mesh,
+        run.config.compile, donate=False)
     pairs = itertools.islice(run.corpus.validation, run.config.train.eval_sentences)
     self._sources, self._references = map(list, zip(*pairs))
     greedy = dataclasses.replace(run.records.search, beam_size=1)
@@ -390,9 +432,10 @@ def next_commands(run: Run, sentence: str) -> str:
   sentence = run.corpus.suggestions[0] if run.corpus.suggestions else sentence
   longer = (f'num_minutes={2 * run.config.train.num_minutes:g}' if run.total_steps is None else
             f'num_steps={2 * run.total_steps}')
+  go_on = '' if run.records.optimizer.ends_with_run else (
+      f'\nGo on training:             {command}train.py {shlex.join(kept_flags())} --config.train.{longer}')
   return f'''
-Translate a sentence:       echo {shlex.quote(sentence)} | {command}decode.py --workdir={workdir}
-Go on training:             {command}train.py {shlex.join(kept_flags())} --config.train.{longer}
+Translate a sentence:       echo {shlex.quote(sentence)} | {command}decode.py --workdir={workdir}{go_on}
 Train on a file of yours:   {command}train.py --config=configs/toy.py --config.data.tsv=pairs.tsv --workdir=runs/mine'''
 
 

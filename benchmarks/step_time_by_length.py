@@ -93,7 +93,8 @@ class Runner:
   def __init__(self, model: Model):
     update = optimizer.build(OptimizerConfig(model.config.d_model))
     self._state: Any = jax.jit(lambda key: training.init_state(model, update, key))(jax.random.key(0))
-    self._step = jax.jit(training.make_train_step(model, update, LossConfig(), BOS), donate_argnums=0)
+    self._step = jax.jit(training.make_train_step(training.cross_entropy(model, LossConfig(), BOS), update),
+                         donate_argnums=0)
 
   def seconds(self, batch: Batch) -> float:
     """Of one step, until its results are there."""

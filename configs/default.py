@@ -85,6 +85,10 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.fixed_rows = 64  # fixed: sentence pairs in a batch
   data.fixed_source_length = config_dict.placeholder(int)  # fixed: tokens a source is padded to
   data.fixed_target_length = config_dict.placeholder(int)  # fixed: tokens a target is padded to
+  data.subword_sampling = 'none'  # draws training text's pieces anew each epoch: bpe_dropout, unigram
+  data.bpe_dropout = 0.1  # bpe_dropout: probability that a merge is skipped
+  data.unigram_alpha = 0.1  # unigram: exponent of a segmentation's probability; 0 draws them evenly
+  data.unigram_nbest = -1  # unigram: likeliest segmentations drawn from; -1 is all
   data.cache_dir = config_dict.placeholder(str)  # where vocabularies and tokenised text lie; unset: in the run's folder
   data.num_threads = 2  # threads that prepare batches
 
@@ -97,21 +101,32 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   vocabulary.target_model = config_dict.placeholder(str)  # the same for the target, when joint is False
 
   config.optimizer = optimizer = ml_collections.ConfigDict()
-  optimizer.learning_rate_scale = 1.0  # times Eq. 3; its peak is scale / sqrt(d_model * warmup_steps)
+  optimizer.kind = 'adam'  # adam, adamw, adafactor (rates relative to each parameter), sgd
+  optimizer.schedule = 'noam'  # noam: Eq. 3; inverse_sqrt, cosine, linear, constant: by optimizer.peak
+  optimizer.learning_rate_scale = 1.0  # noam: times Eq. 3; its peak is scale / sqrt(d_model * warmup_steps)
+  optimizer.peak = config_dict.placeholder(float)  # other schedules: the learning rate at the end of the warm-up
   optimizer.warmup_steps = 4000  # updates until the peak
-  optimizer.beta1 = 0.9  # Adam's decay of the mean gradient
-  optimizer.beta2 = 0.98  # Adam's decay of the mean squared gradient
-  optimizer.epsilon = 1e-9  # Adam's constant in the denominator
+  optimizer.decay_steps = config_dict.placeholder(int)  # cosine, linear: update at which they end; unset: the last
+  optimizer.final_share = 0.0  # cosine, linear: where they end, as a share of the peak
+  optimizer.beta1 = 0.9  # adam, adamw: decay of the mean gradient
+  optimizer.beta2 = 0.98  # adam, adamw: decay of the mean squared gradient
+  optimizer.epsilon = 1e-9  # adam, adamw: constant in the denominator
+  optimizer.momentum = 0.9  # sgd: decay of the sum of gradients
+  optimizer.weight_decay = config_dict.placeholder(float)  # decoupled, spares norms and biases; unset: adamw 0.01
   optimizer.clip_norm = 0.0  # largest global norm of a gradient; 0 is off
 
   config.train = train = ml_collections.ConfigDict()
   train.num_steps = config_dict.FieldReference(100_000, field_type=int)  # length in updates; set one of num_* alone
   train.num_epochs = config_dict.placeholder(float)  # length in passes over the training text
   train.num_minutes = config_dict.placeholder(float)  # length in minutes, over all restarts
-  train.batch_tokens = 25_000  # rows x length of a batch's longer side, padding included, at most
+  train.batch_tokens = 25_000  # rows x length of an update's longer side, padding included, at most
+  train.accumulation_steps = 1  # parts of an update's rows that pass through memory one after the other
   train.label_smoothing = 0.1  # probability given to the other entries
   train.smoothing_over = 'vocabulary'  # vocabulary: spread over all V entries; others: over the V-1 wrong ones
-  train.ema_decay = 0.0  # exponential moving average of the parameters, used to evaluate; 0 is off
+  train.consistency = 'none'  # two passes that shall agree: r_drop (dropout differs), simcut (tokens are cut)
+  train.consistency_weight = config_dict.placeholder(float)  # times their divergence; unset: r_drop 5, simcut 3
+  train.cut_rate = 0.05  # simcut: probability that a token's embedding is zeroed
+  train.ema_decay = 0.0  # exponential moving average of the parameters, used to evaluate and translate; 0 is off
   train.log_every = 100  # updates between lines of metrics
   train.eval_every = 1000  # updates between evaluations on the validation split
   train.first_eval = 0  # one early evaluation after this many updates, for a first look; 0 is none

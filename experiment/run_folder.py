@@ -18,6 +18,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from corpora.vocabulary import Vocabulary
@@ -79,8 +80,12 @@ class RunFolder:
                         + ('the folder does not exist' if found is None else f'found: {", ".join(found) or "nothing"}'))
     return folder
 
-  def create_or_resume(self, config: dict) -> 'RunFolder':
+  def create_or_resume(self, config: dict, bound: Sequence[str] = ()) -> 'RunFolder':
     """Takes the folder for a run of `config` (plain dict): new, or one saved with the same configuration.
+
+    Args:
+      config: the resolved configuration.
+      bound: names in MAY_CHANGE that may not change in this run.
 
     Raises:
       ConfigError: naming each field that differs and may not; or when this is no place for a run.
@@ -89,7 +94,7 @@ class RunFolder:
     self._check_place()
     self._acquire()
     try:
-      self._check_same(config)
+      self._check_same(config, bound)
     except ConfigError:
       self._lock.close()
       raise
@@ -113,12 +118,12 @@ class RunFolder:
       raise ConfigError(f'--workdir={self.path} is no run and not empty; it holds {", ".join(found[:10])}; '
                         'give a new folder, or that of a run')
 
-  def _check_same(self, config: dict) -> None:
+  def _check_same(self, config: dict, bound: Sequence[str]) -> None:
     if os.path.isfile(self.config):
       saved = read_json(self.config)
       wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
                for name in sorted(_leaves(saved).keys() | _leaves(config).keys())
-               if not _may_change(name) and _at(saved, name) != _at(config, name)]
+               if (name in bound or not _may_change(name)) and _at(saved, name) != _at(config, name)]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to go on with it, or another --workdir.')

@@ -15,7 +15,8 @@ from transformer import architectures, training
 from transformer import optimizer as optimizers
 from transformer.tokens import Batch, Tokens
 
-VARIANTS = {'ablation': list(ablation.VARIANTS), 'default': [''], 'multi30k': ['', 'overnight'], 'phrasebook': [''],
+VARIANTS = {'ablation': list(ablation.VARIANTS), 'default': [''],
+            'multi30k': ['', 'overnight', 'rdrop', 'simcut', 'bpe_dropout'], 'phrasebook': [''],
             'recurrent': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'],
             'table3': list(table3.VARIANTS), 'toy': [''], 'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
 EACH = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
@@ -40,7 +41,7 @@ def test_sections_build_and_one_step_traces(name, variant):
   size = config.vocabulary.size
   with command_line.gather_errors(config) as build:
     model = architectures.build(translation.model_record(build, config, size, size))
-  optimizer = optimizers.build(records.optimizer)
+  optimizer = optimizers.build(records.optimizer, config.train.num_steps or 1000)
   fresh = lambda key: training.init_state(model, optimizer, key, config.train.ema_decay)
   state = jax.eval_shape(fresh, jax.random.key(0))
 
@@ -52,7 +53,8 @@ def test_sections_build_and_one_step_traces(name, variant):
     rows = batches.batch_tokens // batches.max_length // 8 * 8
   assert rows >= 8  # else a corpus with sentences of max_length would be refused
   side = lambda width: Tokens(*(jax.ShapeDtypeStruct((rows, width), np.int32) for _ in Tokens._fields))
-  step = training.make_train_step(model, optimizer, records.loss, bos_id=2, ema_decay=config.train.ema_decay)
+  step = training.make_train_step(training.build_objective(model, records.loss, 2, records.consistency), optimizer,
+                                  config.train.ema_decay, config.train.accumulation_steps)
   after, measures = jax.eval_shape(step, state, Batch(side(source), side(target)))
   kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
   assert kinds(after) == kinds(state)

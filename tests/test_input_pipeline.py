@@ -11,6 +11,7 @@ import pytest
 
 import corpora
 import input_pipeline
+from corpora import vocabulary as vocabularies
 from corpora.errors import DataError
 from input_pipeline import BatchConfig, Plan, Side, Store
 
@@ -189,6 +190,123 @@ def test_mistaken_settings_are_refused(wrong, words):
     BatchConfig(**{**dict(batching='buckets', batch_tokens=600, max_length=50), **wrong})
 
 
+@pytest.mark.parametrize('config', [
+    BatchConfig('buckets', batch_tokens=2400, max_length=50, max_shapes=5, accumulation_steps=3),
+    BatchConfig('fixed', 1, 50, fixed_rows=48, fixed_source_length=50, fixed_target_length=50, accumulation_steps=3)])
+def test_rows_divide_into_micro_batches_of_whole_eights(store, config):
+  plan = Plan(store, config, seed=7)
+  assert all(shape.rows % 24 == 0 for shape in plan.shapes)
+  few = Plan(store, config.for_evaluation(), seed=7, shuffle=False)
+  largest = lambda plan: max(shape.rows * max(shape.source, shape.target) for shape in plan.shapes)
+  assert largest(few) <= largest(plan) / 3 and len(few.shapes) <= 4
+
+
+def test_rows_that_do_not_divide_into_micro_batches_are_refused(store):
+  with pytest.raises(ValueError, match=r'fixed_rows is 32; expected a multiple of 24 \(8 for each of .* = 3 micro'):
+    BatchConfig('fixed', 1, 50, fixed_rows=32, fixed_source_length=50, fixed_target_length=50, accumulation_steps=3)
+  longest = int(max(store.source.lengths.max(), store.target.lengths.max()))
+  with pytest.raises(DataError, match=rf'fewer than 24 rows \(8 for each of .*; raise it to {24 * longest} '):
+    Plan(store, BatchConfig('buckets', 24 * longest - 1, max_length=50, accumulation_steps=3), 0)
+
+
+# ------------------------------------------------------------------------------------------------ subword sampling
+
+SAMPLING = vocabularies.SamplingConfig('bpe_dropout', bpe_dropout=0.1)
+SMALL = BatchConfig('buckets', batch_tokens=250, max_length=50, max_shapes=5)
+
+
+@pytest.fixture(scope='module')
+def text():
+  """A split of 409 pairs and its vocabulary."""
+  draw = np.random.default_rng(0)
+  words = ['house', 'garden', 'street', 'running', 'quickly', 'two', 'dogs', 'and', 'the', 'children']
+  pairs = [corpora.Pair(*(' '.join(draw.choice(words, draw.integers(1, 7))) for _ in range(2))) for _ in range(409)]
+  pairs[17] = corpora.Pair('', 'the dogs')  # an empty side, in every epoch
+  split = corpora.Split('train', 'words', len(pairs), lambda: iter(pairs))
+  model = vocabularies.train(vocabularies.VocabularyConfig(size=330), [side for pair in pairs for side in pair])
+  return split, vocabularies.Vocabulary(model, 'words')
+
+
+def sampled_plan(text, folder, seed=2, config=SMALL, made=None):
+  """A plan over stores that differ by epoch; `made` collects the epochs that are tokenised."""
+  split, vocabulary = text
+
+  def views(epoch):
+    if made is not None:
+      made.append(epoch)
+    return [vocabularies.SampledVocabulary(vocabulary, SAMPLING, seed, epoch, side) for side in (0, 1)]
+
+  return Plan(input_pipeline.SampledStores(split, views, str(folder)), config, seed)
+
+
+@pytest.fixture(scope='module')
+def first_steps(text, tmp_path_factory):
+  """All batches of five epochs in order, of one plan, by the iterator that training uses."""
+  folder = tmp_path_factory.mktemp('sampled')
+  plan = sampled_plan(text, folder)
+  last = next(step for step in itertools.count() if plan.locate(step) == (5, 0))
+  return folder, plan, list(input_pipeline.batches(plan, 0, last))
+
+
+def test_each_epoch_reads_every_sentence_once_in_pieces_of_its_own(text, first_steps):
+  split, vocabulary = text
+  _, plan, batches = first_steps
+  read = lambda side, row: vocabulary.decode(side.ids[row][side.segments[row] > 0][:-1])
+  pieces = collections.defaultdict(list)
+  for step, batch in enumerate(batches):
+    for row in np.flatnonzero(batch.source.segments.any(axis=1)):
+      pieces[plan.locate(step)[0]].append((corpora.Pair(*(read(side, row) for side in batch)),
+                                           batch.source.ids[row].tobytes()))
+  for epoch in range(5):
+    assert sorted(pair for pair, _ in pieces[epoch]) == sorted(pair for pair in split if pair.source)
+  assert len({frozenset(ids for _, ids in pieces[epoch]) for epoch in range(5)}) == 5
+  assert plan.dropped == 1
+
+
+def test_epochs_may_differ_in_batches_and_steps_follow_one_another(first_steps):
+  _, plan, batches = first_steps
+  places = [plan.locate(step) for step in range(len(batches))]
+  sizes = collections.Counter(epoch for epoch, _ in places)
+  assert len(set(sizes.values())) > 1  # else this test looks at nothing
+  assert places == [(epoch, place) for epoch in range(5) for place in range(sizes[epoch])]
+  assert [plan.epochs_done(sum(sizes[e] for e in range(n + 1))) for n in range(5)] == [1, 2, 3, 4, 5]
+  assert plan.batches_per_epoch == sizes[0] and plan.epochs_done(1) == 1 / sizes[0]
+
+
+def test_a_killed_run_reads_what_it_would_have_read(text, first_steps, tmp_path):
+  folder, plan, batches = first_steps
+  made = []
+  fresh = sampled_plan(text, tmp_path, made=made)  # nothing is left of what was
+  for step in (len(batches) - 1, 0, plan.batches_per_epoch, 3):
+    assert same(fresh.batch_at(step), batches[step]) and fresh.shape_at(step) == plan.shape_at(step)
+  assert set(made) >= {0, 1, 2, 3, 4}  # counted anew, since the count was lost
+  again = []
+  resumed = sampled_plan(text, folder, made=again)
+  assert same(resumed.batch_at(len(batches) - 1), batches[-1])
+  assert set(again) <= {0, 4, 5}  # but not where it was written down
+  other = sampled_plan(text, tmp_path / 'other', seed=8)
+  assert not same(other.batch_at(3), batches[3])
+
+
+def test_old_epochs_are_removed_but_the_first(text, first_steps):
+  folder, plan, batches = first_steps
+  plan.batch_at(len(batches) - 1)
+  found = {name for name in os.listdir(folder) if name.startswith('epoch_')}
+  assert {'epoch_00000', 'epoch_00004'} <= found <= {'epoch_00000', 'epoch_00003', 'epoch_00004', 'epoch_00005'}
+
+
+def test_shapes_stay_those_of_the_first_epoch_and_hold_longer_sentences(text, first_steps, tmp_path):
+  _, plan, batches = first_steps
+  assert {batch.source.ids.shape + batch.target.ids.shape[1:] for batch in batches} <= set(map(tuple, plan.shapes))
+  tight = sampled_plan(text, tmp_path, config=BatchConfig('buckets', batch_tokens=480, max_length=14, max_shapes=3))
+  lengths = lambda epoch: tight._store.at(epoch)
+  for epoch in range(3):
+    store = lengths(epoch)
+    fits = (store.source.lengths <= 14) & (store.target.lengths <= 14) & (store.source.lengths > 1)
+    assert sorted(i for _, rows in tight.epoch(epoch) for i in rows) == np.flatnonzero(fits).tolist()
+  assert max(shape.source for shape in tight.shapes) == 14
+
+
 # ------------------------------------------------------------------------------------------------ the token store
 
 
@@ -200,7 +318,7 @@ class Letters:
   def __init__(self, fingerprint, breaks_after=None):
     self.fingerprint, self.calls, self._breaks_after = fingerprint, 0, breaks_after
 
-  def encode_batch(self, texts):
+  def encode_batch(self, texts, first=0):
     if self.calls == self._breaks_after:
       raise KeyboardInterrupt
     self.calls += 1

@@ -113,3 +113,24 @@ def test_correct_counts_real_tokens_that_are_most_likely():
 def test_mistaken_settings_are_refused(wrong):
   with pytest.raises(ValueError, match=next(iter(wrong))):
     LossConfig(**wrong)
+
+
+def test_divergence_by_hand():
+  p, q = np.array([0.5, 0.25, 0.125, 0.125]), np.array([0.25, 0.25, 0.25, 0.25])
+  logits = lambda probabilities, shift: np.log(np.array([[probabilities]], np.float32)) + shift
+  found = loss.divergence(logits(p, 3.0), logits(q, -2.0))
+  np.testing.assert_allclose(found, [[0.5 * math.log(2) - 0.25 * math.log(2)]], atol=1e-6)
+  np.testing.assert_allclose(loss.divergence(logits(q, 0.0), logits(p, 0.0)), [[0.25 * math.log(2)]], atol=1e-6)
+  skewed = np.array([0.7, 0.1, 0.1, 0.1])
+  by_hand = lambda p, q: sum(a * math.log(a / b) for a, b in zip(p, q))
+  for one, other in ((p, skewed), (skewed, p)):
+    np.testing.assert_allclose(loss.divergence(logits(one, 1.0), logits(other, 0.0)), [[by_hand(one, other)]], atol=1e-6)
+  assert abs(by_hand(p, skewed) - by_hand(skewed, p)) > 1e-2
+
+
+def test_divergence_of_equals_is_zero_and_of_far_scores_finite(scored):
+  logits, _ = scored
+  np.testing.assert_array_equal(loss.divergence(logits, logits), np.zeros((B, T)))
+  value, gradient = jax.jit(jax.value_and_grad(lambda x: loss.divergence(x, -x).sum()))(
+      np.array([[[300.0, -300.0, 0.0]]], np.float32))
+  assert abs(value - 600) < 1e-2 and np.isfinite(gradient).all()

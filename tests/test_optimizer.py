@@ -1,11 +1,15 @@
-"""Adam and the learning rate of Eq. 3, against loops in NumPy."""
+"""Update rules and learning rates, against loops in NumPy."""
+
+import math
 
 import jax
 import numpy as np
 import pytest
 
+from tests.conftest import SIZES
+from transformer import model as models
 from transformer import optimizer
-from transformer.config import OptimizerConfig
+from transformer.config import OPTIMIZERS, SCHEDULES, ModelConfig, OptimizerConfig
 
 
 @pytest.mark.parametrize('step, expected', [
@@ -24,44 +28,176 @@ def test_the_peak_stands_at_warmup_and_scales():
   assert (np.diff(rates[:37]) > 0).all() and (np.diff(rates[36:]) < 0).all()
 
 
-def adam_loop(config, x, gradients):
-  """Kingma & Ba, 2015, Algorithm 1, at Eq. 3, clipped by global norm."""
+@pytest.mark.parametrize('schedule, after', [
+    ('inverse_sqrt', {40: 0.3 / 2, 90: 0.1, 1000: 0.03}),
+    ('constant', {11: 0.3, 1000: 0.3}),
+    # From 0.3 at step 10 to a tenth of it, 0.03, at step 50.
+    ('linear', {20: 0.3 - 0.27 / 4, 30: 0.165, 50: 0.03, 1000: 0.03}),
+    ('cosine', {20: 0.03 + 0.27 * (1 + math.sqrt(0.5)) / 2, 30: 0.165, 50: 0.03, 1000: 0.03})])
+@pytest.mark.parametrize('end', [dict(decay_steps=50), {}])
+def test_schedules_by_hand(schedule, after, end):
+  config = OptimizerConfig(schedule=schedule, peak=0.3, warmup_steps=10, final_share=0.1, **end)
+  rates = np.asarray(optimizer.learning_rate(config, 50 if not end else 77)(np.arange(1000)))
+  for step, expected in ({1: 0.03, 5: 0.15, 10: 0.3} | after).items():
+    np.testing.assert_allclose(rates[step - 1], expected, rtol=1e-5, err_msg=str(step))
+  assert rates.argmax() == 9
+
+
+@pytest.mark.parametrize('schedule, first', [('constant', 0.3), ('linear', 0.3 * 19 / 20),
+                                             ('cosine', 0.15 * (1 + math.cos(math.pi / 20)))])
+def test_a_warm_up_of_no_steps_starts_at_the_peak(schedule, first):
+  rate = optimizer.learning_rate(OptimizerConfig(schedule=schedule, peak=0.3, warmup_steps=0), 20)
+  np.testing.assert_allclose(rate(0), first, rtol=1e-5)
+
+
+@pytest.mark.parametrize('schedule', ['cosine', 'linear'])
+def test_a_schedule_that_falls_needs_an_end(schedule):
+  falling = dict(schedule=schedule, peak=0.3, warmup_steps=10)
+  with pytest.raises(ValueError, match='num_minutes'):
+    OptimizerConfig(**falling, length_known=False)
+  assert not OptimizerConfig(**falling, length_known=False, decay_steps=50).ends_with_run
+  assert OptimizerConfig(**falling).ends_with_run
+  for total in (None, 7, 10):
+    with pytest.raises(ValueError, match=f'warmup_steps, 10, .* {total}; expected a later end'):
+      optimizer.build(OptimizerConfig(**falling), total)
+  optimizer.build(OptimizerConfig(**falling), 11)
+  with pytest.raises(ValueError, match='decay_steps is 10; expected more than warmup_steps, 10'):
+    OptimizerConfig(**falling, decay_steps=10)
+
+
+# ------------------------------------------------------------------------------------------------- update rules
+
+
+def adam(config, x, gradients):
+  """Kingma & Ba, 2015, Algorithm 1: a direction a step."""
   first = second = np.zeros_like(x)
   for step, g in enumerate(gradients, 1):
-    if config.clip_norm:
-      g = g * min(1.0, config.clip_norm / np.sqrt((g**2).sum()))
-    rate = config.learning_rate_scale * config.d_model**-0.5 * min(step**-0.5, step * config.warmup_steps**-1.5)
     first = config.beta1 * first + (1 - config.beta1) * g
     second = config.beta2 * second + (1 - config.beta2) * g**2
-    x = x - rate * (first / (1 - config.beta1**step)) / (
-        np.sqrt(second / (1 - config.beta2**step)) + config.epsilon)
-  return x
+    x = yield x, (first / (1 - config.beta1**step)) / (np.sqrt(second / (1 - config.beta2**step)) + config.epsilon)
+
+
+def sgd(config, x, gradients):
+  """Heavy ball: the direction is a decaying sum."""
+  total = np.zeros_like(x)
+  for g in gradients:
+    total = config.momentum * total + g
+    x = yield x, total
+
+
+def adafactor(config, x, gradients):
+  """Shazeer & Stern, 2018, Algorithms 4 and 5: relative step sizes, update clipping, β₂ = 1 - t^-0.8."""
+  row = column = second = 0.0
+  for step, g in enumerate(gradients, 1):
+    beta = 1 - step**-0.8
+    second = beta * second + (1 - beta) * (g**2 + 1e-30)
+    row, column = (beta * mean + (1 - beta) * (g**2 + 1e-30).mean(axis, keepdims=True)
+                   for mean, axis in ((row, -1), (column, 0)))
+    factored = x.ndim == 2 and min(x.shape) >= 128
+    direction = g / np.sqrt(row * column / row.mean() if factored else second)
+    direction = direction / max(1.0, np.sqrt((direction**2).mean()))
+    x = yield x, direction * max(1e-3, np.sqrt((x**2).mean()))
+
+
+LOOPS = {'adam': adam, 'adamw': adam, 'sgd': sgd, 'adafactor': adafactor}
+
+
+def loop(config, rates, x, gradients, decay=0.0):
+  """The parameters after all steps, with decoupled weight decay (Loshchilov & Hutter, 2019, Algorithm 2)."""
+  steps = LOOPS[config.kind](config, x, gradients)
+  here, direction = next(steps)
+  for rate in rates[:-1]:
+    here, direction = steps.send(here - rate * (direction + decay * here))
+  return here - rates[-1] * (direction + decay * here)
+
+
+def descend(config, params, gradients, total=None):
+  rule = optimizer.build(config, total)
+  state, update = rule.init(params), jax.jit(rule.update)
+  for g in gradients:
+    updates, state = update(g, state, params)
+    params = jax.tree.map(lambda p, u: p + np.asarray(u), params, updates)
+  return params
+
+
+@pytest.mark.parametrize('kind', OPTIMIZERS)
+@pytest.mark.parametrize('decay', [None, 0.7])
+def test_three_steps_of_each_rule_equal_a_loop_and_decay_spares_biases(kind, decay):
+  if kind == 'adam' and decay:
+    with pytest.raises(ValueError, match='adamw'):
+      OptimizerConfig(kind=kind, weight_decay=decay)
+    return
+  config = OptimizerConfig(kind=kind, weight_decay=decay, schedule='linear', peak=0.2, warmup_steps=2, final_share=0.5,
+                           epsilon=1e-7, momentum=0.8)
+  draw = np.random.default_rng(0)
+  x = {'w1': draw.normal(size=(128, 131)), 'b1': draw.normal(size=7), 'w_out': draw.normal(size=(3, 5))}
+  gradients = [{name: draw.normal(size=value.shape) for name, value in x.items()} for _ in range(3)]
+  single = lambda tree: jax.tree.map(np.float32, tree)
+  found = descend(config, single(x), single(gradients), 4)
+  strength = decay or (0.01 if kind == 'adamw' else 0.0)
+  for name in x:
+    expected = loop(config, [0.1, 0.2, 0.15], x[name], [g[name] for g in gradients], strength * (name != 'b1'))
+    np.testing.assert_allclose(found[name], expected, atol=2e-5, err_msg=name)
+
+
+def adam_loop(config, x, gradients):
+  """Adam at Eq. 3, clipped by global norm."""
+  rates = [config.learning_rate_scale * config.d_model**-0.5 * min(step**-0.5, step * config.warmup_steps**-1.5)
+           for step in range(1, len(gradients) + 1)]
+  clipped = [g * min(1.0, config.clip_norm / np.sqrt((g**2).sum())) if config.clip_norm else g for g in gradients]
+  return loop(config, rates, x, clipped)
 
 
 @pytest.mark.parametrize('clip_norm', [0.0, 1.5])
-def test_three_steps_of_adam_equal_a_loop(clip_norm):
+def test_clipping_is_by_the_norm_of_the_whole(clip_norm):
   config = OptimizerConfig(d_model=22, warmup_steps=2, clip_norm=clip_norm)  # the third step is past the peak
   draw = np.random.default_rng(0)
   x, gradients = draw.normal(size=7), draw.normal(size=(3, 7)) * np.array([[0.2], [5.0], [1.0]])
-  split = lambda v: {'a': np.float32(v[:2]), 'b': np.float32(v[2:])}  # the norm is of the whole tree
-  params, rule = split(x), optimizer.build(config)
-  state, update = rule.init(params), jax.jit(rule.update)
-  for g in gradients:
-    updates, state = update(split(g), state, params)
-    params = jax.tree.map(lambda p, u: p + np.asarray(u), params, updates)
-  np.testing.assert_allclose(np.concatenate([params['a'], params['b']]), adam_loop(config, x, gradients), atol=1e-5)
+  split = lambda v: {'a': np.float32(v[:2]), 'c': np.float32(v[2:])}
+  params = descend(config, split(x), [split(g) for g in gradients])
+  np.testing.assert_allclose(np.concatenate([params['a'], params['c']]), adam_loop(config, x, gradients), atol=1e-5)
   unclipped = adam_loop(OptimizerConfig(d_model=22, warmup_steps=2), x, gradients)
   assert (np.abs(unclipped - adam_loop(config, x, gradients)).max() > 1e-3) == bool(clip_norm)
+
+
+def test_decay_acts_on_matrices_and_embeddings_alone():
+  options = dict(**SIZES, norm='pre', attention_bias=True, activation='swiglu', attention_score='additive',
+                 positions='relative')
+  for scanned in (False, True):  # a scan's layers are stacked: every rank is one higher
+    model = models.build(ModelConfig(**options, scan_layers=scanned))
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    names = {(decays, jax.tree_util.keystr(path[-1:], simple=True)) for path, decays in
+             jax.tree_util.tree_leaves_with_path(optimizer.decays(shapes))}
+    assert {name for decays, name in names if decays} == {
+        'embedding', 'w_query', 'w_key', 'w_value', 'w_out', 'w1', 'w2', 'w_gate', 'v_score', 'key_table',
+        'value_table'}
+    assert {name for decays, name in names if not decays} == {
+        'scale', 'bias', 'b1', 'b2', 'b_query', 'b_key', 'b_value', 'b_out'}
+  assert any(path[-1].key == 'b_query' and leaf.ndim == 3 for path, leaf in
+             jax.tree_util.tree_leaves_with_path(shapes))  # so that ranks could not tell
+
+
+def test_every_option_has_its_function():
+  assert set(optimizer.RULES) == set(OPTIMIZERS) and set(optimizer.SCHEDULES) == set(SCHEDULES)
 
 
 def test_defaults_are_the_papers():
   config = OptimizerConfig()
   assert (config.beta1, config.beta2, config.epsilon, config.warmup_steps) == (0.9, 0.98, 1e-9, 4000)
-  assert config.learning_rate_scale == 1.0 and config.clip_norm == 0.0
+  assert config.learning_rate_scale == 1.0 and config.clip_norm == config.decay == 0.0
+  assert (config.kind, config.schedule) == ('adam', 'noam')
 
 
-@pytest.mark.parametrize('wrong', [dict(warmup_steps=0), dict(beta2=1.0), dict(clip_norm=-1.0), dict(epsilon=0.0),
-                                   dict(learning_rate_scale=0.0), dict(d_model=-3)])
+@pytest.mark.parametrize('wrong', [
+    dict(warmup_steps=0), dict(beta2=1.0), dict(clip_norm=-1.0), dict(epsilon=0.0), dict(learning_rate_scale=0.0),
+    dict(d_model=-3), dict(kind='adagrad'), dict(schedule='step'), dict(peak=0.1), dict(momentum=1.0),
+    dict(weight_decay=-0.1, kind='adamw'), dict(final_share=1.5), dict(peak=0.0, schedule='constant'),
+    dict(warmup_steps=0, schedule='inverse_sqrt', peak=0.1), dict(warmup_steps=-1, schedule='constant', peak=0.1)])
 def test_mistaken_settings_are_refused(wrong):
   with pytest.raises(ValueError, match=next(iter(wrong))):
     OptimizerConfig(**wrong)
+
+
+def test_a_schedule_without_its_peak_is_refused():
+  with pytest.raises(ValueError, match='peak is None; schedule cosine needs a positive one'):
+    OptimizerConfig(schedule='cosine')

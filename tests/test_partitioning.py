@@ -38,12 +38,17 @@ def start():
   return jax.jit(lambda key: training.init_state(build(), DESCENT, key))(jax.random.key(0))
 
 
-def first_step(batch, devices, mode, dropout=0.0):
+def objective(dropout=0.0):
+  return training.cross_entropy(build(dropout), LossConfig(0.1), BOS)
+
+
+def first_step(batch, devices, mode, dropout=0.0, accumulation_steps=1):
   """State and measures after one step."""
-  model, mesh = build(dropout), partitioning.make_mesh(devices)
+  mesh = partitioning.make_mesh(devices)
   assert mesh.size == devices
   state = jax.device_put(start(), partitioning.replicated(mesh))
-  step = partitioning.compile_step(training.make_train_step(model, DESCENT, LossConfig(0.1), BOS), mesh, mode, False)
+  step = partitioning.compile_step(training.make_train_step(
+      objective(dropout), DESCENT, accumulation_steps=accumulation_steps), mesh, mode, False)
   return jax.tree.map(np.asarray, (lambda s, m: (s._replace(key=()), m))(*step(state, batch)))
 
 
@@ -62,6 +67,19 @@ def test_devices_and_mode_change_neither_gradient_nor_update_nor_sums(batch, alo
   assert alone[1]['gradient_norm'] > 0.1
 
 
+@pytest.mark.parametrize('devices, mode', [(1, 'jit'), (8, 'jit'), (8, 'pmap')])
+def test_micro_batches_on_any_devices_make_the_gradient_of_the_whole(devices, mode):
+  """Sixteen rows of unequal sentences: on eight devices each holds two, one for either micro-batch."""
+  sources, targets = [5, 3, 7, 2, 4, 6, 5, 1] * 2, [4, 6, 2, 5, 3, 3, 1, 6, 2, 2, 6, 1, 5, 4, 3, 2]
+  long = Batch(rows(sources, 7), rows(targets, 6, seed=1))
+  whole, expected = first_step(long, 1, 'jit')
+  state, measures = first_step(long, devices, mode, accumulation_steps=2)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), state.opt_state, whole.opt_state)
+  assert measures['tokens'] == expected['tokens'] == sum(targets)
+  np.testing.assert_allclose(measures['loss'], expected['loss'], rtol=1e-5)
+  np.testing.assert_allclose(measures['gradient_norm'], expected['gradient_norm'], rtol=1e-4)
+
+
 def test_under_jit_dropout_is_the_same_on_any_number_of_devices(batch, alone):
   (one, measured), (eight, other) = (first_step(batch, devices, 'jit', dropout=0.3) for devices in (1, 8))
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), one, eight)
@@ -72,7 +90,7 @@ def test_under_jit_dropout_is_the_same_on_any_number_of_devices(batch, alone):
 @pytest.mark.parametrize('mode', ['jit', 'pmap'])
 def test_evaluation_adds_over_devices(batch, alone, mode):
   mesh = partitioning.make_mesh(4)
-  measure = partitioning.compile_step(training.make_eval_step(build(), LossConfig(0.1), BOS), mesh, mode, donate=False)
+  measure = partitioning.compile_step(training.make_eval_step(objective()), mesh, mode, donate=False)
   measured = measure(jax.device_put(start().params, partitioning.replicated(mesh)), batch)
   assert set(measured) == {'loss', 'nll', 'tokens', 'correct'}
   for name, value in measured.items():

@@ -53,9 +53,20 @@ def test_what_may_change_is_taken_over(workdir):
     assert run_folder.read_json(folder.config) == later
 
 
+def test_a_length_that_the_learning_rate_depends_on_may_not_change(workdir):
+  RunFolder(workdir).create_or_resume(CONFIG).__exit__()
+  longer = changed(train__num_minutes=90)
+  with pytest.raises(ConfigError, match='train.num_minutes is 90, the run has 60'):
+    RunFolder(workdir).create_or_resume(longer, bound=command_line.LENGTHS)
+  RunFolder(workdir).create_or_resume(CONFIG, bound=command_line.LENGTHS).__exit__()
+  RunFolder(workdir).create_or_resume(longer).__exit__()
+
+
 @pytest.mark.parametrize('name, value', [
     ('seed', 1), ('train__batch_tokens', 8192), ('vocabulary__size', 9000), ('data__max_length', 50),
-    ('data__source_language', 'fr'), ('model__d_model', 256), ('optimizer__beta2', 0.99), ('train__ema_decay', 0.999)])
+    ('data__source_language', 'fr'), ('model__d_model', 256), ('optimizer__beta2', 0.99), ('train__ema_decay', 0.999),
+    ('optimizer__decay_steps', 7000), ('train__accumulation_steps', 2), ('train__consistency', 'simcut'),
+    ('data__subword_sampling', 'bpe_dropout')])
 def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, value):
   RunFolder(workdir).create_or_resume(CONFIG).__exit__()
   with pytest.raises(ConfigError) as caught:

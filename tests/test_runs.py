@@ -124,6 +124,23 @@ def test_the_moving_average_is_kept_and_is_what_translates(corpus, tmp_path):
   np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params['embedding'], second[average])
 
 
+@pytest.mark.drill
+def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
+  """All at once: other pieces each epoch, two passes, micro-batches, AdamW, a cosine, a moving average."""
+  more = ['--config.data.subword_sampling=bpe_dropout', '--config.train.consistency=r_drop',
+          '--config.train.accumulation_steps=2', '--config.optimizer.kind=adamw', '--config.optimizer.schedule=cosine',
+          '--config.optimizer.peak=1e-3', '--config.optimizer.warmup_steps=3', '--config.optimizer.decay_steps=14',
+          '--config.train.ema_decay=0.9', '--config.train.eval_every=100', '--config.train.checkpoint_every=100']
+  for workdir, lengths in (('whole', [13]), ('parts', [6, 13])):
+    for steps in lengths:
+      assert train.main(options(corpus, tmp_path / workdir, *more, f'--config.train.num_steps={steps}')) == 0
+  whole, parts = saved(tmp_path / 'whole', 13), saved(tmp_path / 'parts', 13)
+  assert whole.keys() == parts.keys()
+  for name in whole:
+    np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+  assert metrics(tmp_path / 'whole')[-1]['epoch'] > 1  # the second epoch has begun
+
+
 def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
   lines = ['dog cat', '', 'one two three', '   ', 'zeppelin tree', 'dog cat']
   source, output = tmp_path / 'in.en', tmp_path / 'out.de'

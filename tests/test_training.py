@@ -8,10 +8,11 @@ import pytest
 
 from corpora import vocabulary as vocabularies
 from tests.conftest import BOS, EOS, FILLER, SIZES, rows, sentences
+from transformer import architectures
 from transformer import model as models
 from transformer import optimizer as optimizers
 from transformer import tokens, training
-from transformer.config import LossConfig, ModelConfig, OptimizerConfig
+from transformer.config import ConsistencyConfig, LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.tokens import Batch, Tokens
 
 ONE_LAYER = {**SIZES, 'num_layers': 1}
@@ -25,7 +26,8 @@ SOURCES, TARGETS = [5, 3, 7, 2, 4], [4, 6, 2, 5, 3]
 def make_step(dropout, ema_decay=0.0):
   model = models.build(ModelConfig(**ONE_LAYER, dropout=dropout))
   state = jax.jit(lambda key: training.init_state(model, DESCENT, key, ema_decay))(jax.random.key(0))
-  return state, jax.jit(training.make_train_step(model, DESCENT, LossConfig(0.1), BOS, ema_decay))
+  return state, jax.jit(training.make_train_step(
+      training.cross_entropy(model, LossConfig(0.1), BOS), DESCENT, ema_decay))
 
 
 @pytest.fixture(scope='module')
@@ -106,6 +108,168 @@ def test_dropout_is_a_function_of_key_and_step(batch):
   assert state.average == ()
 
 
+# ---------------------------------------------------------------------------------------------------- accumulation
+
+
+def test_five_micro_batches_of_unequal_tokens_are_one_batch(plain, batch):
+  state, step = plain
+  model = models.build(ModelConfig(**ONE_LAYER, dropout=0.0))
+  objective = training.cross_entropy(model, LossConfig(0.1), BOS)
+  in_parts = jax.jit(training.make_train_step(objective, DESCENT, 0.9, accumulation_steps=5))
+  (whole, expected), (parts, measures) = step(state, batch), in_parts(state, batch)
+  close(parts.params, whole.params)
+  close(parts.opt_state, whole.opt_state)
+  close(parts.average, whole.average)
+  close(measures, expected, atol=1e-4)
+  assert measures['tokens'] == 20 and int(parts.step) == 1
+
+
+def test_every_row_is_in_one_micro_batch_which_draws_for_itself():
+  rows = {'a': jnp.arange(12 * 5).reshape(12, 5), 'b': jnp.arange(12)}
+  parts = training.split(rows, 3)
+  assert parts['a'].shape == (3, 4, 5)
+  np.testing.assert_array_equal(parts['b'], [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]])
+  np.testing.assert_array_equal(parts['a'][..., 0], 5 * parts['b'])
+  seen = lambda part, key: (part['b'].sum(), jax.random.uniform(key))
+  total, drawn = training.accumulate(seen, rows, jax.random.key(0), 3)
+  alone = [jax.random.uniform(key) for key in jax.random.split(jax.random.key(0), 3)]
+  assert total == 66 and len({float(draw) for draw in alone}) == 3
+  np.testing.assert_allclose(drawn, sum(alone), rtol=1e-6)
+  with pytest.raises(ValueError, match='12 rows does not split into accumulation_steps = 5'):
+    training.split(rows, 5)
+
+
+# ----------------------------------------------------------------------------------------------------- consistency
+
+
+def by_hand(first, second, batch, smoothing=0.1, xp=np):
+  """Cross-entropy of each pass against the smoothed target, and both divergences: sums over real tokens."""
+  labels, real = np.asarray(batch.target.ids), np.asarray(batch.target.segments) > 0
+  log = lambda x: x - xp.log(xp.exp(x).sum(-1, keepdims=True))
+  p, q = log(first), log(second)
+  target = (1 - smoothing) * np.eye(p.shape[-1], dtype=np.float32)[labels] + smoothing / p.shape[-1]
+  return [(each * real).sum() for each in (-(target * p).sum(-1), -(target * q).sum(-1), (
+      xp.exp(p) * (p - q)).sum(-1), (xp.exp(q) * (q - p)).sum(-1))]
+
+
+@pytest.fixture(scope='module')
+def dropping():
+  """A model with dropout, parameters away from symmetry, and its logits as a function of everything."""
+  model = models.build(ModelConfig(**ONE_LAYER, dropout=0.2))
+  params = jax.jit(model.init)(jax.random.key(3))
+
+  @jax.jit
+  def logits(params, source, shifted, key):
+    encoder_key, decoder_key = jax.random.split(key)
+    return model.decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
+
+  return model, params, logits
+
+
+def measured(model, config, batch):
+  """The objective and its gradient, compiled together."""
+  objective = training.build_objective(model, LossConfig(0.1), BOS, config)
+
+  def scored(params, key):
+    totals = objective(params, batch, key)
+    return totals.loss, totals
+
+  return jax.jit(jax.value_and_grad(scored, has_aux=True))
+
+
+def test_weights_are_the_papers_unless_given():
+  weight = lambda name, *given: ConsistencyConfig(name, *given).weight
+  assert (weight('r_drop'), weight('simcut'), weight('r_drop', 1.7)) == (5.0, 3.0, 1.7)
+
+
+def test_r_drop_by_hand(dropping, batch):
+  model, params, logits = dropping
+  compiled, key = measured(model, ConsistencyConfig('r_drop', 1.7, dropout=0.2), batch), jax.random.key(11)
+  (value, totals), gradient = compiled(params, key)
+  shifted = tokens.shift_right(batch.target, BOS)
+  passes = [logits(params, batch.source, shifted, k) for k in jax.random.split(key)]
+  first, second, forth, back = by_hand(*passes, batch)
+  np.testing.assert_allclose(value, first + second + 1.7 * (forth + back) / 2, rtol=1e-5)
+  assert totals.tokens == 20 and abs(forth - back) > 1e-3 and forth > 0.1
+  np.testing.assert_allclose(totals.nll, by_hand(*passes, batch, smoothing=0.0)[0], rtol=1e-5)
+
+  def reference(params):  # the gradient goes through both passes
+    first, second, forth, back = by_hand(
+        *(logits(params, batch.source, shifted, k) for k in jax.random.split(key)), batch, xp=jnp)
+    return first + second + 1.7 * (forth + back) / 2
+
+  close(gradient, jax.jit(jax.grad(reference))(params), atol=1e-4)
+
+
+def test_simcut_by_hand(dropping, batch):
+  model, params, logits = dropping
+  compiled, key = measured(model, ConsistencyConfig('simcut', cut_rate=0.4), batch), jax.random.key(12)
+  keys, shifted = jax.random.split(key, 4), tokens.shift_right(batch.target, BOS)
+  source = tokens.cut(batch.source, 0.4, tokens.ends(batch.source), keys[2])
+  target = tokens.cut(shifted, 0.4, shifted.positions == 0, keys[3])
+  gone = [np.asarray(side.ids != before.ids) & (np.asarray(before.segments) > 0)
+          for side, before in ((source, batch.source), (target, shifted))]
+  assert all(where.any() for where in gone)
+  assert not gone[1][:, 0].any() and not (gone[0] & (np.asarray(batch.source.ids) == EOS)).any()
+  # Cut tokens by another way: an entry of the vocabulary that is not in the batch, its embedding zeroed by hand. It
+  # would differ in the logits only by that entry, whose row the output shares: so zero it for both passes.
+  spare = next(i for i in range(5, 29) if not (np.isin(i, batch.source.ids) or np.isin(i, batch.target.ids)))
+  zeroed = params | {'embedding': params['embedding'].at[spare].set(0.0)}
+  (value, totals), gradient = compiled(zeroed, key)
+  by_spare = lambda side: side._replace(ids=jnp.where(side.ids == tokens.CUT, spare, side.ids))
+  whole = logits(zeroed, batch.source, shifted, keys[0])
+  cut = logits(zeroed, by_spare(source), by_spare(target), keys[1])
+  first, _, forth, _ = by_hand(whole, cut, batch)
+  np.testing.assert_allclose(value, first + 3.0 * forth, rtol=1e-5)
+  np.testing.assert_allclose(totals.nll, by_hand(whole, cut, batch, smoothing=0.0)[0], rtol=1e-5)
+  assert totals.tokens == 20 and forth > 0.1
+
+  def reference(params):  # the gradient goes through both passes
+    whole = logits(params, batch.source, shifted, keys[0])
+    first, _, forth, _ = by_hand(whole, logits(params, source, target, keys[1]), batch, xp=jnp)
+    return first + 3.0 * forth
+
+  close(gradient, jax.jit(jax.grad(reference))(zeroed), atol=1e-4)
+
+
+def test_a_token_is_cut_as_often_as_asked_and_ends_are_spared():
+  packed = Tokens(jnp.tile(jnp.array([[7, 8, EOS, 9, 9, EOS, 17, 17]]), (997, 1)), None,
+                  jnp.tile(jnp.array([[1, 1, 1, 2, 2, 2, 0, 0]]), (997, 1)))
+  ends = tokens.ends(packed)
+  np.testing.assert_array_equal(ends[0], [False, False, True, False, False, True, False, False])
+  gone = np.asarray(tokens.cut(packed, 0.05, ends, jax.random.key(0)).ids == tokens.CUT)
+  assert not gone[:, [2, 5]].any()
+  for column in (0, 1, 3, 4):
+    assert abs(gone[:, column].mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 997)
+
+
+def test_a_cut_token_embeds_to_zero_and_teaches_its_row_nothing():
+  table = jnp.arange(1.0, 11.0).reshape(5, 2)
+  ids = jnp.array([[4, tokens.CUT, 0]])
+  np.testing.assert_array_equal(tokens.look_up(table, ids), [[[9, 10], [0, 0], [1, 2]]])
+  gradient = jax.grad(lambda t: tokens.look_up(t, ids).sum())(table)
+  np.testing.assert_array_equal(gradient, [[1, 1], [0, 0], [0, 0], [0, 0], [1, 1]])
+
+
+def test_a_recurrent_model_reads_nothing_where_a_token_is_cut():
+  model = architectures.build(RecurrentConfig(29, 29, d_model=6, num_layers=1, dropout=0.0))
+  params = jax.jit(model.init)(jax.random.key(0))
+  zeroed, read = params | {'embedding': params['embedding'].at[17].set(0.0)}, jax.jit(model.encode)
+  source = tokens.pad([[5, 6, 7, EOS]], 1, 5, FILLER)
+  with_id = lambda i: source._replace(ids=source.ids * (source.ids != 6) + i * (source.ids == 6))
+  cut, spare, whole = (read(zeroed, with_id(i)) for i in (tokens.CUT, 17, 6))
+  close(cut, spare)
+  assert np.abs(np.asarray(jax.tree.leaves(cut)[0]) - jax.tree.leaves(whole)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize('wrong, words', [
+    (dict(consistency='r_drop', dropout=0.0), 'no dropout'), (dict(consistency='both'), 'none, r_drop, simcut'),
+    (dict(consistency='simcut', consistency_weight=0.0), 'consistency_weight is 0.0'), (dict(cut_rate=1.0), 'cut_rate')])
+def test_mistaken_consistency_is_refused(wrong, words):
+  with pytest.raises(ValueError, match=words):
+    ConsistencyConfig(**wrong)
+
+
 def test_every_packed_sentence_starts_from_bos():
   first, second = sentences([4, 3])
   packed = Tokens(np.array([[*first, *second, 17, 17]]), np.array([[0, 1, 2, 3, 0, 1, 2, 1, 1]]),
@@ -145,7 +309,8 @@ def test_two_pairs_are_learnt_in_seconds(smoothing):
                                    dropout=0.0, share_embeddings=False))
   optimizer = optimizers.build(OptimizerConfig(d_model=32, warmup_steps=50, learning_rate_scale=0.4))
   state = jax.jit(lambda key: training.init_state(model, optimizer, key))(jax.random.key(0))
-  step = jax.jit(training.make_train_step(model, optimizer, LossConfig(smoothing), target.bos_id))
+  step = jax.jit(training.make_train_step(
+      training.cross_entropy(model, LossConfig(smoothing), target.bos_id), optimizer))
   for _ in range(300):
     state, measures = step(state, batch)
   assert measures['correct'] == measures['tokens'] == 2 + 5

@@ -20,6 +20,10 @@ ARCHITECTURES = ('transformer', 'recurrent')
 CELLS = ('gru', 'lstm')
 RECURRENT_SCORES = ('none', 'additive', 'dot', 'general')
 CONTEXTS = ('first', 'every')
+CONSISTENCIES = ('none', 'r_drop', 'simcut')
+OPTIMIZERS = ('adam', 'adamw', 'adafactor', 'sgd')
+SCHEDULES = ('noam', 'inverse_sqrt', 'cosine', 'linear', 'constant')
+FALLING = ('cosine', 'linear')  # schedules with an end
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -231,26 +235,96 @@ class LossConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-  """Adam with the warm-up of Eq. 3 (§5.3). See optimizer.build."""
+class ConsistencyConfig:
+  """Agreement of two passes over the same batch as part of the loss. See training.build_objective."""
 
-  d_model: int = 512  # enters Eq. 3
-  learning_rate_scale: float = 1.0  # times Eq. 3
-  warmup_steps: int = 4000
-  beta1: float = 0.9
-  beta2: float = 0.98
-  epsilon: float = 1e-9
-  clip_norm: float = 0.0  # largest global norm of the mean gradient; 0 is off, as in the paper
+  consistency: str = 'none'  # r_drop: Liang et al., 2021; simcut: Gao et al., 2022
+  consistency_weight: float | None = None  # alpha, times the divergence; None: the papers', 5 and 3
+  cut_rate: float = 0.05  # simcut: probability that a token's embedding is zeroed in the second pass
+  dropout: float = 0.1  # the model's largest rate: R-Drop's passes differ by their dropout alone
 
   def __post_init__(self):
-    _positive(d_model=self.d_model, warmup_steps=self.warmup_steps)
+    _one_of('consistency', self.consistency, CONSISTENCIES)
+    if self.consistency_weight is not None and self.consistency_weight <= 0:
+      raise ValueError(f'consistency_weight is {self.consistency_weight}; expected a positive number, '
+                       "or none for the paper's (consistency=none switches the term off)")
+    if not 0.0 < self.cut_rate < 1.0:
+      raise ValueError(f'cut_rate is {self.cut_rate}; expected a probability between 0 and 1')
+    if self.consistency == 'r_drop' and not self.dropout:
+      raise ValueError('consistency is r_drop, but the model has no dropout: its two passes would be the same; '
+                       'set model.dropout or another consistency')
+
+  @property
+  def weight(self) -> float:
+    """The weight, given or the method's own."""
+    return self.consistency_weight or {'none': 0.0, 'r_drop': 5.0, 'simcut': 3.0}[self.consistency]
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """The update rule and its learning rate; by default Adam with the warm-up of Eq. 3 (§5.3). See optimizer.build."""
+
+  d_model: int = 512  # enters Eq. 3
+  kind: str = 'adam'  # see optimizer.RULES
+  schedule: str = 'noam'  # noam: Eq. 3; see optimizer.SCHEDULES
+  learning_rate_scale: float = 1.0  # noam: times Eq. 3
+  peak: float | None = None  # every other schedule: the learning rate at the end of the warm-up
+  warmup_steps: int = 4000
+  decay_steps: int | None = None  # cosine, linear: the update at which they end; None: the run's last
+  final_share: float = 0.0  # cosine, linear: what they end at, as a share of the peak
+  beta1: float = 0.9  # adam, adamw
+  beta2: float = 0.98
+  epsilon: float = 1e-9
+  momentum: float = 0.9  # sgd
+  weight_decay: float | None = None  # times the learning rate; None: 0.01 for adamw, 0 for the others
+  clip_norm: float = 0.0  # largest global norm of the mean gradient; 0 is off, as in the paper
+  length_known: bool = True  # whether the run's length in updates is known; a run by minutes has none
+
+  def __post_init__(self):
+    _one_of('kind', self.kind, OPTIMIZERS)
+    _one_of('schedule', self.schedule, SCHEDULES)
+    _positive(d_model=self.d_model)
     if self.learning_rate_scale <= 0 or self.epsilon <= 0:
       raise ValueError(f'learning_rate_scale {self.learning_rate_scale} and epsilon {self.epsilon} must be positive')
-    for name in ('beta1', 'beta2'):
+    for name in ('beta1', 'beta2', 'momentum'):
       if not 0.0 <= getattr(self, name) < 1.0:
         raise ValueError(f'{name} is {getattr(self, name)}; expected a number from 0 up to, but not, 1')
     if self.clip_norm < 0:
       raise ValueError(f'clip_norm is {self.clip_norm}; expected 0 (off) or a positive norm')
+    if self.decay < 0:
+      raise ValueError(f'weight_decay is {self.weight_decay}; expected 0 (off) or a positive number')
+    if self.kind == 'adam' and self.decay:
+      raise ValueError(f'weight_decay is {self.weight_decay}, but kind adam has none; '
+                       "choose kind adamw, which is Adam with decoupled weight decay")
+    self._check_schedule()
+
+  def _check_schedule(self):
+    least = 1 if self.schedule in ('noam', 'inverse_sqrt') else 0
+    if self.warmup_steps < least:
+      raise ValueError(f'warmup_steps is {self.warmup_steps}; expected {least} or more for schedule {self.schedule}')
+    if self.schedule == 'noam' and self.peak is not None:
+      raise ValueError(f'peak is {self.peak}, but the peak of schedule noam is learning_rate_scale / '
+                       '√(d_model · warmup_steps); set learning_rate_scale, or choose another schedule')
+    if self.schedule != 'noam' and (self.peak is None or self.peak <= 0):
+      raise ValueError(f'peak is {self.peak}; schedule {self.schedule} needs a positive one, the learning rate at '
+                       'the end of the warm-up')
+    if not 0.0 <= self.final_share <= 1.0:
+      raise ValueError(f'final_share is {self.final_share}; expected a share from 0 to 1')
+    if self.decay_steps is not None and self.decay_steps <= self.warmup_steps:
+      raise ValueError(f'decay_steps is {self.decay_steps}; expected more than warmup_steps, {self.warmup_steps}')
+    if self.ends_with_run and not self.length_known:
+      raise ValueError(f'schedule {self.schedule} ends with the run, whose length in updates is not known when it is '
+                       'given in minutes; set train.num_steps or num_epochs instead of num_minutes, or decay_steps')
+
+  @property
+  def decay(self) -> float:
+    """The weight decay, given or the rule's own."""
+    return {'adamw': 0.01}.get(self.kind, 0.0) if self.weight_decay is None else self.weight_decay
+
+  @property
+  def ends_with_run(self) -> bool:
+    """Whether the learning rate depends on the run's length, so that the length may not change half-way."""
+    return self.schedule in FALLING and self.decay_steps is None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from transformer.config import LossConfig
 class Sums(NamedTuple):
   """Totals over real target tokens, float32 scalars; add those of several devices or batches, then divide."""
 
-  loss: jax.Array  # smoothed cross-entropy, nats
+  loss: jax.Array  # what training descends on, nats: smoothed cross-entropy, and the consistency term where asked for
   nll: jax.Array  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
   tokens: jax.Array  # real target tokens, EOS included
   correct: jax.Array  # tokens than which no other was more likely
@@ -71,3 +71,9 @@ def sums(logits: jax.Array, labels: jax.Array, real: jax.Array, config: LossConf
   hit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] >= logits.max(axis=-1)
   total = lambda values: jnp.where(real, values, 0.0).sum()
   return Sums(total(loss), total(nll), total(1.0), total(hit))
+
+
+def divergence(p: jax.Array, q: jax.Array) -> jax.Array:
+  """Kullback-Leibler divergence KL(p ‖ q) of two predictions, [B, T] nats, from logits [B, T, V] float32."""
+  log_p, log_q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
+  return (jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1)

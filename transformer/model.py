@@ -19,7 +19,7 @@ from transformer import initializers, layers, masks, normalization, positions
 from transformer.attention import WITNESS, KeyValue
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
-from transformer.tokens import Tokens
+from transformer.tokens import Tokens, look_up
 
 Params = Any  # a nested dict of float32 arrays
 
@@ -78,7 +78,7 @@ class EncoderDecoder(nn.Module):
 
   def _embed(self, table: jax.Array, ids: jax.Array, places: jax.Array | float) -> jax.Array:
     """Embeddings times √d_model plus positions (§3.4, §3.5); ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
-    x = table[ids] * math.sqrt(self.config.d_model) + places
+    x = look_up(table, ids) * math.sqrt(self.config.d_model) + places
     return self.embedding_dropout(x.astype(jnp.dtype(self.config.dtype)))
 
   def encode(self, source: Tokens) -> Memory:

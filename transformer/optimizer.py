@@ -1,25 +1,126 @@
-"""Adam with the learning rate of Eq. 3, §5.3."""
+"""The update rule, §5.3: by default Adam with the learning rate of Eq. 3; others by name.
 
+A new rule is a function and a line in RULES, a new schedule a function and a line in SCHEDULES.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import optax
 
 from transformer.config import OptimizerConfig
 
+# ------------------------------------------------------------------------------------------------ the learning rate
+# Schedules take the config, the number of the update, counted from 1, and the last one.
 
-def learning_rate(config: OptimizerConfig) -> optax.Schedule:
-  """lrate = scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (Eq. 3), steps counted from 1.
 
-  The peak, scale / √(d_model · warmup_steps), is reached at step warmup_steps.
+def _noam(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+  """lrate = scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (Eq. 3)."""
+  return config.learning_rate_scale * config.d_model**-0.5 * jnp.minimum(step**-0.5, step * config.warmup_steps**-1.5)
+
+
+def _inverse_sqrt(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+  """Eq. 3 with its peak in plain units: it falls as peak · √(warmup_steps / step)."""
+  return _warmed(config, step, config.peak * jnp.sqrt(config.warmup_steps / step))
+
+
+def _cosine(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+  """Half a cosine from the peak to its final share (Loshchilov & Hutter, 2017, without restarts)."""
+  return _warmed(config, step, _between(config, 0.5 * (1.0 + jnp.cos(jnp.pi * _passed(config, step, last)))))
+
+
+def _linear(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+  """A straight line from the peak to its final share."""
+  return _warmed(config, step, _between(config, 1.0 - _passed(config, step, last)))
+
+
+def _constant(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+  """The peak, for ever."""
+  return _warmed(config, step, jnp.full_like(step, config.peak))
+
+
+def _warmed(config: OptimizerConfig, step: jax.Array, after: jax.Array) -> jax.Array:
+  """A straight line to the peak, which is reached at step warmup_steps, and then `after`."""
+  return jnp.where(step < config.warmup_steps, config.peak * step / max(config.warmup_steps, 1), after)
+
+
+def _passed(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+  """Share of the way from the end of the warm-up to the last step; 1 from there on."""
+  return jnp.clip((step - config.warmup_steps) / (last - config.warmup_steps), 0.0, 1.0)
+
+
+def _between(config: OptimizerConfig, height: jax.Array) -> jax.Array:
+  """The peak at height 1, its final share at height 0."""
+  return config.peak * (config.final_share + (1.0 - config.final_share) * height)
+
+
+SCHEDULES: dict[str, Callable] = {'noam': _noam, 'inverse_sqrt': _inverse_sqrt, 'cosine': _cosine, 'linear': _linear,
+                                  'constant': _constant}
+
+
+def learning_rate(config: OptimizerConfig, total_steps: int | None = None) -> optax.Schedule:
+  """The learning rate of an update as a function of the number of updates done before it, as optax counts.
+
+  Args:
+    config: which schedule.
+    total_steps: length of the run, at which falling schedules end unless config.decay_steps says otherwise.
+
+  Raises:
+    ValueError: when a falling schedule has no end, or one within the warm-up.
   """
-  def schedule(count):
-    step = jnp.asarray(count, jnp.float32) + 1.0  # optax counts the updates done before this one
-    return config.learning_rate_scale * config.d_model**-0.5 * jnp.minimum(
-        step**-0.5, step * config.warmup_steps**-1.5)
+  last = config.decay_steps or total_steps
+  if config.ends_with_run and (last is None or last <= config.warmup_steps):
+    raise ValueError(f'schedule {config.schedule} falls from warmup_steps, {config.warmup_steps}, to the end of the '
+                     f'run, {last}; expected a later end: train longer, or set warmup_steps or decay_steps')
+  schedule = SCHEDULES[config.schedule]
+  return lambda count: schedule(config, jnp.asarray(count, jnp.float32) + 1.0, float(last or 0))
 
-  return schedule
+
+# -------------------------------------------------------------------------------------------------- the update rule
 
 
-def build(config: OptimizerConfig) -> optax.GradientTransformation:
-  """The update rule: gradients clipped by global norm where asked, then Adam at Eq. 3."""
-  adam = optax.adam(learning_rate(config), b1=config.beta1, b2=config.beta2, eps=config.epsilon)
-  return optax.chain(optax.clip_by_global_norm(config.clip_norm), adam) if config.clip_norm else adam
+def _adam(config: OptimizerConfig) -> optax.GradientTransformation:
+  """Kingma & Ba, 2015, with the paper's constants (§5.3)."""
+  return optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon)
+
+
+def _adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
+  """Shazeer & Stern, 2018, without momentum: row and column means instead of every second moment.
+
+  The learning rate is relative to each parameter's root mean square.
+  """
+  return optax.chain(optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms())
+
+
+def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
+  """Gradient descent with heavy-ball momentum (Polyak, 1964)."""
+  return optax.trace(decay=config.momentum) if config.momentum else optax.identity()
+
+
+# Gradients in, directions out; weight decay, sign and learning rate come after.
+RULES: dict[str, Callable] = {'adam': _adam, 'adamw': _adam, 'adafactor': _adafactor, 'sgd': _sgd}
+
+# Names, not ranks: layers stacked for a scan have one more axis, and biases of heads have two. `scale` and `bias` are
+# a norm's, b1, b_query and the like a projection's.
+_SPARED = re.compile(r'scale|b\d*|b_\w+|\w*bias\w*')
+
+
+def decays(params: Any) -> Any:
+  """Which parameters weight decay acts on, a tree of bools: all but norms' scales and biases, known by their names."""
+  name = lambda path: jax.tree_util.keystr(path[-1:], simple=True)
+  return jax.tree_util.tree_map_with_path(lambda path, _: not _SPARED.fullmatch(name(path)), params)
+
+
+def build(config: OptimizerConfig, total_steps: int | None = None) -> optax.GradientTransformation:
+  """The whole update: clip by global norm, direction, decoupled weight decay, learning rate; each where asked for.
+
+  Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is taken away beside the direction, never
+  mixed into the gradient. See learning_rate() for total_steps and the errors.
+  """
+  direction, rate = RULES[config.kind](config), optax.scale_by_learning_rate(learning_rate(config, total_steps))
+  decay = [optax.add_decayed_weights(config.decay, mask=decays)] if config.decay else []
+  update = optax.chain(direction, *decay, rate)
+  return optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update

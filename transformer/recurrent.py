@@ -25,7 +25,7 @@ from transformer.dropout import Dropout
 from transformer.model import Cache, Model, Params
 from transformer.recurrent_attention import Attention, Glance, Source, projection
 from transformer.recurrent_cells import Recurrence, State, segment_starts
-from transformer.tokens import Tokens
+from transformer.tokens import Tokens, look_up
 
 
 class RecurrentMemory(NamedTuple):
@@ -190,7 +190,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
   def _embed(self, table: jax.Array, ids: jax.Array) -> jax.Array:
     """[B, T] -> [B, T, D]."""
-    return self.dropout((table[ids] * math.sqrt(self.config.d_model)).astype(jnp.dtype(self.config.dtype)))
+    return self.dropout((look_up(table, ids) * math.sqrt(self.config.d_model)).astype(jnp.dtype(self.config.dtype)))
 
   def encode(self, source: Tokens) -> RecurrentMemory:
     x, states = self._embed(self.source_table, source.ids), []

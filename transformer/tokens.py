@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array | np.ndarray
+CUT = np.iinfo(np.int32).max  # an id that no vocabulary has: its embedding is zero, see look_up
 
 
 class Tokens(NamedTuple):
@@ -67,3 +68,26 @@ def shift_right(target: Tokens, bos_id: int) -> Tokens:
   """
   previous = jnp.roll(target.ids, 1, axis=1)
   return target._replace(ids=jnp.where(target.positions == 0, bos_id, previous))
+
+
+def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
+  """Rows [..., D] of an embedding table [V, D]; an id beyond the table, such as CUT, gives zeros and no gradient."""
+  return table.at[ids].get(mode='fill', fill_value=0.0)
+
+
+def cut(sentences: Tokens, rate: float, spared: jax.Array, key: jax.Array) -> Tokens:
+  """Token cutoff (Shen et al., 2020): each token's embedding is zeroed with probability `rate`, its position stays.
+
+  Args:
+    sentences: rows of tokens.
+    rate: between 0 and 1.
+    spared: [B, S] bool, True where a token is kept in any case.
+    key: decides which.
+  """
+  drawn = jax.random.uniform(key, sentences.ids.shape) < rate
+  return sentences._replace(ids=jnp.where(drawn & ~spared, CUT, sentences.ids))
+
+
+def ends(sentences: Tokens) -> jax.Array:
+  """[B, S] bool, True at the last token of each segment: its EOS, since sentences end in it."""
+  return sentences.segments != jnp.pad(sentences.segments[:, 1:], ((0, 0), (0, 1)))

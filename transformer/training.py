@@ -1,4 +1,4 @@
-"""The state of training, and one step as a pure function of (state, batch)."""
+"""The state of training, what it descends on, and one step as a pure function of (state, batch)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import optax
 
 from transformer import loss
-from transformer.config import LossConfig
+from transformer.config import ConsistencyConfig, LossConfig
 from transformer.model import Model
-from transformer.tokens import Batch, shift_right
+from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 
 
 class TrainState(NamedTuple):
@@ -31,21 +31,113 @@ def init_state(model: Model, optimizer: optax.GradientTransformation, key: jax.A
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), dropout_key, params if ema_decay else ())
 
 
-def batch_sums(model: Model, params: Any, batch: Batch, bos_id: int, config: LossConfig, key: jax.Array | None = None
-               ) -> loss.Sums:
-  """Loss, tokens and hits of one batch under teacher forcing; without a key, without dropout."""
+# --------------------------------------------------------------------------------------------------- objectives
+# An objective is a pure function (params, batch, key=None) -> Sums: what a step descends on, per token. Without a key
+# there is no dropout.
+
+Objective = Callable[..., loss.Sums]
+
+
+def _logits(model: Model, params: Any, source: Tokens, shifted: Tokens, key: jax.Array | None) -> jax.Array:
+  """One pass under teacher forcing, [B, T, V]; `shifted` starts from BOS."""
   encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
-  memory = model.encode(params, batch.source, encoder_key)
-  logits = model.decode(params, memory, shift_right(batch.target, bos_id), decoder_key)
-  return loss.sums(logits, batch.target.ids, batch.target.segments > 0, config)
+  return model.decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
 
 
-def make_train_step(model: Model, optimizer: optax.GradientTransformation, config: LossConfig, bos_id: int,
-                    ema_decay: float = 0.0) -> Callable:
+def cross_entropy(model: Model, config: LossConfig, bos_id: int) -> Objective:
+  """Smoothed cross-entropy under teacher forcing (§5.4); with no key, what evaluation measures."""
+  def objective(params: Any, batch: Batch, key: jax.Array | None = None) -> loss.Sums:
+    logits = _logits(model, params, batch.source, shift_right(batch.target, bos_id), key)
+    return loss.sums(logits, batch.target.ids, batch.target.segments > 0, config)
+
+  return objective
+
+
+def r_drop(model: Model, config: LossConfig, bos_id: int, consistency: ConsistencyConfig) -> Objective:
+  """R-Drop (Liang et al., 2021, Eq. 4): two passes that differ by their dropout.
+
+  Loss: both passes' cross-entropy, added up, and α/2 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)). The other sums are the first
+  pass's.
+  """
+  def objective(params: Any, batch: Batch, key: jax.Array) -> loss.Sums:
+    shifted, real = shift_right(batch.target, bos_id), batch.target.segments > 0
+    first, second = (_logits(model, params, batch.source, shifted, k) for k in jax.random.split(key))
+    totals, others = (loss.sums(logits, batch.target.ids, real, config) for logits in (first, second))
+    apart = (loss.divergence(first, second) + loss.divergence(second, first)) / 2
+    return totals._replace(
+        loss=totals.loss + others.loss + consistency.weight * jnp.where(real, apart, 0.0).sum())
+
+  return objective
+
+
+def simcut(model: Model, config: LossConfig, bos_id: int, consistency: ConsistencyConfig) -> Objective:
+  """SimCut (Gao et al., 2022, Eq. 4): the first pass's cross-entropy, and α KL(p ‖ p_cut).
+
+  The second pass has dropout of its own, and tokens on both sides lose their embeddings; EOS of the source and BOS
+  never do. The gradient goes through both passes.
+  """
+  def objective(params: Any, batch: Batch, key: jax.Array) -> loss.Sums:
+    keys, rate = jax.random.split(key, 4), consistency.cut_rate
+    shifted, real = shift_right(batch.target, bos_id), batch.target.segments > 0
+    whole = _logits(model, params, batch.source, shifted, keys[0])
+    reduced = _logits(model, params, cut(batch.source, rate, ends(batch.source), keys[2]),
+                      cut(shifted, rate, shifted.positions == 0, keys[3]), keys[1])
+    totals = loss.sums(whole, batch.target.ids, real, config)
+    apart = jnp.where(real, loss.divergence(whole, reduced), 0.0).sum()
+    return totals._replace(loss=totals.loss + consistency.weight * apart)
+
+  return objective
+
+
+OBJECTIVES = {'none': lambda model, config, bos_id, consistency: cross_entropy(model, config, bos_id),
+              'r_drop': r_drop, 'simcut': simcut}
+
+
+def build_objective(model: Model, config: LossConfig, bos_id: int, consistency: ConsistencyConfig) -> Objective:
+  """The training objective of a translation model, by consistency.consistency."""
+  return OBJECTIVES[consistency.consistency](model, config, bos_id, consistency)
+
+
+# -------------------------------------------------------------------------------------------------------- the steps
+
+
+def split(batch: Any, parts: int) -> Any:
+  """A batch's rows dealt out to `parts` micro-batches: every leaf [B, ...] becomes [parts, B / parts, ...].
+
+  Row b goes to micro-batch b mod parts, so that rows stay on the device that holds them.
+
+  Raises:
+    ValueError: when the rows do not divide.
+  """
+  rows = jax.tree.leaves(batch)[0].shape[0]
+  if rows % parts:
+    raise ValueError(f'a batch of {rows} rows does not split into accumulation_steps = {parts} micro-batches')
+  return jax.tree.map(lambda x: x.reshape(rows // parts, parts, *x.shape[1:]).swapaxes(0, 1), batch)
+
+
+def accumulate(measure: Callable, batch: Any, key: jax.Array, parts: int) -> Any:
+  """The sum of measure(micro-batch, key) over the micro-batches, one after the other, so that one is in memory."""
+  if parts == 1:
+    return measure(batch, key)
+  pieces = split(batch, parts), jax.random.split(key, parts)
+  shapes = jax.eval_shape(measure, *jax.tree.map(lambda x: x[0], pieces))
+  nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+  add = lambda total, piece: (jax.tree.map(jnp.add, total, measure(*piece)), None)
+  return jax.lax.scan(add, nothing, pieces)[0]
+
+
+def make_train_step(objective: Objective, optimizer: optax.GradientTransformation, ema_decay: float = 0.0,
+                    accumulation_steps: int = 1) -> Callable:
   """One update from one batch.
 
   The gradient of the loss's sum is divided once by the tokens of the whole batch, so that every token weighs the
-  same wherever it stands.
+  same wherever it stands: on whichever device, in whichever micro-batch.
+
+  Args:
+    objective: see above; any record with `loss` and `tokens` serves as sums.
+    optimizer: from optimizer.build.
+    ema_decay: of the moving average of the parameters; 0 keeps none.
+    accumulation_steps: micro-batches that the rows of a batch are split into; gradients are added over them.
 
   Returns:
     step(state, batch, axis=None) -> (state, measures). `axis` names the mapped axis over which a batch is split
@@ -57,11 +149,12 @@ def make_train_step(model: Model, optimizer: optax.GradientTransformation, confi
     if axis is not None:
       key = jax.random.fold_in(key, jax.lax.axis_index(axis))
 
-    def objective(params):
-      totals = batch_sums(model, params, batch, bos_id, config, key)
+    def scored(params, batch, key):
+      totals = objective(params, batch, key)
       return totals.loss, totals
 
-    gradients, totals = jax.grad(objective, has_aux=True)(state.params)
+    slope = lambda batch, key: jax.grad(scored, has_aux=True)(state.params, batch, key)
+    gradients, totals = accumulate(slope, batch, key, accumulation_steps)
     if axis is not None:
       gradients, totals = jax.lax.psum((gradients, totals), axis)
     count = jnp.maximum(totals.tokens, 1.0)  # a batch of padding alone has gradient zero, not NaN
@@ -75,10 +168,10 @@ def make_train_step(model: Model, optimizer: optax.GradientTransformation, confi
   return step
 
 
-def make_eval_step(model: Model, config: LossConfig, bos_id: int) -> Callable:
-  """step(params, batch, axis=None) -> Sums' fields, without dropout."""
+def make_eval_step(objective: Objective) -> Callable:
+  """step(params, batch, axis=None) -> Sums' fields, without dropout; the objective is cross_entropy or its like."""
   def step(params, batch: Batch, axis: str | None = None):
-    totals = batch_sums(model, params, batch, bos_id, config)._asdict()
+    totals = objective(params, batch)._asdict()
     return totals if axis is None else jax.lax.psum(totals, axis)
 
   return step
