@@ -318,8 +318,9 @@ def test_mean_and_sample_deviation(values, digits, told):
   assert ablation_table.spread(values, digits) == told  # 3.61 = sqrt((9 + 1 + 16) / 2)
 
 
-def test_lengths_are_grouped_without_loss_or_overlap():
-  lengths = np.random.default_rng(1).geometric(0.11, 701).tolist() + [0, 97]
+@pytest.mark.parametrize('seed', range(5))
+def test_lengths_are_grouped_without_loss_or_overlap(seed):
+  lengths = np.random.default_rng(seed).geometric(0.11, 701).tolist() + [0, 97]
   groups = length_curve.group_by_length(lengths)
   assert sorted(place for group in groups for place in group.places) == list(range(703))
   assert 2 < len(groups) <= length_curve.MOST_GROUPS
@@ -328,6 +329,9 @@ def test_lengths_are_grouped_without_loss_or_overlap():
   for group in groups:
     assert len(group.places) >= length_curve.FEWEST_SENTENCES
     assert all(max(group.shortest, 1) <= max(lengths[place], 1) <= group.longest for place in group.places)
+
+
+def test_few_sentences_are_one_group_and_none_an_error():
   assert [group.places for group in length_curve.group_by_length([3, 4])] == [[0, 1]]
   with pytest.raises(DataError, match='none of the rows'):
     length_curve.measure([])
