@@ -24,7 +24,7 @@ ModelRecord = ModelConfig | RecurrentConfig
 def _recurrent(build: Callable, config, **sizes: int) -> RecurrentConfig:
   shared = {name: config.model[name] for name in (
       'd_model', 'num_layers', 'num_decoder_layers', 'dropout', 'share_embeddings', 'tie_output', 'initializer',
-      'dtype')}
+      'dtype') if name in config.model}  # build() tells what is missing
   return build(RecurrentConfig, config.recurrent, **shared, **sizes)
 
 
