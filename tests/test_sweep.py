@@ -72,7 +72,7 @@ def swept(config, tmp_path_factory):
   """A sweep of a row with two seeds and of one that cannot be built: (folder, exit code, what it said)."""
   workdir = tmp_path_factory.mktemp('sweep')
   process = start(config, workdir, '--rows=odd,base', '--seeds=2', '--by_length')
-  out, errors = process.communicate(timeout=300)
+  out, errors = process.communicate(timeout=900)
   assert not errors, errors
   return workdir, process.returncode, out
 
@@ -157,7 +157,7 @@ def test_finished_runs_are_passed_over_and_asked_for_more_they_go_on(swept, conf
   assert [line.split(':')[0] for line in said] == ['[1/2] base seed 0', '[2/2] base seed 1']
 
 
-def wait_for(log, words, process, seconds=120, behind=''):
+def wait_for(log, words, process, seconds=300, behind=''):
   """The log, once the words stand in it, and somewhere behind them `behind`."""
   for _ in range(seconds * 20):
     text = log.read_text() if log.exists() else ''
@@ -180,14 +180,14 @@ def test_killed_and_interrupted_and_continued(config, tmp_path):
     time.sleep(0.05)
   owner = int((run / 'lock').read_text().split()[1])
   os.kill(owner, signal.SIGKILL)
-  out, _ = first.communicate(timeout=60)
+  out, _ = first.communicate(timeout=300)
   assert first.returncode == 1 and 'narrow seed 0: FAILED with exit code -9' in out
 
   second = start(config, tmp_path, *endless)
   told = wait_for(log, ', going on from step ', second, behind='\nstep ')
   assert int(told.rpartition('going on from step ')[2].split()[0].replace(',', '')) >= 2
   second.send_signal(signal.SIGINT)
-  out, errors = second.communicate(timeout=60)
+  out, errors = second.communicate(timeout=300)
   assert second.returncode == 130 and out.count('\n') == 1 and 'started, see ' in out
   assert errors == 'Stopped at narrow seed 0, after 0 of 1 runs. The same command goes on from here.\n'
   assert 'saved. The same command goes on from here' in log.read_text()
@@ -216,7 +216,7 @@ def test_each_command_is_one_line_that_train_takes(config, tmp_path):
 
 def test_print_runs_nothing(config, tmp_path):
   done = start(config, tmp_path / 'x', '--print', '--seeds=3', '--config.data.cache_dir=elsewhere')
-  out, _ = done.communicate(timeout=60)
+  out, _ = done.communicate(timeout=300)
   lines = out.rstrip('\n').split('\n')
   assert done.returncode == 0 and len(lines) == 9 and not (tmp_path / 'x').exists()
   assert all('train.py --config=' in line and line.count('--config.data.cache_dir=elsewhere') == 1 for line in lines)
@@ -224,7 +224,7 @@ def test_print_runs_nothing(config, tmp_path):
 
 def test_a_table_of_nothing_is_an_error(config, tmp_path):
   done = start(config, tmp_path / 'x', '--table')
-  _, errors = done.communicate(timeout=60)
+  _, errors = done.communicate(timeout=300)
   assert done.returncode == 1 and 'nothing to make a table of' in errors and not (tmp_path / 'x').exists()
 
 
