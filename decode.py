@@ -1,8 +1,10 @@
-"""Translates text with a trained run: raw lines in, raw lines out, one for one.
+"""Translates, or continues, text with a trained run: raw lines in, raw lines out, one for one.
 
     python decode.py --workdir=runs/m30k --input=test.en --output=test.de --reference=ref.de
     echo "The dog sleeps." | python decode.py --workdir=runs/phrasebook
+    echo "Once upon a time" | python decode.py --workdir=runs/lm --search.temperature=0.8
 
+A language model continues each line; \\n in a prompt, and in what is written, stands for a line end.
 Search options take the place of the run's own, for instance --search.beam_size=8 --search.alpha=1.0.
 """
 
@@ -19,32 +21,36 @@ import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 from corpora import text_files, vocabulary  # noqa: E402
-from experiment import scores, translation  # noqa: E402
+from experiment import scores, tasks  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 
 
 def main(options: command_line.DecodeOptions) -> int:
-  """From lines to translations; returns the exit code."""
+  """From lines to lines; returns the exit code."""
   folder = RunFolder.open(options.workdir)
+  task = tasks.of(read_json(folder.config))
+  if options.reference and not task.scores_references:
+    raise command_line.ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
+                                   f'({task.name.replace("_", " ")})')
   lines = read(options.input)
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
     scores.check_counts(lines, references, options.input, options.reference)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  translator = translation.load(options.workdir, options.checkpoint, **options.search)
-  warn_of_unseen(lines, folder)
-  with tqdm.tqdm(total=len(lines), desc='translating', unit=' lines', leave=False, disable=None) as bar:
-    texts = [found.text for found in translator.translate(lines, bar.update)]
+  writer = task.load(options.workdir, options.checkpoint, **options.search)
+  warn_of_unseen([task.plain(line) for line in lines], folder)
+  with tqdm.tqdm(total=len(lines), desc=task.verb, unit=' lines', leave=False, disable=None) as bar:
+    texts = [found.text for found in task.write(writer, lines, bar.update)]
   write(texts, options.output)
-  if translator.cut:
-    say(f'{translator.cut:,} lines were longer than {translator.longest_source} tokens and were cut')
+  for note in writer.notes():
+    say(note)
   if references is not None:
     say(scores.describe(scores.corpus_scores(texts, references), os.path.basename(options.reference)))
   return 0
 
 
 def say(text: str) -> None:
-  """Everything but the translations goes to stderr."""
+  """Everything but the result goes to stderr."""
   print(text, file=sys.stderr, flush=True)
 
 

@@ -58,6 +58,7 @@ class Store(NamedTuple):
   source: Side
   target: Side
   fingerprint: str  # of the text and both vocabularies
+  shortest: tuple[int, int] = (2, 2)  # tokens of a source and of a target that is not empty: more than an EOS
   changing = False  # whether each epoch has other ids
 
   def at(self, epoch: int) -> 'Store':
@@ -83,13 +84,36 @@ def open_store(split: corpora.Split, source_vocabulary, target_vocabulary, folde
     folder: where stores lie; each in a folder named by its fingerprint.
     progress: wraps the iterator over pairs, for a progress bar.
   """
-  fingerprint = store_fingerprint(split, source_vocabulary, target_vocabulary)
+  return _open(store_fingerprint(split, source_vocabulary, target_vocabulary), folder,
+               lambda place: _write_store(split, source_vocabulary, target_vocabulary, place, progress))
+
+
+def open_text_store(split: corpora.TextSplit, vocabulary, length: int, folder: str, progress=None) -> Store:
+  """The store of running text: documents, each ended by EOS, cut into blocks of `length` tokens.
+
+  A block goes on where the one before it ended; a document's last block is as long as what is left of it. Blocks are
+  targets; their sources have no tokens at all.
+
+  Args:
+    split: the documents.
+    vocabulary: corpora.vocabulary.Vocabulary.
+    length: tokens of a block.
+    folder, progress: as in open_store; progress counts documents.
+  """
+  parts = [_STORE_VERSION, 'blocks', length, split.fingerprint, vocabulary.fingerprint]
+  fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
+  return _open(fingerprint, folder, lambda place: _write_blocks(split, vocabulary, length, place, progress),
+               shortest=(0, 1))
+
+
+def _open(fingerprint: str, folder: str, write: Callable[[str], None], shortest: tuple[int, int] = (2, 2)) -> Store:
+  """The store of that fingerprint; write(folder) makes it where it is not there."""
   place = os.path.join(folder, fingerprint)
   if not os.path.isdir(place):
     os.makedirs(folder, exist_ok=True)
     unfinished = tempfile.mkdtemp(prefix=f'{fingerprint}.unfinished-', dir=folder)
     try:
-      _write_store(split, source_vocabulary, target_vocabulary, unfinished, progress)
+      write(unfinished)
       os.rename(unfinished, place)
     except BaseException:
       shutil.rmtree(unfinished, ignore_errors=True)
@@ -97,7 +121,7 @@ def open_store(split: corpora.Split, source_vocabulary, target_vocabulary, folde
         raise
   side = lambda name: Side(np.load(os.path.join(place, f'{name}.ids.npy'), mmap_mode='r'),
                            np.load(os.path.join(place, f'{name}.offsets.npy')))
-  return Store(side('source'), side('target'), fingerprint)
+  return Store(side('source'), side('target'), fingerprint, shortest)
 
 
 def _write_store(split, source_vocabulary, target_vocabulary, place, progress, chunk=4096) -> None:
@@ -112,9 +136,25 @@ def _write_store(split, source_vocabulary, target_vocabulary, place, progress, c
       ids[name].append(np.fromiter(
           (token for sentence in encoded for token in (*sentence, vocabulary.eos_id)), np.int32))
   for name in sides:
-    flat = np.concatenate(ids[name]) if ids[name] else np.zeros(0, np.int32)
-    np.save(os.path.join(place, f'{name}.ids.npy'), flat)
-    np.save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
+    _write_side(place, name, ids[name], lengths[name])
+
+
+def _write_blocks(split, vocabulary, length, place, progress) -> None:
+  ids, lengths = [], []
+  for text in progress(split) if progress else split:
+    document = np.array([*vocabulary.encode_document(text), vocabulary.eos_id], np.int32)
+    if (document == vocabulary.unk_id).any():
+      raise DataError(f'{split.name}: the vocabulary knows no entry for some of the text; perplexity would count less '
+                      'than there is. Give one that has bytes (vocabulary.byte_fallback)')
+    ids.append(document)
+    lengths += [min(length, len(document) - start) for start in range(0, len(document), length)]
+  _write_side(place, 'source', [], [0] * len(lengths))
+  _write_side(place, 'target', ids, lengths)
+
+
+def _write_side(place: str, name: str, ids: list[np.ndarray], lengths: list[int]) -> None:
+  np.save(os.path.join(place, f'{name}.ids.npy'), np.concatenate(ids) if ids else np.zeros(0, np.int32))
+  np.save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
 class SampledStores:
@@ -445,7 +485,8 @@ def _counts_path(stores: SampledStores, config: BatchConfig, seed: int) -> str:
 def _kept(store: Store, limits: tuple[int, int]) -> np.ndarray:
   """Sentences of which neither side is empty or too long."""
   source, target = store.source.lengths, store.target.lengths
-  return np.flatnonzero((source <= limits[0]) & (target <= limits[1]) & (source > 1) & (target > 1))
+  least = store.shortest
+  return np.flatnonzero((source <= limits[0]) & (target <= limits[1]) & (source >= least[0]) & (target >= least[1]))
 
 
 def _shapes(source: np.ndarray, target: np.ndarray, config: BatchConfig, limits: tuple[int, int], changing: bool

@@ -1,4 +1,4 @@
-"""Trains a Transformer, scores it on held-out text, and leaves everything in one folder.
+"""Trains a model, scores it on held-out text, and leaves everything in one folder.
 
     python train.py --config=configs/phrasebook.py --workdir=runs/phrasebook
 
@@ -17,10 +17,10 @@ OPTIONS = command_line.parse_train(sys.argv, __doc__) if __name__ == '__main__' 
 
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
-import itertools  # noqa: E402
 import math  # noqa: E402
 import shlex  # noqa: E402
 import signal  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 
 import jax  # noqa: E402
@@ -31,9 +31,9 @@ import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import checkpoint, evaluation, run_folder, scores, translation  # noqa: E402
+from experiment import checkpoint, evaluation, run_folder, tasks, translation  # noqa: E402
 from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
-from experiment.translation import Translator, model_config, model_record  # noqa: E402
+from experiment.translation import model_config, model_record  # noqa: E402
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
 from transformer import architectures, partitioning, training  # noqa: E402
@@ -54,6 +54,7 @@ class Records(NamedTuple):
   consistency: ConsistencyConfig
   optimizer: OptimizerConfig
   search: SearchConfig
+  task: tasks.Task
 
 
 class Run(NamedTuple):
@@ -66,12 +67,22 @@ class Run(NamedTuple):
   source: vocabularies.Vocabulary
   target: vocabularies.Vocabulary
   plan: input_pipeline.Plan
-  validation_plan: input_pipeline.Plan
+  heldout_plan: Callable[[corpora.Split], input_pipeline.Plan]  # of a split that is only looked at
   model: models.Model
   optimizer: optax.GradientTransformation
   mesh: jax.sharding.Mesh
   checkpoints: checkpoint.Checkpoints
   total_steps: int | None  # None when time decides
+
+  @property
+  def task(self) -> tasks.Task:
+    """What differs from training for something else."""
+    return self.records.task
+
+  @property
+  def setting(self) -> evaluation.Setting:
+    """What the task may look at."""
+    return evaluation.Setting(self.model, self.corpus, self.source, self.target, self.records.search, self.config)
 
 
 @dataclasses.dataclass
@@ -79,7 +90,7 @@ class Progress:
   """What a checkpoint holds beside the state: plain numbers, written as JSON."""
 
   seconds: float = 0.0  # spent training, evaluation and compilation included, over all restarts
-  best_bleu: float = -1.0  # on validation
+  best: float | None = None  # the task's measure on validation, so far
   evaluations_since_best: int = 0
   stopped_early: bool = False
 
@@ -128,7 +139,8 @@ def check(config) -> Records:
         consistency=build(ConsistencyConfig, train_, dropout=largest_dropout(model)),
         optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
                         length_known=train_.num_minutes is None),
-        search=build(SearchConfig, config.search))
+        search=build(SearchConfig, config.search),
+        task=tasks.of(config))
   with command_line.as_config_error():
     if train_.num_steps:  # epochs are known in steps once the text is
       optimizers.learning_rate(records.optimizer, train_.num_steps)
@@ -174,33 +186,35 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
     mesh = partitioning.make_mesh(config.mesh.data)
   corpus = corpora.load(records.corpus)
   splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
-  print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {len(split):,}' for split in splits) + ' pairs')
+  print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
   for note in corpus.notes:
     print(f'  {note}')
   hashes = {split.name: split.fingerprint for split in splits}
   folder.check_data(hashes)
   folder.record_environment(run_folder.environment(jax.devices(), hashes))
   run_folder.write_json(folder.suggestions, corpus.suggestions)
-  source, target = vocabularies_of(config, records.vocabulary, corpus, folder)
+  source, target = vocabularies_of(config, records, corpus, folder)
   model = architectures.build(model_config(config, source, target))
 
-  store = functools.partial(open_store, config, folder, source, target)
+  store = functools.partial(STORES[records.task.texts], config, folder, source, target)
   train_plan = input_pipeline.Plan(store(corpus.train, records.sampling), records.batches, config.seed)
-  validation_plan = input_pipeline.Plan(
-      store(corpus.validation), records.batches.for_evaluation(), config.seed, shuffle=False)
+  heldout_plan = functools.cache(lambda split: input_pipeline.Plan(
+      store(split), records.batches.for_evaluation(), config.seed, shuffle=False))
+  plans = train_plan, heldout_plan(corpus.validation)
   with command_line.as_config_error():
-    models.check_length(model, max(max(s.source, s.target) for plan in (train_plan, validation_plan) for s in plan.shapes))
+    models.check_length(model, max(max(s.source, s.target) for plan in plans for s in plan.shapes))
     for shape in train_plan.shapes:
       partitioning.check_rows(shape.rows, mesh)
-  translation.longest_source(model, records.search)
+  records.task.check_model(model, records.search)
   total = config.train.num_steps
   if config.train.num_epochs is not None:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
   with command_line.as_config_error():
     optimizer = optimizers.build(records.optimizer, total)
   checkpoints = checkpoint.Checkpoints(
-      folder.checkpoints, max(config.train.keep_last, config.train.average_last), config.train.keep_best)
-  return Run(config, records, folder, corpus, source, target, train_plan, validation_plan, model, optimizer, mesh,
+      folder.checkpoints, max(config.train.keep_last, config.train.average_last), config.train.keep_best,
+      records.task.measure)
+  return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh,
              checkpoints, total)
 
 
@@ -216,19 +230,31 @@ def open_store(config, folder: run_folder.RunFolder, source: vocabularies.Vocabu
   return input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
 
 
-def vocabularies_of(config, options: vocabularies.VocabularyConfig, corpus: corpora.Corpus,
-                    folder: run_folder.RunFolder) -> tuple[vocabularies.Vocabulary, vocabularies.Vocabulary]:
+def open_text_store(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
+                    target: vocabularies.Vocabulary, split: corpora.TextSplit, sampling: Any = None
+                    ) -> input_pipeline.Store:
+  """The tokens of running text in blocks; the task has refused any sampling."""
+  bar = functools.partial(tqdm.tqdm, total=len(split), desc='tokenising', unit=' documents', leave=False, disable=None)
+  place = config.data.cache_dir or folder.data
+  return input_pipeline.open_text_store(split, target, config.data.max_length, place, bar)
+
+
+STORES = {'pairs': open_store, 'documents': open_text_store}  # by what a split holds, Task.texts
+
+
+def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: run_folder.RunFolder
+                    ) -> tuple[vocabularies.Vocabulary, vocabularies.Vocabulary]:
   """The run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
   if not folder.has_vocabularies():
+    options = records.vocabulary
     keep = vocabularies.keeper(config.data.cache_dir, options, corpus.train.fingerprint)
     if config.init_from:
       source, target = run_folder.RunFolder.open(config.init_from).load_vocabularies()
       models_ = source.model, None if source is target else target.model
     else:
       print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
-      models_ = vocabularies.make(options, corpus.train, keep)
-    vocabularies.save_words((word for pair in corpus.train for word in vocabularies.words(pair.source)), folder.words,
-                            keep)
+      models_ = records.task.make_vocabularies(options, corpus, keep)
+    vocabularies.save_words(records.task.known_words(corpus), folder.words, keep)
     folder.save_vocabularies(*models_)
   return folder.load_vocabularies()
 
@@ -246,7 +272,8 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
     return state, Progress(**progress)
   if not run.config.init_from:
     return jax.jit(fresh, out_shardings=replicated)(key), Progress()
-  other = checkpoint.Checkpoints(run_folder.RunFolder.open(run.config.init_from).checkpoints)
+  folder = run_folder.RunFolder.open(run.config.init_from)
+  other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(run_folder.read_json(folder.config)))
   params = other.average(other.resolve('best'), abstract.params)
   state = jax.jit(fresh, out_shardings=replicated)(key)
   average = jax.tree.map(lambda x: x.copy(), params) if run.config.train.ema_decay else ()
@@ -271,8 +298,9 @@ def announce(run: Run, state: training.TrainState) -> None:
   print(f'Model: {models.count_parameters(run.model):,} parameters, {architectures.describe(run.model.config)}, '
         f'vocabulary {sizes}')
   print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
-        f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} pairs each, '
-        f'{plan.padding():.1%} padding' + (f'; {plan.dropped:,} pairs empty or too long left out' if plan.dropped else ''))
+        f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} {run.task.rows} each, '
+        f'{plan.padding():.1%} padding'
+        + (f'; {plan.dropped:,} {run.task.rows} empty or too long left out' if plan.dropped else ''))
   print(f'Training for {length} on {run.mesh.size} × {device.device_kind} '
         f'({", ".join([config.compile, config.model.dtype, *departures(run)])})'
         + (f', going on from step {int(state.step):,}' if int(state.step) else ''), flush=True)
@@ -293,7 +321,7 @@ def is_scored(run: Run, step: int) -> bool:
 def say_finished(run: Run) -> int:
   """A finished run says so and ends."""
   results = run_folder.read_json(run.folder.results)
-  print(f'This run is finished, at step {results["step"]:,}: {scores.describe(results, results["test_set"])}\n' + (
+  print(f'This run is finished, at step {results["step"]:,}: {run.task.describe(results)}\n' + (
       'Its learning rate has come to its end; to train longer, give another --workdir and, to start from this run, '
       '--init_from' if run.records.optimizer.ends_with_run else
       'To go on, ask for more with --config.train.num_steps=…, num_epochs=… or num_minutes=…'))
@@ -351,41 +379,35 @@ def save(run: Run, state: training.TrainState, progress: Progress, measured: dic
 
 
 class Judge:
-  """Evaluates a run on its validation split: loss of all, BLEU and translations of the same first sentences."""
+  """Evaluates a run: figures over all tokens of a held-out split, and what its task makes of them."""
 
   def __init__(self, run: Run):
     self._run, self.told = run, ''
     self._eval_step = partitioning.compile_step(
         training.make_eval_step(training.cross_entropy(run.model, run.records.loss, run.target.bos_id)), run.mesh,
         run.config.compile, donate=False)
-    pairs = itertools.islice(run.corpus.validation, run.config.train.eval_sentences)
-    self._sources, self._references = map(list, zip(*pairs))
-    greedy = dataclasses.replace(run.records.search, beam_size=1)
-    self._translator = Translator(run.model, None, run.source, run.target, greedy, run.config.search.batch_tokens)
+    self._examine = run.task.examiner(run.setting)
 
-  def loss(self, params: Any) -> dict[str, float]:
-    """Loss, perplexity and accuracy per token on the whole validation split."""
-    plan = self._run.validation_plan
-    return evaluation.validation_loss(self._eval_step, params, map(plan.batch_at, range(plan.batches_per_epoch)))
+  def sums(self, params: Any, split: corpora.Split) -> dict[str, float]:
+    """Loss, tokens and hits over all of a split."""
+    plan = self._run.heldout_plan(split)
+    params = jax.device_put(params, partitioning.replicated(self._run.mesh))  # averaged ones lie on one device alone
+    return evaluation.totals(self._eval_step, params, map(plan.batch_at, range(plan.batches_per_epoch)))
 
   def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> dict[str, float]:
-    """The figures of this step; writes samples/, and brings `progress` up to date."""
-    run, options = self._run, self._run.config.train
+    """The figures of this step on validation; writes samples/, and brings `progress` up to date."""
+    run, options, measure = self._run, self._run.config.train, self._run.task.measure
     params = state.average if options.ema_decay else state.params
-    measured = self.loss(params)
-    self._translator.params = params
-    scored, hypotheses = evaluation.translation_scores(self._translator, self._sources, self._references)
-    measured |= {'bleu': scored['bleu'], 'chrf': scored['chrf']}
-    shown = [(s, r, h) for s, r, h in zip(self._sources, self._references, hypotheses)][:options.num_samples]
-    evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, shown)
-    better = scored['bleu'] > progress.best_bleu
-    progress.best_bleu = max(progress.best_bleu, scored['bleu'])
+    sums = self.sums(params, run.corpus.validation)
+    found = self._examine(params, sums, step)
+    measured = evaluation.per_token(sums) | found.measures
+    evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, found.samples)
+    better = progress.best is None or measure.rank(measured) > measure.rank({measure.name: progress.best})
+    progress.best = measured[measure.name] if better else progress.best
     progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
     progress.stopped_early = 0 < options.patience <= progress.evaluations_since_best
-    source, _, hypothesis = shown[step // options.eval_every % len(shown)]
     self.told = (f'step {step:,}  validation loss {measured["loss"]:.3f}, perplexity {measured["perplexity"]:.2f}, '
-                 f'BLEU {measured["bleu"]:.1f} (greedy, {len(self._sources)} sentences)\n'
-                 f'    {source}\n    {hypothesis}')
+                 f'{found.told}')
     return measured
 
 
@@ -396,47 +418,34 @@ def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Ju
   """Averages the last checkpoints, scores the test split, and says how to go on."""
   steps = run.checkpoints.resolve(f'average:{min(run.config.train.average_last, len(run.checkpoints.steps()))}')
   params = run.checkpoints.average(steps, jax.eval_shape(lambda p: p, state.params))
-  translator = Translator(run.model, params, run.source, run.target, run.records.search, run.config.search.batch_tokens)
+  print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
   examined = run.corpus.test or run.corpus.validation
-  pairs = list(examined)
-  print(f'Translating {examined.name} ({len(pairs):,} sentences, beam {run.records.search.beam_size}, '
-        f'mean of {len(steps)} checkpoints) …', flush=True)
-  with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
-    hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], bar.update)]
-  results = scores.corpus_scores(hypotheses, [pair.target for pair in pairs])
-  measured = judge.loss(jax.device_put(params, partitioning.replicated(run.mesh)))
-  if run.corpus.measure:
-    results |= run.corpus.measure(hypotheses)
-  results |= {'test_set': examined.name, 'step': int(state.step), 'seconds': progress.seconds,
-              'averaged_steps': steps, 'search': dataclasses.asdict(run.records.search),
-              'parameters': models.count_parameters(run.model), 'best_validation_bleu': progress.best_bleu,
-              'validation_perplexity': measured['perplexity'],  # per token
-              'length': {name: run.config.train[name] for name in ('num_steps', 'num_epochs', 'num_minutes')}}
-  with open(os.path.join(run.folder.samples, 'test_translations.txt'), 'w', encoding='utf-8') as file:
-    file.writelines(f'{line}\n' for line in hypotheses)
+  found = run.task.conclude(run.setting, params, examined, judge.sums)
+  measured = evaluation.per_token(judge.sums(params, run.corpus.validation))
+  results = found.results | {
+      'test_set': examined.name, 'step': int(state.step), 'seconds': progress.seconds, 'averaged_steps': steps,
+      'search': dataclasses.asdict(run.records.search), 'parameters': models.count_parameters(run.model),
+      f'best_validation_{run.task.measure.name}': progress.best,
+      'validation_perplexity': measured['perplexity'],  # per token
+      'length': {name: run.config.train[name] for name in ('num_steps', 'num_epochs', 'num_minutes')}}
+  with open(os.path.join(run.folder.samples, run.task.outputs), 'w', encoding='utf-8') as file:
+    file.writelines(f'{line}\n' for line in found.outputs)
   run_folder.write_json(run.folder.results, results)
-  print(scores.describe(results, examined.name))
-  if run.corpus.measure:
-    print('  '.join(f'{name} {value:.3f}' for name, value in results.items() if name.endswith('_accuracy')))
-  if run.corpus.showcase:
-    translated = [found.text for found in translator.translate([pair.source for pair in run.corpus.showcase])]
-    told, right = evaluation.format_examination(run.corpus.showcase, translated)
-    print(f'\nSentences that training never saw ({right} of {len(translated)} right):\n{told}')
-  print(next_commands(run, pairs[0].source))
+  print(found.told)
+  print(next_commands(run, found.example))
 
 
-def next_commands(run: Run, sentence: str) -> str:
+def next_commands(run: Run, example: str) -> str:
   """Three lines to paste."""
   command = f'{os.path.relpath(sys.executable)} ' if not sys.executable.startswith('/usr') else 'python '
   workdir = os.path.relpath(run.folder.path)
-  sentence = run.corpus.suggestions[0] if run.corpus.suggestions else sentence
   longer = (f'num_minutes={2 * run.config.train.num_minutes:g}' if run.total_steps is None else
             f'num_steps={2 * run.total_steps}')
   go_on = '' if run.records.optimizer.ends_with_run else (
       f'\nGo on training:             {command}train.py {shlex.join(kept_flags())} --config.train.{longer}')
   return f'''
-Translate a sentence:       echo {shlex.quote(sentence)} | {command}decode.py --workdir={workdir}{go_on}
-Train on a file of yours:   {command}train.py --config=configs/toy.py --config.data.tsv=pairs.tsv --workdir=runs/mine'''
+{run.task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={workdir}{go_on}
+Train on a file of yours:   {command}train.py {run.task.own_text} --workdir=runs/mine'''
 
 
 def kept_flags() -> list[str]:

@@ -21,7 +21,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.mesh.data = -1  # devices over which the sentences of a batch are split; -1 takes all
 
   config.model = model = ml_collections.ConfigDict()
-  model.architecture = 'transformer'  # transformer; recurrent: what came before it, see recurrent.*
+  model.architecture = 'transformer'  # transformer, recurrent (see recurrent.*), language_model (the decoder alone)
   model.d_model = 512  # width of embeddings and of every layer
   model.num_heads = 8  # attention heads
   model.num_layers = 6  # in the encoder, and again in the decoder
@@ -66,7 +66,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
-  data.kind = 'tfds'  # phrasebook (embedded), text (two files per split), tsv (one file), tfds
+  data.kind = 'tfds'  # phrasebook (embedded), text (two files per split), tsv (one file), tfds; running_text (no pairs)
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
   data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
   data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>, plain or .gz
@@ -74,12 +74,17 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.tsv_source_column = 1  # kind tsv: column of the source, counted from 1
   data.tsv_target_column = 2  # kind tsv: column of the target
   data.heldout = 1000  # kind tsv: pairs held out to validate, and as many to test
+  data.text = config_dict.placeholder(str)  # kind running_text: one file, plain or .gz
+  data.validation_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out of data.text
+  data.test_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out where validation is
+  data.document = 'file'  # kind running_text: what is read on its own, from BOS to EOS: file, paragraph, line
+  data.heldout_share = 0.05  # kind running_text: share of the text's bytes, at its end, to validate; as many to test
   data.source_language = 'en'  # language translated from
   data.target_language = 'de'  # language translated into
   data.train_split = 'train'  # file stem or TFDS split to train on
   data.validation_split = 'validation'  # file stem or TFDS split to validate with
   data.test_split = config_dict.FieldReference('test')  # file stem or TFDS split scored at the end; None: none
-  data.max_length = 256  # tokens of a side, EOS included; longer training pairs are left out and counted
+  data.max_length = 256  # tokens of a side, EOS included: longer pairs are left out and counted, documents are cut
   data.batching = 'buckets'  # buckets: shapes fitted to the corpus; fixed: one shape, see fixed_*
   data.max_shapes = 16  # buckets: most (source, target) shapes; each is compiled once
   data.fixed_rows = 64  # fixed: sentence pairs in a batch
@@ -97,6 +102,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   vocabulary.size = 37000  # entries, special ids and bytes included
   vocabulary.joint = True  # one vocabulary for both languages
   vocabulary.byte_fallback = True  # unknown characters as bytes, so that no text is lost
+  vocabulary.dummy_prefix = True  # a text's first word is spelt as if a space stood before it
   vocabulary.source_model = config_dict.placeholder(str)  # a SentencePiece model to use instead of training one
   vocabulary.target_model = config_dict.placeholder(str)  # the same for the target, when joint is False
 
@@ -132,16 +138,22 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.first_eval = 0  # one early evaluation after this many updates, for a first look; 0 is none
   train.checkpoint_every = 1000  # updates between checkpoints
   train.keep_last = 5  # newest checkpoints kept (never fewer than average_last)
-  train.keep_best = 1  # checkpoints of highest validation BLEU kept besides
+  train.keep_best = 1  # best checkpoints (validation BLEU, or bits per byte) kept besides
   train.average_last = 5  # checkpoints averaged for the final score
-  train.patience = 0  # evaluations without a better validation BLEU until the run ends; 0 is off
+  train.patience = 0  # evaluations without a better one until the run ends; 0 is off
   train.eval_sentences = 500  # validation sentences translated (greedily) at an evaluation
   train.num_samples = 8  # of these, how many are written out at each evaluation
 
   config.search = search = ml_collections.ConfigDict()
-  search.beam_size = 4  # hypotheses kept; 1 is greedy search
+  search.strategy = 'beam'  # beam: the likeliest found; sample: drawn at random
+  search.beam_size = 4  # beam: hypotheses kept; 1 is greedy search
   search.length_penalty = 'gnmt'  # gnmt: ((5+length)/6)^alpha; length: length^alpha; none
   search.alpha = 0.6  # strength of the length penalty
-  search.extra_length = 50  # longest output: source length + this many tokens
+  search.extra_length = 50  # longest output: source length (or prompt) + this many tokens
+  search.temperature = 1.0  # sample: logits are divided by it; below 1 the likely becomes likelier
+  search.top_k = 0  # sample: draw from the k likeliest tokens alone; 0: from all
+  search.top_p = 1.0  # sample: draw from the fewest likeliest tokens that have this probability together; 1: from all
+  search.seed = 0  # sample: what is drawn
+  search.include_prompt = True  # language models: a continuation begins with its prompt
   search.batch_tokens = 2048  # rows x source length of a search batch; each row holds a whole beam
   return config

@@ -1,9 +1,10 @@
 """Where text comes from: named splits of sentence pairs. A new kind of corpus gets a module here and a line in load().
 
-    phrasebook   the embedded corpus: a grammar, so that the first run needs no download
-    text_files   two text files per split, or one file with tab-separated columns
-    tfds_sets    TFDS translation sets, WMT among them
-    vocabulary   SentencePiece
+    phrasebook     the embedded corpus: a grammar, so that the first run needs no download
+    text_files     two text files per split, or one file with tab-separated columns
+    tfds_sets      TFDS translation sets, WMT among them
+    running_text   one file of running text, for language models: splits of documents, not of pairs
+    vocabulary     SentencePiece
 
 Knows neither models nor runs.
 """
@@ -12,7 +13,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-KINDS = ('phrasebook', 'text', 'tsv', 'tfds')
+KINDS = ('phrasebook', 'text', 'tsv', 'tfds', 'running_text')
+DOCUMENTS = ('file', 'paragraph', 'line')
 LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
              'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese'}
 
@@ -39,10 +41,26 @@ class Split:
   def __len__(self) -> int:
     return self.size
 
+  @property
+  def extent(self) -> str:
+    """How much text it is, for people."""
+    return f'{self.size:,} pairs'
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSplit(Split):
+  """A named list of documents (texts of one or more lines), not of pairs; see running_text."""
+
+  num_bytes: int = 0  # UTF-8, separators of documents included
+
+  @property
+  def extent(self) -> str:
+    return f'{self.num_bytes:,} bytes' + (f' in {self.size:,} documents' if self.size > 1 else '')
+
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """Pairs to train on, to validate with and to test on."""
+  """Pairs, or documents, to train on, to validate with and to test on."""
 
   name: str
   source_language: str
@@ -71,6 +89,11 @@ class CorpusConfig:
   tsv_source_column: int = 1
   tsv_target_column: int = 2
   heldout: int = 1000  # kind tsv: pairs held out for validation, and as many for the test
+  text: str | None = None  # kind running_text
+  validation_text: str | None = None  # kind running_text; None: held out of `text`
+  test_text: str | None = None  # kind running_text; None: held out of `text`, or no test where validation has a file
+  document: str = 'file'  # kind running_text: see running_text
+  heldout_share: float = 0.05  # kind running_text: share of the text's bytes held out for a split
   tfds_name: str | None = None  # kind tfds
   tfds_dir: str | None = None  # None: TFDS's own default, ~/tensorflow_datasets
   seed: int = 0  # decides which pairs of an unsplit file are held out
@@ -80,7 +103,7 @@ class CorpusConfig:
       raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
     if self.source_language == self.target_language:
       raise ValueError(f'source_language and target_language are both {self.source_language!r}')
-    needs = {'text': 'directory', 'tsv': 'tsv', 'tfds': 'tfds_name'}
+    needs = {'text': 'directory', 'tsv': 'tsv', 'tfds': 'tfds_name', 'running_text': 'text'}
     if self.kind in needs and not getattr(self, needs[self.kind]):
       raise ValueError(f'{needs[self.kind]} is not set: kind {self.kind!r} reads it; '
                        f'add --config.data.{needs[self.kind]}=…')
@@ -89,6 +112,11 @@ class CorpusConfig:
                        'must be two different numbers, counted from 1')
     if self.heldout < 1:
       raise ValueError(f'heldout is {self.heldout}; expected a positive number of pairs')
+    if self.document not in DOCUMENTS:
+      raise ValueError(f'document is {self.document!r}; expected one of {", ".join(DOCUMENTS)}')
+    if not 0.0 < self.heldout_share < 0.5:
+      raise ValueError(f'heldout_share is {self.heldout_share}; expected a share above 0 and below 0.5, since '
+                       'validation and test both take it')
 
 
 def load(config: CorpusConfig) -> Corpus:
@@ -99,6 +127,9 @@ def load(config: CorpusConfig) -> Corpus:
   if config.kind == 'tfds':
     from corpora import tfds_sets
     return tfds_sets.corpus(config)
+  if config.kind == 'running_text':
+    from corpora import running_text
+    return running_text.corpus(config)
   from corpora import text_files
   return text_files.directory_corpus(config) if config.kind == 'text' else text_files.tsv_corpus(config)
 

@@ -35,6 +35,7 @@ class VocabularyConfig:
   size: int = 37000  # entries, special ids and bytes included; a small corpus may give fewer
   joint: bool = True  # one vocabulary for both languages
   byte_fallback: bool = True  # unknown characters as UTF-8 bytes; not for kind word
+  dummy_prefix: bool = True  # a text's first word is spelt as if a space stood before it
   source_model: str | None = None  # supplied SentencePiece models; joint takes source_model alone
   target_model: str | None = None
 
@@ -135,6 +136,23 @@ class Vocabulary:
     from sentencepiece import sentencepiece_model_pb2  # slow to import
     return KINDS[sentencepiece_model_pb2.ModelProto.FromString(self.model).trainer_spec.model_type - 1]
 
+  def encode_document(self, text: str) -> list[int]:
+    """encode(text), for long texts of many lines: line by line, in time and memory that a line needs.
+
+    Raises:
+      DataError: when the vocabulary has no entry for line ends, and there are some.
+    """
+    first, *others = text.split('\n')
+    end = self.encode('\n')  # after a dummy prefix, perhaps
+    if others and self.decode(end) != '\n':
+      raise DataError('the vocabulary has no entry for line ends; a text of many lines needs one that has bytes '
+                      '(vocabulary.byte_fallback, not for kind word)')
+    lines = self.encode_batch([f'\n{line}' for line in others])
+    if any(ids[:len(end)] != end for ids in lines):  # a supplied model with entries that contain line ends
+      return self.encode(text)
+    before = self.encode(first) if first or not others else end[:-1]
+    return before + [token for ids in lines for token in ids[len(end) - 1:]]
+
   def decode(self, ids: Sequence[int]) -> str:
     """The text of ids; special ids have none."""
     return self._processor.decode([int(i) for i in ids])
@@ -187,6 +205,7 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
   options = dict(
       model_type=config.kind, vocab_size=size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
       byte_fallback=config.byte_fallback and config.kind != 'word', normalization_rule_name='identity',
+      add_dummy_prefix=config.dummy_prefix,
       remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
       minloglevel=2)
   if config.kind in ('word', 'char'):

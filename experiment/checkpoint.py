@@ -4,8 +4,9 @@ A checkpoint holds the train state, and as JSON the run's progress and the valid
 """
 
 import logging
+import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
@@ -20,20 +21,35 @@ class CheckpointError(Exception):
   exit_code = 5
 
 
-class Checkpoints:
-  """The checkpoints in one folder: the newest few, and the best few by validation BLEU besides."""
+class Measure(NamedTuple):
+  """A figure on validation text by which one checkpoint is better than another."""
 
-  def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0):
+  name: str  # among the metrics that save() is given
+  higher_is_better: bool = True
+
+  def rank(self, metrics: dict) -> float:
+    """Larger for better; NaN, which sorts nowhere, is worse than any."""
+    value = float(metrics[self.name])
+    return -math.inf if math.isnan(value) else value if self.higher_is_better else -value
+
+
+BLEU = Measure('bleu')
+
+
+class Checkpoints:
+  """The checkpoints in one folder: the newest few, and the best few by a measure on validation text besides."""
+
+  def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU):
     """keep_last None keeps all: for readers."""
-    self._folder = os.path.abspath(folder)
-    best = checkpoint_managers.BestN(get_metric_fn=_bleu, n=keep_best, keep_checkpoints_without_metrics=False)
+    self._folder, self._measure = os.path.abspath(folder), measure
+    best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
     policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
     self._manager = ocp.CheckpointManager(self._folder, options=ocp.CheckpointManagerOptions(
-        preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies), best_fn=_bleu,
+        preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies), best_fn=measure.rank,
         create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None))
 
   def save(self, step: int, state: Any, progress: dict, metrics: dict | None = None) -> None:
-    """Starts saving; wait() ends it. `metrics` are validation scores ('bleu') measured at this step, if any."""
+    """Starts saving; wait() ends it. `metrics` are validation figures measured at this step, if any."""
     self._manager.save(step, metrics=metrics, args=ocp.args.Composite(
         state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)))
 
@@ -50,9 +66,10 @@ class Checkpoints:
     return max(self.steps(), default=None)
 
   def best(self) -> int | None:
-    """The step of highest validation BLEU, or None when none was measured."""
+    """The step that measured best on validation, or None when none was measured."""
     measured = {step: self._manager.metrics(step) for step in self.steps()}
-    return max((step for step in measured if measured[step]), key=lambda step: _bleu(measured[step]), default=None)
+    return max((step for step in measured if measured[step]), default=None,
+               key=lambda step: self._measure.rank(measured[step]))
 
   def restore(self, step: int, wanted: Any) -> tuple[Any, dict]:
     """The state and progress saved at a step.
@@ -138,8 +155,3 @@ def _describe(tree: Any, prefix: str) -> dict[str, str]:
       leaf = jax.eval_shape(jax.random.key_data, leaf)
     described[prefix + jax.tree_util.keystr(path, simple=True, separator='.')] = f'{leaf.dtype} {tuple(leaf.shape)}'
   return described
-
-
-def _bleu(metrics: dict) -> float:
-  score = float(metrics['bleu'])
-  return score if score == score else -1.0  # NaN, which sorts nowhere, is worse than any

@@ -30,10 +30,10 @@ CONFIGS = os.path.join(ROOT, 'configs')
 LENGTHS = ('train.num_steps', 'train.num_epochs', 'train.num_minutes')
 # What --help shows; --helpfull shows every option.
 MOST_USED = ('seed', 'init_from', 'model.architecture', 'model.d_model', 'model.num_heads', 'model.num_layers',
-             'model.d_ff', 'model.norm', 'model.dropout', 'data.directory', 'data.tsv', 'data.source_language',
-             'data.target_language', 'vocabulary.size', 'optimizer.learning_rate_scale', 'optimizer.warmup_steps',
-             *LENGTHS, 'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every', 'train.log_every',
-             'search.beam_size', 'search.length_penalty', 'search.alpha')
+             'model.d_ff', 'model.norm', 'model.dropout', 'data.directory', 'data.tsv', 'data.text',
+             'data.source_language', 'data.target_language', 'vocabulary.size', 'optimizer.learning_rate_scale',
+             'optimizer.warmup_steps', *LENGTHS, 'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every',
+             'train.log_every', 'search.beam_size', 'search.length_penalty', 'search.alpha', 'search.strategy')
 
 
 class ConfigError(Exception):
@@ -113,10 +113,10 @@ TRAIN_FLAGS = (
 )
 DECODE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
-    Flag('input', 'text to translate, one sentence a line; - is standard input', default='-'),
-    Flag('output', 'where translations go, one a line, in order; - is standard output', default='-'),
+    Flag('input', 'text to translate, one sentence a line, or prompts to continue; - is standard input', default='-'),
+    Flag('output', 'where the result goes, a line for each line, in order; - is standard output', default='-'),
     Flag('reference', 'translations to score against, one a line'),
-    Flag('checkpoint', 'best (by validation BLEU), latest, average:N (of the last N) or the number of a step',
+    Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
          default='best'),
 )
 SWEEP_FLAGS = (
@@ -212,6 +212,8 @@ def build(cls: type, section: Mapping[str, Any], *, name: str = '', **extra: Any
 def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Callable[..., Any]]:
   """Gives a build() whose errors are raised together at the end of the block; it returns None in their place.
 
+  A ConfigError that the block itself ends with is told among them.
+
   With `config`, sections are called by their names in it ('config.data').
   """
   errors: list[str] = []
@@ -226,6 +228,8 @@ def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Callable[
 
   try:
     yield collecting
+  except ConfigError as error:
+    errors.append(str(error))
   except Exception:
     if not errors:
       raise

@@ -1,48 +1,69 @@
-"""What a run says of itself while it trains: validation loss, BLEU on raw references, translations of the same lines."""
+"""What a run says of itself: figures over all tokens of a split, and the records in which a task tells its own."""
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiment import scores
-from experiment.translation import Translator
+import corpora
+from corpora.vocabulary import Vocabulary
+from transformer.config import SearchConfig
+from transformer.model import Model
 
 
-def validation_loss(eval_step: Callable, params: Any, batches: Iterable) -> dict[str, float]:
-  """Loss, perplexity and accuracy per token over all batches: sums first, one division at the end."""
-  totals = {}
+class Setting(NamedTuple):
+  """What a task looks at when it examines a model: a run, without its training."""
+
+  model: Model
+  corpus: corpora.Corpus
+  source: Vocabulary
+  target: Vocabulary
+  search: SearchConfig
+  config: Any  # the whole configuration
+
+
+class Examination(NamedTuple):
+  """What a task finds at an evaluation, beside loss and perplexity."""
+
+  measures: dict[str, float]
+  samples: list[list[tuple[str, str]]]  # for people: of each example, lines of (label, text)
+  told: str  # figures and an example, for the terminal
+
+
+class Conclusion(NamedTuple):
+  """What a task finds at the end of a run."""
+
+  results: dict[str, Any]  # for results.json
+  told: str
+  outputs: list[str]  # what the model wrote, a line each, in order
+  example: str  # a line to try
+
+
+def totals(eval_step: Callable, params: Any, batches: Iterable) -> dict[str, float]:
+  """Sums over all tokens of all batches: loss, nll, tokens, correct."""
+  found: dict[str, float] = {}
   for batch in batches:
     for name, value in eval_step(params, batch).items():
-      totals[name] = totals.get(name, 0.0) + float(np.asarray(value))
-  tokens = max(totals['tokens'], 1.0)
-  return {'loss': totals['loss'] / tokens, 'perplexity': math.exp(min(totals['nll'] / tokens, 700.0)),
-          'accuracy': totals['correct'] / tokens}
+      found[name] = found.get(name, 0.0) + float(np.asarray(value))
+  return found
 
 
-def translation_scores(translator: Translator, sources: list[str], references: list[str]
-                       ) -> tuple[dict[str, Any], list[str]]:
-  """BLEU and chrF of the translated sources against raw references, and the translations."""
-  hypotheses = [translation.text for translation in translator.translate(sources)]
-  return scores.corpus_scores(hypotheses, references), hypotheses
+def per_token(sums: dict[str, float]) -> dict[str, float]:
+  """Loss, perplexity and accuracy per token: one division, at the end."""
+  tokens = max(sums['tokens'], 1.0)
+  return {'loss': sums['loss'] / tokens, 'perplexity': exponential(sums['nll'] / tokens),
+          'accuracy': sums['correct'] / tokens}
 
 
-def write_samples(path: str, step: int, samples: Iterable[tuple[str, str, str]]) -> None:
-  """(source, reference, translation) of the same sentences at every evaluation, as text for people."""
+def exponential(nats: float) -> float:
+  """exp, of which no perplexity becomes infinite."""
+  return math.exp(min(nats, 700.0))
+
+
+def write_samples(path: str, step: int, samples: Iterable[list[tuple[str, str]]]) -> None:
+  """What the model makes of the same examples at every evaluation, as text for people."""
   with open(path, 'w', encoding='utf-8') as file:
     file.write(f'Step {step:,}\n')
-    for source, reference, hypothesis in samples:
-      file.write(f'\nsource     {source}\nreference  {reference}\nmodel      {hypothesis}\n')
-
-
-def format_examination(pairs: Iterable[tuple[str, str]], hypotheses: list[str]) -> tuple[str, int]:
-  """Sentences beside their references with a mark, and how many were right."""
-  lines, right = [], 0
-  for (source, reference), hypothesis in zip(pairs, hypotheses):
-    correct = hypothesis == reference
-    right += correct
-    lines.append(f'  {"right" if correct else "WRONG"}  {source}\n         {hypothesis}')
-    if not correct:
-      lines.append(f'         expected: {reference}')
-  return '\n'.join(lines), right
+    for lines in samples:
+      file.write('\n' + ''.join(f'{label:<10} {text}\n' for label, text in lines))

@@ -26,7 +26,8 @@ from experiment.command_line import ConfigError
 
 # What may differ from the saved configuration when a run goes on; anything else would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
-              'data.directory', 'data.tsv', 'data.tfds_dir',  # the place of the text; its content is compared by fingerprint
+              # the place of the text; its content is compared by fingerprint
+              'data.directory', 'data.tsv', 'data.tfds_dir', 'data.text', 'data.validation_text', 'data.test_text',
               'vocabulary.source_model', 'vocabulary.target_model',
               'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',

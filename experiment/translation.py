@@ -9,16 +9,18 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
+from corpora.vocabulary import Vocabulary
 from experiment import command_line
-from experiment.checkpoint import Checkpoints
+from experiment.checkpoint import BLEU, Checkpoints, Measure
 from experiment.run_folder import RunFolder, read_json
 from transformer import architectures, search, tokens
-from transformer.config import ArchitectureConfig, ModelConfig, RecurrentConfig, SearchConfig
+from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
 from transformer.model import Model
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
 _ROWS = 8
-ModelRecord = ModelConfig | RecurrentConfig
+
+ModelRecord = ModelConfig | RecurrentConfig | LanguageModelConfig
 
 
 def _recurrent(build: Callable, config, **sizes: int) -> RecurrentConfig:
@@ -32,6 +34,7 @@ def _recurrent(build: Callable, config, **sizes: int) -> RecurrentConfig:
 _RECORDS = {
     'transformer': lambda build, config, **sizes: build(ModelConfig, config.model, **sizes),
     'recurrent': _recurrent,
+    'language_model': lambda build, config, **sizes: build(LanguageModelConfig, config.model, **sizes),
 }
 
 
@@ -53,6 +56,37 @@ def model_config(config, source_vocabulary, target_vocabulary) -> ModelRecord:
     return model_record(build, config, source_vocabulary.size, target_vocabulary.size)
 
 
+class Trained(NamedTuple):
+  """A run's model with the parameters of a checkpoint, read from its folder."""
+
+  config: ml_collections.ConfigDict  # the run's, search options replaced
+  source: Vocabulary
+  target: Vocabulary
+  model: Model
+  params: Any
+  search: SearchConfig
+
+
+def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: dict[str, Any]) -> Trained:
+  """What load() starts from, for any task.
+
+  Args:
+    measure: by which checkpoint 'best' is the best.
+    workdir, checkpoint, search_options: see load.
+  """
+  folder = RunFolder.open(workdir)
+  config = ml_collections.ConfigDict(read_json(folder.config))
+  config.search.update(search_options)
+  source, target = folder.load_vocabularies()
+  model = architectures.build(model_config(config, source, target))
+  with command_line.gather_errors() as build:
+    search_config = build(SearchConfig, config.search)
+  checkpoints = Checkpoints(folder.checkpoints, measure=measure)
+  wanted = jax.eval_shape(model.init, jax.random.key(0))
+  params = checkpoints.average(checkpoints.resolve(checkpoint), wanted)
+  return Trained(config, source, target, model, params, search_config)
+
+
 def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Translator':
   """A run, ready to translate: load('runs/phrasebook').translate(['The dog sleeps.'])[0].text
 
@@ -64,17 +98,8 @@ def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Translato
   Raises:
     ConfigError, CheckpointError: when the folder is no run or has no such checkpoint.
   """
-  folder = RunFolder.open(workdir)
-  config = ml_collections.ConfigDict(read_json(folder.config))
-  config.search.update(search_options)
-  source, target = folder.load_vocabularies()
-  model = architectures.build(model_config(config, source, target))
-  with command_line.gather_errors() as build:
-    search_config = build(SearchConfig, config.search)
-  checkpoints = Checkpoints(folder.checkpoints)
-  wanted = jax.eval_shape(model.init, jax.random.key(0))
-  params = checkpoints.average(checkpoints.resolve(checkpoint), wanted)
-  return Translator(model, params, source, target, search_config, config.search.batch_tokens)
+  run = read_run(workdir, checkpoint, BLEU, search_options)
+  return Translator(run.model, run.params, run.source, run.target, run.search, run.config.search.batch_tokens)
 
 
 class Translation(NamedTuple):
@@ -108,30 +133,16 @@ class Translator:
     """The model, and the vocabularies of source and target."""
     return self._model, self._source, self._target
 
-  def _search(self, params, source: tokens.Tokens) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]."""
+  def _search(self, params, source: tokens.Tokens, lines: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]. `lines` [B] seed what is drawn."""
     length = source.ids.shape[1] + self._config.extra_length
     real = (source.segments > 0).sum(axis=1)
     limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
-    cache = self._model.init_cache(params, self._model.encode(params, source), length, self._config.beam_size)
+    cache = self._model.init_cache(params, self._model.encode(params, source), length, self._config.width)
     best = search.search(lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
-                         self._target.bos_id, self._target.eos_id, self._target.pad_id, self._config)
+                         self._target.bos_id, self._target.eos_id, self._target.pad_id, self._config,
+                         search.row_keys(self._config.seed, lines))
     return best.tokens[:, 0], best.scores[:, 0], best.log_probs[:, 0]
-
-  def _batches(self, sentences: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
-    """(padded length, indices) of each search batch: the longest first, so that a lack of memory shows at once."""
-    classes: dict[int, list[int]] = {}
-    for index in sorted(range(len(sentences)), key=lambda i: -len(sentences[i])):
-      if sentences[index]:
-        classes.setdefault(length_class(len(sentences[index])), []).append(index)
-    for length, members in classes.items():
-      rows = self.rows(length)
-      for start in range(0, len(members), rows):
-        yield length, members[start:start + rows]
-
-  def rows(self, length: int) -> int:
-    """Rows of a search batch of padded source length `length`."""
-    return max(_ROWS, self._batch_tokens // length // _ROWS * _ROWS)
 
   def translate(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Translation]:
     """One translation per line, in order; a blank line stays blank.
@@ -146,15 +157,47 @@ class Translator:
     self.cut += sum(len(sentence) > longest for sentence in encoded)
     encoded = [s if len(s) <= longest else s[:longest - 1] + s[-1:] for s in encoded]
     out = [Translation('', 0.0, 0.0)] * len(lines)
-    for length, members in self._batches(encoded):
-      source = tokens.pad([encoded[i] for i in members], self.rows(length), length, self._source.pad_id)
-      ids, scores, log_probs = jax.device_get(self._compiled(self.params, source))
+    for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s}, self._batch_tokens):
+      rows = search_rows(length, self._batch_tokens)
+      source = tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id)
+      found = self._compiled(self.params, source, line_numbers(members, rows))
+      ids, scores, log_probs = jax.device_get(found)
       for row, index in enumerate(members):
-        text = self._target.decode(_until(ids[row], self._target.eos_id))
+        text = self._target.decode(until(ids[row], self._target.eos_id))
         out[index] = Translation(' '.join(text.split('\n')), float(scores[row]), float(log_probs[row]))
       if progress:
         progress(len(members))
     return out
+
+  def notes(self) -> list[str]:
+    """What a user should know of the lines so far."""
+    return [f'{self.cut:,} lines were longer than {self.longest_source} tokens and were cut'] if self.cut else []
+
+
+def search_batches(lengths: dict[int, int], batch_tokens: int) -> Iterator[tuple[int, list[int]]]:
+  """(padded length, lines) of each search batch: the longest first, so that a lack of memory shows at once.
+
+  Args:
+    lengths: of each line, by its number, its tokens.
+    batch_tokens: see search_rows.
+  """
+  classes: dict[int, list[int]] = {}
+  for line in sorted(lengths, key=lambda line: -lengths[line]):
+    classes.setdefault(length_class(lengths[line]), []).append(line)
+  for length, members in classes.items():
+    rows = search_rows(length, batch_tokens)
+    for start in range(0, len(members), rows):
+      yield length, members[start:start + rows]
+
+
+def search_rows(length: int, batch_tokens: int) -> int:
+  """Rows of a search batch of padded length `length`: at most batch_tokens cells, but never fewer than 8 rows."""
+  return max(_ROWS, batch_tokens // length // _ROWS * _ROWS)
+
+
+def line_numbers(members: Sequence[int], rows: int) -> np.ndarray:
+  """[rows] int32: the line in each row, and 0 in rows without one."""
+  return np.pad(np.array(members, np.int32), (0, rows - len(members)))
 
 
 def longest_source(model: Model, config: SearchConfig) -> int:
@@ -179,7 +222,7 @@ def length_class(length: int) -> int:
   return math.ceil(length / step) * step
 
 
-def _until(ids: np.ndarray, eos_id: int) -> list[int]:
+def until(ids: np.ndarray, eos_id: int) -> list[int]:
   """What stands before the first EOS."""
   end = np.flatnonzero(ids == eos_id)
   return ids[:end[0] if len(end) else len(ids)].tolist()

@@ -174,6 +174,16 @@ def test_a_line_does_not_depend_on_its_neighbours(run):
     assert alone.score == pytest.approx(found.score, abs=1e-5)
 
 
+def test_translations_can_be_sampled(run):
+  lines = ['dog cat house', 'one', 'dog cat house', 'three cat']
+  sampled = lambda seed, lines: translation.load(str(run), strategy='sample', seed=seed).translate(lines)
+  together, other = sampled(1, lines), sampled(2, lines)
+  assert [found.text for found in together] != [found.text for found in other]
+  assert together[0].text != together[2].text  # what is drawn depends on the line's number ...
+  alone = sampled(1, ['', '', 'dog cat house'])[2]  # ... and on nothing else
+  assert alone.text == together[2].text and alone.score == pytest.approx(together[2].score, abs=1e-5)
+
+
 def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path):
   for flags, words in (
       ([f'--input={tmp_path}/none.en'], 'no file'),

@@ -6,8 +6,8 @@ A new family gets its record in config.py, its build() in a module of its own, a
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from transformer import model, recurrent
-from transformer.config import ModelConfig, RecurrentConfig
+from transformer import language_model, model, recurrent
+from transformer.config import LanguageModelConfig, ModelConfig, RecurrentConfig
 
 
 class Family(NamedTuple):
@@ -30,17 +30,22 @@ def _describe_recurrent(config: RecurrentConfig) -> str:
           f'{reader}, {how}{fed}')
 
 
+def _describe_language_model(config: LanguageModelConfig) -> str:
+  return f'{config.num_layers} layers without an encoder, d_model {config.d_model}'
+
+
 FAMILIES = {
     ModelConfig: Family(model.build, _describe_transformer),
     RecurrentConfig: Family(recurrent.build, _describe_recurrent),
+    LanguageModelConfig: Family(language_model.build, _describe_language_model),
 }
 
 
-def build(config: ModelConfig | RecurrentConfig) -> model.Model:
+def build(config: Any) -> model.Model:
   """The model of a record, as functions of its parameters."""
   return FAMILIES[type(config)].build(config)
 
 
-def describe(config: ModelConfig | RecurrentConfig) -> str:
+def describe(config: Any) -> str:
   """What a model is, for people."""
   return FAMILIES[type(config)].describe(config)

@@ -15,8 +15,9 @@ FREQUENCIES = ('paper', 'tensor2tensor')
 DTYPES = ('float32', 'bfloat16')
 INITIALIZERS = ('xavier_uniform', 'xavier_normal', 'lecun_normal')
 LENGTH_PENALTIES = ('gnmt', 'length', 'none')
+STRATEGIES = ('beam', 'sample')
 SMOOTHINGS = ('vocabulary', 'others')
-ARCHITECTURES = ('transformer', 'recurrent')
+ARCHITECTURES = ('transformer', 'recurrent', 'language_model')
 CELLS = ('gru', 'lstm')
 RECURRENT_SCORES = ('none', 'additive', 'dot', 'general')
 CONTEXTS = ('first', 'every')
@@ -222,6 +223,18 @@ class RecurrentConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(ModelConfig):
+  """The same sizes and choices for a decoder-only language model (Radford et al., 2018): num_layers is its depth."""
+
+  def __post_init__(self):
+    super().__post_init__()
+    if not self.share_embeddings:
+      raise ValueError('share_embeddings is False; a language model has one embedding: there is no source')
+    if self.num_decoder_layers is not None:
+      raise ValueError(f'num_decoder_layers is {self.num_decoder_layers}; the depth of a language model is num_layers')
+
+
+@dataclasses.dataclass(frozen=True)
 class LossConfig:
   """Label smoothing (§5.4; Szegedy et al., 2016). See loss.smoothed_cross_entropy."""
 
@@ -329,15 +342,30 @@ class OptimizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-  """How translations are looked for (§6.1). See search.beam_search."""
+  """How translations and continuations are looked for (§6.1). See search.search."""
 
-  beam_size: int = 4  # 1 is greedy search
+  beam_size: int = 4  # beam: hypotheses kept; 1 is greedy search
   length_penalty: str = 'gnmt'  # gnmt: ((5 + |y|) / 6)^alpha (Wu et al., 2016); length: |y|^alpha; none
   alpha: float = 0.6
   extra_length: int = 50  # longest output: source length + this many tokens, §6.1
+  strategy: str = 'beam'  # beam: the likeliest found; sample: drawn at random, see search.sample
+  temperature: float = 1.0  # sample: logits are divided by it
+  top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
+  top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
+  seed: int = 0  # sample: what is drawn
 
   def __post_init__(self):
-    _positive(beam_size=self.beam_size, extra_length=self.extra_length)
+    _positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
+    _one_of('strategy', self.strategy, STRATEGIES)
     _one_of('length_penalty', self.length_penalty, LENGTH_PENALTIES)
+    if self.top_k < 0:
+      raise ValueError(f'top_k is {self.top_k}; expected 0 (all tokens) or a positive number')
+    if not 0.0 < self.top_p <= 1.0:
+      raise ValueError(f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens')
     if self.alpha < 0:
       raise ValueError(f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)')
+
+  @property
+  def width(self) -> int:
+    """W: beams that the cache needs."""
+    return self.beam_size if self.strategy == 'beam' else 1

@@ -51,6 +51,7 @@ class Model(NamedTuple):
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
   inspect: Callable  # (params, source, target) -> (logits, record): every head's weights, [B, H, Q, M]
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
+  hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
 
 
 class EncoderDecoder(nn.Module):

@@ -1,4 +1,5 @@
-"""Greedy and beam search over any step function (§6.1). Knows no model: a step function and its cache are enough.
+"""Greedy and beam search (§6.1) and sampling, over any step function. Knows no model: a step function and its cache
+are enough.
 
 A step function takes (cache, tokens [B, W]) and returns (logits [B, W, V] float32, cache). The cache is a NamedTuple
 whose field `beams` holds the leaves [B, W, ...] that belong to hypotheses; those are reordered here, nothing else is.
@@ -62,16 +63,9 @@ def _take(tree: Any, index: jax.Array) -> Any:
   return jax.tree.map(lambda x: jax.vmap(lambda row, chosen: row[chosen])(x, index), tree)
 
 
-def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int
-                  ) -> Hypotheses:
-  """The most likely token at each step.
-
-  Args:
-    step, cache: see the file's head; the cache has one beam.
-    limits: [B] int32, longest output of each sentence, EOS included; at least 1.
-    length: L, at least the largest limit.
-    bos_id, eos_id, filler: ids; the filler stands after EOS.
-  """
+def _walk(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+          choose: Callable[[jax.Array, jax.Array], jax.Array]) -> Hypotheses:
+  """One hypothesis per sentence, its tokens chosen one by one: choose(logits [B, 1, V], place []) -> [B, 1]."""
   batch = limits.shape[0]
 
   def advance(state):
@@ -79,8 +73,8 @@ def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id
     logits, cache = step(cache, last)
     normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end has its price too
     logits = _only_end(logits, t + 1 >= limits, eos_id)
-    chosen = logits.argmax(-1).astype(jnp.int32)  # [B, 1]
-    gained = logits.max(-1) - normalizer
+    chosen = choose(logits, t).astype(jnp.int32)
+    gained = jnp.take_along_axis(logits, chosen[..., None], axis=-1)[..., 0] - normalizer
     alive = ends == 0
     chosen = jnp.where(alive, chosen, filler)
     tokens = jax.lax.dynamic_update_slice_in_dim(tokens, chosen[:, :, None], t, axis=2)
@@ -91,6 +85,56 @@ def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id
            jnp.full((batch, 1, length), filler, jnp.int32), jnp.zeros((batch, 1)), jnp.zeros((batch, 1), jnp.int32))
   *_, tokens, log_probs, ends = jax.lax.while_loop(lambda s: (s[0] < length) & (s[-1] == 0).any(), advance, start)
   return Hypotheses(tokens, log_probs, log_probs, ends)
+
+
+def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int
+                  ) -> Hypotheses:
+  """The most likely token at each step.
+
+  Args:
+    step, cache: see the file's head; the cache has one beam.
+    limits: [B] int32, longest output of each sentence, EOS included; at least 1.
+    length: L, at least the largest limit.
+    bos_id, eos_id, filler: ids; the filler stands after EOS.
+  """
+  return _walk(step, cache, limits, length, bos_id, eos_id, filler, lambda logits, t: logits.argmax(-1))
+
+
+def truncate(logits: jax.Array, config: SearchConfig) -> jax.Array:
+  """The distribution that sampling draws from, as logits [..., V]; what is cut off stands at -inf.
+
+    temperature   softmax(logits / temperature)
+    top_k         of that, the k most likely tokens, and any as likely as the last of them (Fan et al., 2018)
+    top_p         of what is left, the nucleus: the fewest most likely tokens that together have probability p or more
+                  (Holtzman et al., 2020, Eq. 2)
+  """
+  logits = logits / config.temperature
+  if config.top_k:
+    least = jax.lax.top_k(logits, min(config.top_k, logits.shape[-1]))[0][..., -1:]
+    logits = jnp.where(logits >= least, logits, -jnp.inf)
+  if config.top_p < 1.0:
+    probabilities = jax.nn.softmax(logits, axis=-1)
+    falling = jnp.flip(jnp.sort(probabilities, axis=-1), axis=-1)
+    before = jnp.cumsum(falling, axis=-1) - falling  # of all that is more likely
+    least = jnp.min(jnp.where(before < config.top_p, falling, jnp.inf), axis=-1, keepdims=True)
+    logits = jnp.where(probabilities >= least, logits, -jnp.inf)
+  return logits
+
+
+def sample(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+           config: SearchConfig, keys: jax.Array) -> Hypotheses:
+  """Tokens drawn from the model's distribution, see truncate; other arguments as in greedy_search.
+
+  Log-probabilities are the model's own, without temperature and truncation.
+
+  Args:
+    keys: [B] typed random keys, one for each sentence: what is drawn for it depends on no neighbour.
+  """
+  def draw(logits, t):
+    at_place = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
+    return jax.vmap(jax.random.categorical)(at_place, truncate(logits[:, 0], config))[:, None]
+
+  return _walk(step, cache, limits, length, bos_id, eos_id, filler, draw)
 
 
 def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
@@ -151,10 +195,58 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   return jax.lax.while_loop(lambda beam: (beam.t < length) & ~beam.done.all(), advance, start).found
 
 
-def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig) -> Hypotheses:
-  """Greedy search for a beam of one, beam search otherwise; arguments as in beam_search."""
+def _best(step, cache, limits, length, bos_id, eos_id, filler, config, keys):
+  """Greedy search for a beam of one, beam search otherwise."""
+  del keys
   if config.beam_size == 1:
-    found = greedy_search(step, cache, limits, length, bos_id, eos_id, filler)
-    return found._replace(scores=found.log_probs / length_penalty(found.lengths, config))
+    return greedy_search(step, cache, limits, length, bos_id, eos_id, filler)
   return beam_search(step, cache, limits, length, bos_id, eos_id, filler, config)
+
+
+STRATEGIES = {'beam': _best, 'sample': sample}
+
+
+def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+           config: SearchConfig, keys: jax.Array | None = None) -> Hypotheses:
+  """What config.strategy says, over a cache of config.width beams; other arguments as in beam_search and sample."""
+  found = STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys)
+  if config.width > 1:  # beam search has scored its hypotheses itself
+    return found
+  return found._replace(scores=found.log_probs / length_penalty(found.lengths, config))
+
+
+def row_keys(seed: int | jax.Array, rows: jax.Array) -> jax.Array:
+  """[B] keys for sample(), from a seed and numbers [B] that tell sentences apart, such as those of their lines."""
+  return jax.vmap(lambda row: jax.random.fold_in(jax.random.key(seed), row))(rows)
+
+
+class PrefixedCache(NamedTuple):
+  """A cache together with the prefixes that its hypotheses have to begin with; see force_prefix."""
+
+  beams: Any  # the cache's own beams, which a search reorders
+  rest: Any  # the cache without them
+  prefix: jax.Array  # [B, P] int32
+  lengths: jax.Array  # [B] tokens of each prefix; 0 forces nothing
+  t: jax.Array  # [] int32: tokens fed so far
+
+
+def force_prefix(step: Step, cache: Any, prefix: jax.Array, lengths: jax.Array) -> tuple[Step, PrefixedCache]:
+  """A step function and cache under which every hypothesis begins with its sentence's prefix.
+
+  While the prefix lasts its next token alone is possible, and costs nothing: it has log-probability 0. The prefix
+  counts in lengths, and so in limits, which have to be larger than it.
+
+  Args:
+    step, cache: see the file's head; any number of beams.
+    prefix: [B, P] int32; what stands at `lengths` or beyond is not read.
+    lengths: [B] int32.
+  """
+  def forced(cache: PrefixedCache, tokens: jax.Array):
+    logits, inner = step(cache.rest._replace(beams=cache.beams), tokens)
+    place = jnp.minimum(cache.t, cache.prefix.shape[1] - 1)
+    wanted = cache.prefix[:, place][:, None, None] == jnp.arange(logits.shape[-1])[None, None]
+    lasts = (cache.t < cache.lengths)[:, None, None]
+    logits = jnp.where(lasts, jnp.where(wanted, 0.0, NEVER), logits)
+    return logits, cache._replace(beams=inner.beams, rest=inner._replace(beams=()), t=cache.t + 1)
+
+  return forced, PrefixedCache(cache.beams, cache._replace(beams=()), prefix, lengths, jnp.zeros((), jnp.int32))

@@ -1,0 +1,119 @@
+"""A decoder-only language model on one file of running text; `:gpt` and `:gpt2_xl` have the sizes of those papers.
+
+    python train.py --config=configs/language_model.py --config.data.text=text.txt --workdir=runs/lm
+    echo "Once upon a time" | python decode.py --workdir=runs/lm
+
+Data: a text of a megabyte or more, plain or .gz; its last tenth is held out, half to validate and half to test.
+Hardware: two CPU cores, minutes.
+Expected: tinyshakespeare, 1,003,856 bytes to train on: 2.6672 bits per byte (perplexity 61.4 per token, 6.35 per byte) on
+the 55,780 bytes that validate, after 300 of the 1,500 steps; the whole length has not been run by us.
+`:gpt` and `:gpt2_xl` need accelerators and have not been run by us; their parameters are counted (docs/language_model.md).
+"""
+
+from configs import default
+
+
+def get_config(arg: str = ''):
+  """A small one for a laptop; 'gpt' (Radford et al., 2018) or 'gpt2_xl' (Radford et al., 2019)."""
+  config = default.get_config()
+  config.model.architecture = 'language_model'
+  config.data.kind = 'running_text'
+  config.data.text = 'text.txt'
+  config.data.max_length = 128
+  config.data.max_shapes = 1  # all blocks but each document's last are equally long
+  config.vocabulary.size = 1024
+  config.vocabulary.dummy_prefix = False  # a word at the start of a line is another than after a space
+
+  # GPT-2's layers (Radford et al., 2019, §2.3), narrow.
+  config.model.d_model = 128
+  config.model.num_heads = 4
+  config.model.num_layers = 4
+  config.model.d_ff = 512
+  set_gpt2_layers(config)
+  config.model.max_positions = 128
+
+  config.optimizer.warmup_steps = 400  # a peak of 4.4e-3
+  config.optimizer.clip_norm = 1.0
+
+  config.train.label_smoothing = 0.0
+  config.train.batch_tokens = 2048
+  config.train.num_steps = 1500
+  config.train.log_every = 20
+  config.train.checkpoint_every = 100
+  config.train.first_eval = 100
+  config.train.eval_every = 300
+  config.train.average_last = 1
+
+  config.search.strategy = 'sample'
+  config.search.temperature = 0.8
+  config.search.top_p = 0.95
+  config.search.extra_length = 64
+  if arg and arg not in _VARIANTS:
+    raise ValueError(f'configs/language_model.py has no variant {arg!r}; it has {" and ".join(_VARIANTS)}')
+  if arg:
+    _VARIANTS[arg](config)
+  return config
+
+
+def set_gpt2_layers(config) -> None:
+  """Pre-norm with a last normalisation, GELU, learned positions, biases everywhere."""
+  config.model.norm = 'pre'
+  config.model.activation = 'gelu'
+  config.model.positions = 'learned'
+  config.model.attention_bias = True
+  config.model.layer_norm_epsilon = 1e-5
+
+
+def set_gpt(config) -> None:
+  """Radford et al. (2018), §4.1: 117 M parameters; AdamW, batches of 64 sequences of 512 tokens, 100 epochs."""
+  set_gpt2_layers(config)
+  config.model.norm = 'post'
+  config.model.d_model = 768
+  config.model.num_heads = 12
+  config.model.num_layers = 12
+  config.model.d_ff = 3072
+  config.model.max_positions = 512
+  config.model.attention_dropout = 0.1
+  config.vocabulary.size = 40_478
+  config.data.max_length = 512
+  config.optimizer.kind = 'adamw'
+  config.optimizer.weight_decay = 0.01
+  config.optimizer.schedule = 'cosine'
+  config.optimizer.peak = 2.5e-4
+  config.optimizer.warmup_steps = 2000
+  config.optimizer.beta2 = 0.999  # the paper is silent; Adam's own
+  config.optimizer.epsilon = 1e-8
+  config.train.batch_tokens = 64 * 512
+  config.train.num_steps = None
+  config.train.num_epochs = 100
+  _set_long_run(config)
+
+
+def set_gpt2_xl(config) -> None:
+  """Radford et al. (2019), Table 2's last row: 1,542 M parameters in print, 1,558 M in the published weights.
+
+  The optimiser is GPT's: the paper says of its own that learning rates were tuned by hand.
+  """
+  set_gpt(config)
+  config.model.norm = 'pre'
+  config.model.d_model = 1600
+  config.model.num_heads = 25
+  config.model.num_layers = 48
+  config.model.d_ff = 6400
+  config.model.max_positions = 1024
+  config.model.scan_layers = True  # 48 layers compile as one
+  config.model.remat = True
+  config.vocabulary.size = 50_257
+  config.data.max_length = 1024
+  config.train.batch_tokens = 512 * 1024  # §2.3: 512 sequences of 1024 tokens
+
+
+def _set_long_run(config) -> None:
+  config.train.log_every = 100
+  config.train.checkpoint_every = 1000
+  config.train.first_eval = 0
+  config.train.eval_every = 1000
+  config.search.extra_length = 100
+
+
+_VARIANTS = {'gpt': set_gpt, 'gpt2_xl': set_gpt2_xl}

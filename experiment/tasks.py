@@ -1,0 +1,105 @@
+"""What a run may be for, and where training for one thing differs from training for another.
+
+train.py and decode.py are written once; whatever they do in another way for another task stands in its Task.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from experiment import language_modelling, scores, translation, translation_task
+from experiment.checkpoint import BLEU, Measure
+from experiment.command_line import ConfigError
+
+
+class Task(NamedTuple):
+  """One line per difference; Setting, Examination and Conclusion are in evaluation.py."""
+
+  name: str
+  architectures: tuple[str, ...]  # values of model.architecture that can be trained for it
+  texts: str  # what a split holds, for people: 'pairs'
+  rows: str  # what a row of a batch holds, for people
+  measure: Measure  # the figure on validation by which one checkpoint is better than another
+  make_vocabularies: Callable  # (VocabularyConfig, corpus, keep) -> SentencePiece models (source, target or None)
+  known_words: Callable  # (corpus) -> words of the training text that a user may write
+  check: Callable  # (config) -> what is impossible together, a sentence each
+  check_model: Callable  # (model, SearchConfig): raises a ConfigError when the model cannot do what is searched for
+  examiner: Callable  # (setting) -> function (params, sums, step) -> Examination
+  conclude: Callable  # (setting, params, split, sums of a split by a function) -> Conclusion
+  describe: Callable  # (results) -> the final figures, for people
+  load: Callable  # (workdir, checkpoint, **search options) -> what decode.py lets write
+  write: Callable  # (what load gave, lines, progress) -> records with .text, one for each line
+  scores_references: bool  # whether decode.py may compare lines with a reference
+  outputs: str  # file in samples/ with what the model wrote for the test split
+  plain: Callable  # (line) -> the text it stands for
+  verb: str  # what decode.py is seen at
+  invitation: str  # to try decode.py
+  own_text: str  # options of train.py for text of one's own
+
+
+TRANSLATION = Task(
+    name='translation',
+    architectures=('transformer', 'recurrent'),
+    texts='pairs',
+    rows='pairs',
+    measure=BLEU,
+    make_vocabularies=translation_task.make_vocabularies,
+    known_words=translation_task.known_words,
+    check=lambda config: [],
+    check_model=translation.longest_source,
+    examiner=translation_task.Examiner,
+    conclude=translation_task.conclude,
+    describe=lambda results: scores.describe(results, results['test_set']),
+    load=translation.load,
+    write=translation.Translator.translate,
+    scores_references=True,
+    outputs='test_translations.txt',
+    plain=lambda line: line,
+    verb='translating',
+    invitation='Translate a sentence',
+    own_text='--config=configs/toy.py --config.data.tsv=pairs.tsv')
+
+LANGUAGE_MODELLING = Task(
+    name='language_modelling',
+    architectures=('language_model',),
+    texts='documents',
+    rows='blocks',
+    measure=language_modelling.BITS_PER_BYTE,
+    make_vocabularies=language_modelling.make_vocabularies,
+    known_words=language_modelling.known_words,
+    check=language_modelling.check,
+    check_model=lambda model, search: None,  # a continuation is no longer than a block
+    examiner=language_modelling.Examiner,
+    conclude=language_modelling.conclude,
+    describe=language_modelling.describe,
+    load=language_modelling.load,
+    write=language_modelling.Continuer.continue_lines,
+    scores_references=False,
+    outputs='test_continuations.txt',
+    plain=language_modelling.plain,
+    verb='continuing',
+    invitation='Continue a text',
+    own_text='--config=configs/language_model.py --config.data.text=text.txt')
+
+_BY_DATA = {'running_text': LANGUAGE_MODELLING}  # any other kind of corpus holds translations
+
+
+def measure_of(config: Any) -> Measure:
+  """By which figure the checkpoints of a run of this configuration are better or worse."""
+  return _BY_DATA.get(config['data']['kind'], TRANSLATION).measure
+
+
+def of(config: Any) -> Task:
+  """The task of a configuration: its corpus decides.
+
+  Raises:
+    ConfigError: when the architecture cannot be trained for it, or its options do not fit each other.
+  """
+  kind, architecture = config['data']['kind'], config['model']['architecture']
+  task = _BY_DATA.get(kind, TRANSLATION)
+  wrong = list(task.check(config))
+  if architecture not in task.architectures:
+    wrong.append(f'config.model.architecture is {architecture!r}, but data.kind {kind!r} is text for '
+                 f'{task.name.replace("_", " ")}; expected {" or ".join(task.architectures)}')
+  if wrong:
+    raise ConfigError('\n  '.join(wrong))
+  return task
