@@ -42,7 +42,7 @@ def test_sections_build_and_one_step_traces(name, variant):
   size = config.vocabulary.size
   with command_line.gather_errors(config) as build:
     model = architectures.build(translation.model_record(build, config, size, size))
-  optimizer = optimizers.build(records.optimizer, config.train.num_steps or 1000)
+  optimizer = optimizers.build(records.optimizer, config.train.num_steps or 10_000)
   fresh = lambda key: training.init_state(model, optimizer, key, config.train.ema_decay)
   state = jax.eval_shape(fresh, jax.random.key(0))
 
