@@ -7,7 +7,7 @@ import hashlib
 import os
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from corpora import Corpus, CorpusConfig, Pair, Split, counted, direction
 from corpora.errors import DataError
@@ -76,7 +76,9 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
   notes = [direction(config)]
 
   def split(stem: str, drop_empty: bool) -> Split:
-    paths = [_find(config.directory, f'{stem}.{code}') for code in (config.source_language, config.target_language)]
+    paths = [find(config.directory, f'{stem}.{code}', 'Splits are named by --config.data.train_split, '
+                  'validation_split and test_split, languages by source_language and target_language')
+             for code in (config.source_language, config.target_language)]
     sides = [read_lines(path, notes) for path in paths]
     for path, lines in zip(paths, sides):
       if not lines:
@@ -95,15 +97,14 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
       test=split(config.test_split, False) if config.test_split else None, notes=tuple(notes))
 
 
-def _find(directory: str, name: str) -> str:
+def find(directory: str, name: str, advice: str) -> str:
+  """The path of a file or of its `.gz`. Raises DataError with what is there and `advice` when neither exists."""
   if not os.path.isdir(directory):
     raise DataError(f'no folder {directory}; expected one with files such as {name} (plain or .gz)')
   for candidate in (name, f'{name}.gz'):
     if os.path.isfile(os.path.join(directory, candidate)):
       return os.path.join(directory, candidate)
-  raise DataError(f'neither {name} nor {name}.gz is there; {_listing(directory, name)}. Splits are named by '
-                  '--config.data.train_split, validation_split and test_split, languages by source_language and '
-                  'target_language')
+  raise DataError(f'neither {name} nor {name}.gz is there; {_listing(directory, name)}. {advice}')
 
 
 def _without_empty(pairs: list[Pair], name: str, notes: list[str]) -> list[Pair]:
@@ -142,7 +143,9 @@ def tsv_corpus(config: CorpusConfig) -> Corpus:
   if len(distinct) < len(pairs):
     notes.append(f'{len(pairs) - len(distinct):,} repeated pairs dropped')
   pairs = _without_empty(distinct, config.tsv, notes)
-  train, validation, test, dropped = _split_by_sentence(pairs, config.heldout, config.seed, config.tsv)
+  keys = [(('source', pair.source), ('target', pair.target)) for pair in pairs]
+  *parts, dropped = split_by_key(keys, config.heldout, config.seed, config.tsv, 'pairs')
+  train, validation, test = ([pairs[i] for i in part] for part in parts)
   if dropped:
     notes.append(f'{dropped:,} pairs dropped because a sentence of theirs is held out')
   name = os.path.basename(config.tsv)
@@ -160,30 +163,37 @@ def _cells(line: str, columns: tuple[int, int], path: str, number: int) -> Pair:
   return Pair(*(cells[column - 1].strip() for column in columns))
 
 
-def _split_by_sentence(pairs: list[Pair], heldout: int, seed: int, name: str):
-  """(train, validation, test, number dropped); see tsv_corpus."""
-  groups = _groups(pairs)
+def split_by_key(keys: Sequence[Sequence[Hashable]], heldout: int, seed: int, name: str, noun: str
+                 ) -> tuple[list[int], list[int], list[int], int]:
+  """Items of training, validation and test, and how many were dropped, so that no key stands in two splits.
+
+  Args:
+    keys: of each item; items with a common key form a group.
+    heldout: items, each of another group, to validate with, and as many to test on.
+    seed: draws the groups that are held out.
+    name, noun: of the file and of its items, for messages.
+  """
+  groups = _groups(keys)
   order = sorted(groups)
   random.Random(seed).shuffle(order)
-  # Large groups ("Tom" sentences chained through shared translations) would cost many pairs: they stay in training.
+  # Large groups ("Tom" sentences chained through shared translations) would cost many items: they stay in training.
   small = [group for group in order if len(groups[group]) <= LARGEST_GROUP]
   most = min(len(small), len(groups) - 1) // 2
   if heldout > most:
-    raise DataError(f'{name} has {len(pairs):,} pairs in {len(groups):,} groups without a common sentence; to hold out '
-                    f'2 × {heldout:,} pairs and train on the rest is not possible. ' +
+    raise DataError(f'{name} has {len(keys):,} {noun} in {len(groups):,} groups without a common sentence; to hold out '
+                    f'2 × {heldout:,} {noun} and train on the rest is not possible. ' +
                     (f'Set --config.data.heldout to {most:,} or less' if most else
                      'Bring separate files for each split, see --config.data.kind=text'))
   held = small[:2 * heldout]
   training = sorted(groups.keys() - set(held))
-  one_each = lambda chosen: [pairs[groups[group][0]] for group in chosen]
+  one_each = lambda chosen: [groups[group][0] for group in chosen]
   dropped = sum(len(groups[group]) - 1 for group in held)
-  return ([pairs[i] for group in training for i in groups[group]], one_each(held[:heldout]), one_each(held[heldout:]),
-          dropped)
+  return [i for group in training for i in groups[group]], one_each(held[:heldout]), one_each(held[heldout:]), dropped
 
 
-def _groups(pairs: list[Pair]) -> dict[int, list[int]]:
-  """Connected components of pairs that share a sentence: first member -> members, by union-find."""
-  parent = list(range(len(pairs)))
+def _groups(keys: Sequence[Sequence[Hashable]]) -> dict[int, list[int]]:
+  """Connected components of items that share a key: first member -> members, by union-find."""
+  parent = list(range(len(keys)))
 
   def root(i):
     while parent[i] != i:
@@ -192,11 +202,11 @@ def _groups(pairs: list[Pair]) -> dict[int, list[int]]:
     return i
 
   owner = {}
-  for i, pair in enumerate(pairs):
-    for key in (('source', pair.source), ('target', pair.target)):
+  for i, of_item in enumerate(keys):
+    for key in of_item:
       a, b = root(owner.setdefault(key, i)), root(i)
       parent[max(a, b)] = min(a, b)
   groups = collections.defaultdict(list)
-  for i in range(len(pairs)):
+  for i in range(len(keys)):
     groups[root(i)].append(i)
   return dict(groups)
