@@ -1,0 +1,99 @@
+"""What a labelled set gives away without understanding: the majority, words without their order, one text alone.
+
+A figure of a model means little beside none of these. The classifier over words is multinomial logistic regression,
+fitted to its optimum (L-BFGS; the squared weights count half their sum against the likelihood).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+
+from corpora.labelled import TASKS, Example, LabelledCorpus, LabelledSplit
+
+# The words of one sequence of texts -> the features that count.
+Features = Callable[[Sequence[frozenset[str]]], list[str]]
+
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+def _words(text: str) -> frozenset[str]:
+  return frozenset(_WORD.findall(text.lower()))
+
+
+def bag_of_words(texts: Sequence[frozenset[str]]) -> list[str]:
+  """The words of each text, told apart by the text they stand in."""
+  return [f'{place} {word}' for place, words in enumerate(texts) for word in sorted(words)]
+
+
+def last_text_only(texts: Sequence[frozenset[str]]) -> list[str]:
+  """The words of the last text (the hypothesis; an answer): what can be guessed without the first."""
+  return sorted(texts[-1])
+
+
+def word_overlap(texts: Sequence[frozenset[str]]) -> list[str]:
+  """The bag of words, and besides which words stand in all texts and which in one alone."""
+  common = frozenset.intersection(*texts)
+  return [*bag_of_words(texts), *(f'all {word}' for word in sorted(common)),
+          *(f'{place} alone {word}' for place, words in enumerate(texts) for word in sorted(words - common))]
+
+
+def _sequences(example: Example, answers: bool) -> list[tuple[str, ...]]:
+  """What is judged: all texts at once, or the context with each answer."""
+  return [(example.texts[0], answer) for answer in example.texts[1:]] if answers else [example.texts]
+
+
+def _matrix(split: LabelledSplit, answers: bool, features: Features, columns: dict[str, int], grow: bool
+            ) -> scipy.sparse.csr_matrix:
+  """[sequences, columns] 0 or 1. `grow` gives unknown features columns, else they are left out."""
+  indices, offsets = [], [0]
+  for example in split:
+    for texts in _sequences(example, answers):
+      names = features([_words(text) for text in texts])
+      if grow:
+        for name in names:
+          columns.setdefault(name, len(columns))
+      indices += [columns[name] for name in names if name in columns]
+      offsets.append(len(indices))
+  shape = len(offsets) - 1, len(columns)
+  return scipy.sparse.csr_matrix((np.ones(len(indices)), indices, offsets), shape)
+
+
+def _fit(inputs: scipy.sparse.csr_matrix, labels: np.ndarray, outputs: int, answers: bool) -> np.ndarray:
+  """Weights [columns, outputs] of greatest penalised likelihood; one output, shared by all answers, if `answers`."""
+  columns = inputs.shape[1]
+  kinds = 1 if answers else outputs
+  target = np.eye(outputs)[labels]
+  transposed = inputs.T.tocsr()
+
+  def objective(flat):
+    weights = flat.reshape(columns, kinds)
+    scores = (inputs @ weights).reshape(len(labels), outputs)
+    scores -= scores.max(axis=1, keepdims=True)
+    log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    gradient = transposed @ (np.exp(log_p) - target).reshape(-1, kinds) + weights
+    return -(log_p * target).sum() + 0.5 * (weights**2).sum(), gradient.ravel()
+
+  return scipy.optimize.minimize(objective, np.zeros(columns * kinds), jac=True, method='L-BFGS-B',
+                                 options={'maxiter': 200}).x.reshape(columns, kinds)
+
+
+def accuracy(corpus: LabelledCorpus, split: LabelledSplit, features: Features) -> float:
+  """Share of a split's examples that a classifier over `features`, fitted to the training split, gets right."""
+  answers, outputs, columns = TASKS[corpus.task].answers, len(corpus.labels), {}
+  labels = lambda examples: np.array([example.label for example in examples])
+  weights = _fit(_matrix(corpus.train, answers, features, columns, True), labels(corpus.train), outputs, answers)
+  scores = (_matrix(split, answers, features, columns, False) @ weights).reshape(len(split), outputs)
+  return float((scores.argmax(axis=1) == labels(split)).mean())
+
+
+def baselines(corpus: LabelledCorpus, split: LabelledSplit) -> dict[str, float]:
+  """Accuracy on a split of every rule that does not understand."""
+  several = TASKS[corpus.task].answers or len(TASKS[corpus.task].columns) > 1
+  rules = {'bag_of_words': bag_of_words}
+  if several:
+    rules |= {'last_text_only': last_text_only, 'word_overlap': word_overlap}
+  return {'majority': corpus.majority(split),
+          **{name: accuracy(corpus, split, features) for name, features in rules.items()}}
