@@ -26,7 +26,7 @@ import numpy as np
 
 import corpora
 from corpora.errors import DataError
-from transformer import tokens
+from transformer import classification, tokens
 
 ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them
 _STORE_VERSION = 2  # raised when the same text would be stored in another way
@@ -532,3 +532,42 @@ def batches(plan: Plan, start: int, stop: int, host: int = 0, hosts: int = 1, nu
   at = functools.partial(plan.batch_at, host=host, hosts=hosts)
   options = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=2 * num_threads)
   return iter(grain.MapDataset.range(start, stop).map(at).to_iter_dataset(options))
+
+
+# ------------------------------------------------------------------------------------------------ labelled examples
+
+
+class LabelledPlan(Plan):
+  """Which labelled examples form the batch at step n: a Plan by the longest of each example's sequences."""
+
+  def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], labels: Sequence[int], config: BatchConfig, seed: int,
+               shuffle: bool = True):
+    """`sequences`: of each example equally many lists of ids. Rows of a batch are examples."""
+    self._sequences, self._labels, self._each = sequences, np.array(labels, np.int32), len(sequences[0])
+    longest = np.array([max(map(len, example)) for example in sequences])
+    if config.batching == 'buckets' and config.batch_tokens < ROWS * self._each * longest.max():
+      raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {ROWS} examples of {self._each} × '
+                      f'{longest.max()} tokens, the longest; raise it to {ROWS * self._each * longest.max()} or lower '
+                      'data.max_length')
+    side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))
+    super().__init__(Store(side, side, ''), dataclasses.replace(config, batch_tokens=config.batch_tokens // self._each),
+                     seed, shuffle)
+
+  def batch_at(self, step: int, host: int = 0, hosts: int = 1) -> classification.LabelledBatch:
+    """The batch at step n, or one host's rows of it."""
+    shape, examples = self.epoch(step // self.batches_per_epoch)[step % self.batches_per_epoch]
+    if shape.rows % hosts:
+      raise DataError(f'batches of {shape.rows} rows do not divide over {hosts} hosts')
+    rows = shape.rows // hosts
+    mine = examples[host * rows:(host + 1) * rows]
+    flat = tokens.pad([ids for i in mine for ids in self._sequences[i]], rows * self._each, shape.target, filler=0)
+    labels = np.zeros(rows, np.int32)
+    labels[:len(mine)] = self._labels[mine]
+    return classification.LabelledBatch(
+        tokens.Tokens(*(leaf.reshape(rows, self._each, shape.target) for leaf in flat)), labels,
+        np.arange(rows) < len(mine))
+
+  def padding(self) -> float:
+    """Share of an epoch's cells that are padding, empty rows included."""
+    real = sum(len(ids) for _, examples in self.epoch(0) for i in examples for ids in self._sequences[i])
+    return 1.0 - real / sum(shape.rows * self._each * shape.target for shape, _ in self.epoch(0))

@@ -103,6 +103,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   vocabulary.joint = True  # one vocabulary for both languages
   vocabulary.byte_fallback = True  # unknown characters as bytes, so that no text is lost
   vocabulary.dummy_prefix = True  # a text's first word is spelt as if a space stood before it
+  vocabulary.control_symbols = ()  # entries beside the text's: "('<delimiter>', '<extract>')" to fine-tune with
   vocabulary.source_model = config_dict.placeholder(str)  # a SentencePiece model to use instead of training one
   vocabulary.target_model = config_dict.placeholder(str)  # the same for the target, when joint is False
 

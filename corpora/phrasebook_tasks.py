@@ -24,13 +24,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from corpora import phrasebook_grammar as grammar
 from corpora import phrasebook_lexicon as lexicon
 from corpora.labelled import Example, LabelledCorpus, LabelledSplit
 from corpora.phrasebook_draws import adjectives_of, fitting
-from corpora.phrasebook_grammar import (A, THE, Clause, Draft, Nominal, Object, Unfit, english, name, noun_phrase,
+from corpora.phrasebook_grammar import (A, THE, THIS, Clause, Draft, Nominal, Object, Unfit, english, name, noun_phrase,
                                         relate_verb, words)
 from corpora.phrasebook_lexicon import ADJECTIVES, NOUNS, VERBS, Verb, fits
-from corpora.phrasebook_pronouns import draw_pronoun_pair
+from corpora.phrasebook_pronouns import pronoun_pair
 
 SIZES = {'train': 20_000, 'validation': 1_000, 'test': 1_000}  # examples in each split
 _SEED = 1706
@@ -327,24 +328,58 @@ def _described(party: Party, adjective: str) -> Party:
 # ---------------------------------------------------------------------------------------------- classification
 
 CLASSIFICATION = ('first', 'second')
+_DECISIVE = frozenset(word for frame in lexicon.FRAMES for word in frame.of_subject + frame.of_object)
+
+
+@functools.cache
+def _balanced_readings() -> tuple[list[tuple[lexicon.Frame, str, str]], list[float]]:
+  """(frame, adjective of the first noun, adjective of the second) and how often each is drawn.
+
+  Both readings of each are drawn alike, so neither verb nor nouns tell which noun "it" is; and the weights are such
+  that every adjective is said as often of first nouns as of second ones (found by Osborne's balancing, 1960), so that
+  neither does the adjective. What is said of one side only gets the weight 0.
+  """
+  readings = [(frame, first, second) for frame in lexicon.FRAMES
+              for first, second in itertools.product(frame.of_subject, frame.of_object)]
+  weights = [1.0] * len(readings)
+  for _ in range(300):
+    of_first, of_second = collections.Counter(), collections.Counter()
+    for (_, first, second), weight in zip(readings, weights):
+      of_first[first] += weight
+      of_second[second] += weight
+    scale = {word: (of_second[word] / of_first[word]) ** 0.25 if of_first[word] and of_second[word] else 0.0
+             for word in _DECISIVE}
+    weights = [weight * scale[first] / scale[second] if scale[first] and scale[second] else 0.0
+               for (_, first, second), weight in zip(readings, weights)]
+  return readings, list(itertools.accumulate(weights))
+
+
+def _candidate(rng: random.Random, draft: Draft, word: str, tags: frozenset[str]) -> Nominal:
+  """A noun of which the adjective can be said, described by nothing that could decide."""
+  noun = draft.choose([noun for noun in fitting(tags) if fits(ADJECTIVES[word].tags, noun)])
+  options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE]
+  return noun_phrase(draft, noun, THIS if rng.random() < 0.2 else THE,
+                     rng.choice(options) if options and rng.random() < 0.2 else None)
+
+
+def _both_readings(rng: random.Random, draft: Draft, frame: lexicon.Frame, of_first: str, of_second: str
+                   ) -> list[grammar.Example]:
+  first = _candidate(rng, draft, of_first, frame.subjects)
+  second = _candidate(rng, draft, of_second, frame.objects)
+  if first.lemma == second.lemma:
+    raise Unfit
+  return pronoun_pair(draft, frame, first, second, of_first, of_second)
 
 
 def _stream_classification(rng: random.Random, split: str) -> Iterator[Drawn | None]:
-  """Readings of pronoun pairs, in twos with one adjective: once said of the first noun, once of the second.
-
-  So an adjective tells nothing by itself (heavy things mostly are the second noun), nor do the two nouns, since each
-  pair has both readings.
-  """
-  waiting = collections.defaultdict(lambda: ([], []))
+  """ "The animal didn't cross the street because it was too tired" (first), and "… too wide" (second)."""
+  readings, cumulative = _balanced_readings()
   while True:
+    frame, of_first, of_second = rng.choices(readings, cum_weights=cumulative)[0]
     draft = Draft(rng, split)
-    readings = _attempt(functools.partial(draw_pronoun_pair, draft))
-    readings = readings if draft.split == split else None
-    for item in readings or ():
-      lists = waiting[item.reading.adjective]
-      lists['ab'.index(item.reading.letter)].append(item.english)
-      if all(lists):
-        yield from (Drawn(label, (texts.pop(),)) for label, texts in enumerate(lists))
+    drawn = _attempt(functools.partial(_both_readings, rng, draft, frame, of_first, of_second))
+    if drawn and draft.split == split:
+      yield from (Drawn(label, (item.english,)) for label, item in enumerate(drawn))
     yield None
 
 

@@ -24,6 +24,7 @@ from corpora.errors import DataError
 
 KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
 SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs
+_SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
 
 
@@ -38,12 +39,20 @@ class VocabularyConfig:
   dummy_prefix: bool = True  # a text's first word is spelt as if a space stood before it
   source_model: str | None = None  # supplied SentencePiece models; joint takes source_model alone
   target_model: str | None = None
+  control_symbols: tuple[str, ...] = ()  # entries that no text is encoded to, such as '<delimiter>' and '<extract>'
 
   def __post_init__(self):
+    symbols = self.control_symbols
+    if isinstance(symbols, list):  # as it comes from JSON
+      object.__setattr__(self, 'control_symbols', symbols := tuple(symbols))
     if self.kind not in KINDS:
       raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
     if self.size < 8:
       raise ValueError(f'size is {self.size}; expected at least 8 entries')
+    if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
+        or not all(isinstance(symbol, str) and symbol and symbol not in _SPECIAL for symbol in symbols)):
+      raise ValueError(f'control_symbols is {symbols!r}; expected a tuple of different texts, none of them empty and '
+                       f'none of {", ".join(_SPECIAL)}')
     if self.target_model and (self.joint or not self.source_model):
       raise ValueError('target_model is supplied: joint must be False and source_model supplied too')
     if self.source_model and not self.joint and not self.target_model:
@@ -157,6 +166,14 @@ class Vocabulary:
     """The text of ids; special ids have none."""
     return self._processor.decode([int(i) for i in ids])
 
+  def control_id(self, symbol: str) -> int:
+    """The id of a control symbol. Raises DataError when the vocabulary was made without it."""
+    found = self._processor.piece_to_id(symbol)
+    if not self._processor.is_control(found):
+      raise DataError(f'the vocabulary has no control symbol {symbol!r}; a vocabulary that has it is made with '
+                      f'--config.vocabulary.control_symbols="(\'{symbol}\',)", several in one tuple')
+    return found
+
   def pieces(self, ids: Sequence[int]) -> list[str]:
     """The entries as they are written in the vocabulary, for pictures and tables."""
     return [self._processor.id_to_piece(int(i)) for i in ids]
@@ -207,7 +224,7 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
       byte_fallback=config.byte_fallback and config.kind != 'word', normalization_rule_name='identity',
       add_dummy_prefix=config.dummy_prefix,
       remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
-      minloglevel=2)
+      minloglevel=2, control_symbols=list(config.control_symbols))
   if config.kind in ('word', 'char'):
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
   texts = _sample((text for text in sentences if text.strip()), MOST_SENTENCES)

@@ -121,7 +121,7 @@ class RunFolder:
 
   def _check_same(self, config: dict, bound: Sequence[str]) -> None:
     if os.path.isfile(self.config):
-      saved = read_json(self.config)
+      saved, config = read_json(self.config), json.loads(json.dumps(config))  # tuples are lists in both
       wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
                for name in sorted(_leaves(saved).keys() | _leaves(config).keys())
                if (name in bound or not _may_change(name)) and _at(saved, name) != _at(config, name)]

@@ -25,6 +25,7 @@ CONSISTENCIES = ('none', 'r_drop', 'simcut')
 OPTIMIZERS = ('adam', 'adamw', 'adafactor', 'sgd')
 SCHEDULES = ('noam', 'inverse_sqrt', 'cosine', 'linear', 'constant')
 FALLING = ('cosine', 'linear')  # schedules with an end
+LABELLED_TASKS = ('classification', 'entailment', 'similarity', 'multiple_choice')
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -369,3 +370,21 @@ class SearchConfig:
   def width(self) -> int:
     """W: beams that the cache needs."""
     return self.beam_size if self.strategy == 'beam' else 1
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationConfig:
+  """Fine-tuning on labelled text (Radford et al., 2018, §3.2, §4.1)."""
+
+  task: str  # one of classification.TASKS
+  outputs: int  # labels; of multiple choice: answers
+  auxiliary_weight: float = 0.5  # λ of L3 = L2 + λ L1: the language model's loss on the same sequences
+  dropout: float = 0.1  # on what the classifier reads
+
+  def __post_init__(self):
+    _one_of('task', self.task, LABELLED_TASKS)
+    if self.outputs < 2:
+      raise ValueError(f'outputs is {self.outputs}; expected two labels or answers at least')
+    if self.auxiliary_weight < 0:
+      raise ValueError(f'auxiliary_weight is {self.auxiliary_weight}; expected 0 (off) or more')
+    if not 0.0 <= self.dropout < 1.0:
+      raise ValueError(f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1')

@@ -1,0 +1,135 @@
+"""Fine-tuning a language model on labelled text (Radford et al., 2018, §3.2 and §3.3), as pure functions.
+
+A text, or several with a delimiter between them, stands between a start and an extract token; what the model's last
+layer says at the extract token is the text's representation h. The classifier adds one matrix:
+
+    classification, entailment   softmax(h W_y)             one sequence
+    similarity                   softmax((h + h') W_y)      two: either text first; their representations are added
+    multiple choice              softmax over i of h_i W_y  one for each answer, W_y with one column
+
+The objective is L3 = L2 + λ L1: the label's log-likelihood, and the language model's on the same sequences. L1 is the
+mean over a sequence's tokens and over an example's sequences, so that λ means the same for long and for short texts.
+
+    B examples   C sequences of an example   T tokens   D d_model   Y labels, or answers
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from transformer import loss
+from transformer.config import ClassificationConfig, LossConfig
+from transformer.tokens import Tokens
+
+Array = Any
+
+
+class LabelledBatch(NamedTuple):
+  """Labelled examples. A row of padding has no tokens in any of its sequences and is not real."""
+
+  sequences: Tokens  # leaves [B, C, T]; each sequence begins with the start token and ends with the extract token
+  labels: Array  # [B] int32: 0 to Y - 1
+  real: Array  # [B] bool
+
+
+class ClassificationSums(NamedTuple):
+  """Totals over real examples, float32 scalars; add those of several devices or batches, then divide."""
+
+  loss: jax.Array  # L3, nats; divide by examples
+  nll: jax.Array  # the label's negative log-likelihood, -L2; divide by examples
+  auxiliary: jax.Array  # -L1, nats a token; divide by examples
+  correct: jax.Array  # examples whose label no other was likelier than
+  examples: jax.Array
+  tokens: jax.Array  # real tokens in all sequences
+
+
+def init_head(key: jax.Array, d_model: int, config: ClassificationConfig) -> dict[str, jax.Array]:
+  """W_y [D, Y], or [D, 1] for multiple choice; drawn like Radford et al.'s other weights, N(0, 0.02²)."""
+  columns = 1 if config.task == 'multiple_choice' else config.outputs
+  return {'kernel': 0.02 * jax.random.normal(key, (d_model, columns), jnp.float32)}
+
+
+def at_extract(hidden: jax.Array, segments: jax.Array) -> jax.Array:
+  """[N, D]: what `hidden` [N, T, D] says at each sequence's last real token, by `segments` [N, T]."""
+  last = jnp.maximum((segments > 0).sum(axis=1) - 1, 0)
+  return jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]
+
+
+def _of_all(kernel: jax.Array, representations: jax.Array) -> jax.Array:
+  """[B, C, D] -> [B, Y]: the sequences' representations added, then classified."""
+  return jnp.einsum('bd,dy->by', representations.sum(axis=1), kernel)
+
+
+def _of_each(kernel: jax.Array, representations: jax.Array) -> jax.Array:
+  """[B, C, D] -> [B, C]: each sequence is an answer with a score of its own."""
+  return jnp.einsum('bcd,dy->bcy', representations, kernel)[:, :, 0]
+
+
+# How the scores of an example's labels come from its sequences.
+TASKS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    'classification': _of_all, 'entailment': _of_all, 'similarity': _of_all, 'multiple_choice': _of_each}
+
+
+def make_scores(hidden: Callable, config: ClassificationConfig) -> Callable:
+  """scores(params, sequences, key=None) -> (label scores [B, Y] float32, hidden states [B · C, T, D]).
+
+  Args:
+    hidden: (model's params, Tokens with leaves [N, T], key=None) -> [N, T, D], causal.
+    config: task and dropout.
+  """
+  def scores(params: dict[str, Any], sequences: Tokens, key: jax.Array | None = None):
+    of_model, of_head = (None, None) if key is None else jax.random.split(key)
+    examples, count, length = sequences.ids.shape
+    states = hidden(params['model'], _rows(sequences), of_model)
+    found = at_extract(states, sequences.segments.reshape(-1, length)).astype(jnp.float32)
+    found = _dropout(found.reshape(examples, count, -1), config.dropout, of_head)
+    return TASKS[config.task](params['head']['kernel'], found), states
+
+  return scores
+
+
+def _rows(sequences: Tokens) -> Tokens:
+  """Leaves [B, C, T] -> [B · C, T]."""
+  return Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in sequences))
+
+
+def _dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+  if key is None or not rate:
+    return x
+  return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
+
+
+def make_objective(hidden: Callable, logits: Callable, config: ClassificationConfig) -> Callable:
+  """objective(params, batch, key=None) -> ClassificationSums; params has 'model' and 'head'; no key, no dropout.
+
+  Args:
+    hidden: see make_scores.
+    logits: (model's params, hidden states [N, T, D]) -> [N, T, V] float32.
+    config: the task, λ and dropout.
+  """
+  scores = make_scores(hidden, config)
+
+  def objective(params: dict[str, Any], batch: LabelledBatch, key: jax.Array | None = None) -> ClassificationSums:
+    found, states = scores(params, batch.sequences, key)
+    log_p = jax.nn.log_softmax(found, axis=-1)
+    chosen = jnp.take_along_axis(log_p, batch.labels[:, None], axis=1)[:, 0]
+    auxiliary = jnp.zeros_like(chosen)
+    if config.auxiliary_weight:
+      per_sequence = token_loss(logits(params['model'], states), _rows(batch.sequences))
+      auxiliary = per_sequence.reshape(len(chosen), -1).mean(axis=1)
+    total = lambda values: jnp.where(batch.real, values, 0.0).sum()
+    return ClassificationSums(
+        loss=total(-chosen + config.auxiliary_weight * auxiliary), nll=total(-chosen), auxiliary=total(auxiliary),
+        correct=total((chosen >= log_p.max(axis=-1)).astype(jnp.float32)),
+        examples=total(jnp.ones_like(chosen)), tokens=(batch.sequences.segments > 0).sum().astype(jnp.float32))
+
+  return objective
+
+
+def token_loss(logits: jax.Array, sequences: Tokens) -> jax.Array:
+  """[N]: each sequence's mean of -log p(token | those before it), its start token, which nothing is before, left out."""
+  labels, real = sequences.ids[:, 1:], sequences.segments[:, 1:] > 0
+  _, nll = loss.smoothed_cross_entropy(logits[:, :-1], labels, LossConfig(label_smoothing=0.0))
+  return jnp.where(real, nll, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
