@@ -299,6 +299,14 @@ def _one_split(spelt: list[tuple[str, str]]) -> tuple[list[str], str]:
   return list(texts), splits[0]
 
 
+def _owner(splits: Sequence[str]) -> str:
+  """The split that owns a text made of sentences of these splits: what training owns, every split may use."""
+  owners = set(splits) - {'train'}
+  if len(owners) > 1:
+    raise Unfit
+  return owners.pop() if owners else 'train'
+
+
 # -------------------------------------------------------------------------------------------------- similarity
 
 SIMILARITY = ('different', 'same')
@@ -406,7 +414,8 @@ def _draw_multiple_choice(rng: random.Random, label: int) -> tuple[list[str], st
   others = [party for item in facts for party in (item.agent, item.patient) if party is not right]
   rng.shuffle(others)
   answers = [_named(party) for party in (*others[:label], right, *others[label:])]
-  told, split = _one_split([spell(item, rng.choice(forms_of(item, cleft=True))) for item in facts])
+  told, splits = zip(*(spell(item, rng.choice(forms_of(item, cleft=True))) for item in facts))
+  split = _owner(splits)
   return [' '.join([*told, sentence(question(verb, [_named(known, '').lower() if known.word in NOUNS else known.word]),
                                     '?')]), *answers], split
 
