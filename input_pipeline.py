@@ -432,6 +432,10 @@ class Plan:
     pad = lambda side, length: tokens.pad([side[i] for i in mine], rows, length, filler=0)
     return tokens.Batch(pad(store.source, shape.source), pad(store.target, shape.target))
 
+  def cells(self, shape: Shape) -> int:
+    """Target tokens that a batch of a shape has room for."""
+    return shape.rows * shape.target
+
   def padding(self) -> float:
     """Share of an epoch's cells that are padding, empty rows included."""
     real = sum(int(side[member.sentences].sum()) for member in self._first for side in self._lengths)
@@ -567,7 +571,11 @@ class LabelledPlan(Plan):
         tokens.Tokens(*(leaf.reshape(rows, self._each, shape.target) for leaf in flat)), labels,
         np.arange(rows) < len(mine))
 
+  def cells(self, shape: Shape) -> int:
+    """Tokens that a batch of a shape has room for."""
+    return shape.rows * self._each * shape.target
+
   def padding(self) -> float:
     """Share of an epoch's cells that are padding, empty rows included."""
     real = sum(len(ids) for _, examples in self.epoch(0) for i in examples for ids in self._sequences[i])
-    return 1.0 - real / sum(shape.rows * self._each * shape.target for shape, _ in self.epoch(0))
+    return 1.0 - real / sum(self.cells(shape) for shape, _ in self.epoch(0))

@@ -29,9 +29,10 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
+from corpora import labelled  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import checkpoint, evaluation, run_folder, tasks, translation  # noqa: E402
+from experiment import checkpoint, evaluation, input_formats, run_folder, tasks, translation  # noqa: E402
 from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
 from experiment.translation import model_config, model_record  # noqa: E402
 from transformer import model as models  # noqa: E402
@@ -128,9 +129,10 @@ def check(config) -> Records:
   """All sections turned into records; every mistake is reported at once, before any file is read or made."""
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
+    task = tasks.of(config)
     model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     records = Records(
-        corpus=build(corpora.CorpusConfig, data, seed=config.seed),
+        corpus=build(task.corpus_config, data, seed=config.seed),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
         sampling=build(vocabularies.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
         batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens,
@@ -140,7 +142,7 @@ def check(config) -> Records:
         optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
                         length_known=train_.num_minutes is None),
         search=build(SearchConfig, config.search),
-        task=tasks.of(config))
+        task=task)
   with command_line.as_config_error():
     if train_.num_steps:  # epochs are known in steps once the text is
       optimizers.learning_rate(records.optimizer, train_.num_steps)
@@ -184,7 +186,7 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
   with command_line.as_config_error():
     mesh = partitioning.make_mesh(config.mesh.data)
-  corpus = corpora.load(records.corpus)
+  corpus = records.task.load_corpus(records.corpus)
   splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
   print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
   for note in corpus.notes:
@@ -194,12 +196,12 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   folder.record_environment(run_folder.environment(jax.devices(), hashes))
   run_folder.write_json(folder.suggestions, corpus.suggestions)
   source, target = vocabularies_of(config, records, corpus, folder)
-  model = architectures.build(model_config(config, source, target))
+  run_folder.write_json(folder.labels, corpus.labels)
+  model = records.task.finish_model(architectures.build(model_config(config, source, target)), corpus, config)
 
-  store = functools.partial(STORES[records.task.texts], config, folder, source, target)
-  train_plan = input_pipeline.Plan(store(corpus.train, records.sampling), records.batches, config.seed)
-  heldout_plan = functools.cache(lambda split: input_pipeline.Plan(
-      store(split), records.batches.for_evaluation(), config.seed, shuffle=False))
+  plan = functools.partial(PLANS[records.task.texts], config, folder, source, target)
+  train_plan = plan(corpus.train, records.batches, True, records.sampling)
+  heldout_plan = functools.cache(lambda split: plan(split, records.batches.for_evaluation(), False))
   plans = train_plan, heldout_plan(corpus.validation)
   with command_line.as_config_error():
     models.check_length(model, max(max(s.source, s.target) for plan in plans for s in plan.shapes))
@@ -218,28 +220,44 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
              checkpoints, total)
 
 
-def open_store(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
-               split: corpora.Split, sampling: vocabularies.SamplingConfig | None = None
-               ) -> input_pipeline.Store | input_pipeline.SampledStores:
-  """A split's tokens; with `sampling` on, other ones in each epoch, which are the run's own."""
+# The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew each epoch.
+
+
+def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
+               split: corpora.Split, batches: input_pipeline.BatchConfig, shuffle: bool,
+               sampling: vocabularies.SamplingConfig | None = None) -> input_pipeline.Plan:
+  """Of pairs of texts; with `sampling` on, other tokens in each epoch, which are the run's own."""
   bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
-  if not (sampling and sampling.draws):
-    return input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
-  sampled = lambda epoch: [vocabularies.SampledVocabulary(vocabulary, sampling, config.seed, epoch, side)
-                           for side, vocabulary in enumerate((source, target))]
-  return input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
+  if sampling and sampling.draws:
+    sampled = lambda epoch: [vocabularies.SampledVocabulary(vocabulary, sampling, config.seed, epoch, side)
+                             for side, vocabulary in enumerate((source, target))]
+    store = input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
+  else:
+    store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
+  return input_pipeline.Plan(store, batches, config.seed, shuffle)
 
 
-def open_text_store(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
-                    target: vocabularies.Vocabulary, split: corpora.TextSplit, sampling: Any = None
-                    ) -> input_pipeline.Store:
-  """The tokens of running text in blocks; the task has refused any sampling."""
+def plan_documents(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
+                   target: vocabularies.Vocabulary, split: corpora.TextSplit, batches: input_pipeline.BatchConfig,
+                   shuffle: bool, sampling: Any = None) -> input_pipeline.Plan:
+  """Of running text in blocks; the task has refused any sampling."""
   bar = functools.partial(tqdm.tqdm, total=len(split), desc='tokenising', unit=' documents', leave=False, disable=None)
   place = config.data.cache_dir or folder.data
-  return input_pipeline.open_text_store(split, target, config.data.max_length, place, bar)
+  store = input_pipeline.open_text_store(split, target, config.data.max_length, place, bar)
+  return input_pipeline.Plan(store, batches, config.seed, shuffle)
 
 
-STORES = {'pairs': open_store, 'documents': open_text_store}  # by what a split holds, Task.texts
+def plan_examples(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
+                  target: vocabularies.Vocabulary, split: labelled.LabelledSplit, batches: input_pipeline.BatchConfig,
+                  shuffle: bool, sampling: Any = None) -> input_pipeline.LabelledPlan:
+  """Of labelled texts, which need no store on disk; the task has refused any sampling."""
+  encoded = input_formats.encode(split, config.data.task, target, batches.max_length)
+  if encoded.cut:
+    print(f'  {split.name}: texts of {encoded.cut:,} examples cut, so that sequences have {batches.max_length} tokens')
+  return input_pipeline.LabelledPlan(encoded.sequences, encoded.labels, batches, config.seed, shuffle)
+
+
+PLANS = {'pairs': plan_pairs, 'documents': plan_documents, 'examples': plan_examples}
 
 
 def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: run_folder.RunFolder
@@ -272,10 +290,13 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
     return state, Progress(**progress)
   if not run.config.init_from:
     return jax.jit(fresh, out_shardings=replicated)(key), Progress()
-  folder = run_folder.RunFolder.open(run.config.init_from)
-  other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(run_folder.read_json(folder.config)))
-  params = other.average(other.resolve('best'), abstract.params)
   state = jax.jit(fresh, out_shardings=replicated)(key)
+  if run.task.adopt:
+    params = run.task.adopt(run.config.init_from, abstract.params, state.params)
+  else:
+    folder = run_folder.RunFolder.open(run.config.init_from)
+    other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(run_folder.read_json(folder.config)))
+    params = other.average(other.resolve('best'), abstract.params)
   average = jax.tree.map(lambda x: x.copy(), params) if run.config.train.ema_decay else ()
   return state._replace(params=params, average=average), Progress()
 
@@ -350,7 +371,7 @@ def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRe
       shape = run.plan.shape_at(step)
       bar.announce_compilation(shape)
       state, measures = step_fn(state, next(batches))
-      meter.add(measures, shape.rows * shape.target)
+      meter.add(measures, run.plan.cells(shape))
       step, progress.seconds = step + 1, clock.seconds()
       bar.advance(step, progress.seconds, meter)
       if step % options.log_every == 0:
@@ -384,7 +405,7 @@ class Judge:
   def __init__(self, run: Run):
     self._run, self.told = run, ''
     self._eval_step = partitioning.compile_step(
-        training.make_eval_step(training.cross_entropy(run.model, run.records.loss, run.target.bos_id)), run.mesh,
+        training.make_eval_step(training.build_objective(run.model, run.records.loss, run.target.bos_id)), run.mesh,
         run.config.compile, donate=False)
     self._examine = run.task.examiner(run.setting)
 

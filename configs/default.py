@@ -66,7 +66,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
-  data.kind = 'tfds'  # phrasebook (embedded), text (two files per split), tsv (one file), tfds; running_text (no pairs)
+  data.kind = 'tfds'  # pairs: phrasebook, text, tsv, tfds; running_text; labelled_phrasebook, labelled_text, labelled_tsv
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
   data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
   data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>, plain or .gz
@@ -79,6 +79,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.test_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out where validation is
   data.document = 'file'  # kind running_text: what is read on its own, from BOS to EOS: file, paragraph, line
   data.heldout_share = 0.05  # kind running_text: share of the text's bytes, at its end, to validate; as many to test
+  data.task = 'entailment'  # kinds labelled_*: classification, entailment, similarity, multiple_choice
   data.source_language = 'en'  # language translated from
   data.target_language = 'de'  # language translated into
   data.train_split = 'train'  # file stem or TFDS split to train on
@@ -133,6 +134,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.consistency = 'none'  # two passes that shall agree: r_drop (dropout differs), simcut (tokens are cut)
   train.consistency_weight = config_dict.placeholder(float)  # times their divergence; unset: r_drop 5, simcut 3
   train.cut_rate = 0.05  # simcut: probability that a token's embedding is zeroed
+  train.auxiliary_weight = 0.5  # kinds labelled_*: lambda, weight of the language model's loss beside the label's
+  train.classifier_dropout = 0.1  # kinds labelled_*: on what the classifier reads
   train.ema_decay = 0.0  # exponential moving average of the parameters, used to evaluate and translate; 0 is off
   train.log_every = 100  # updates between lines of metrics
   train.eval_every = 1000  # updates between evaluations on the validation split

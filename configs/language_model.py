@@ -23,6 +23,7 @@ def get_config(arg: str = ''):
   config.data.max_shapes = 1  # all blocks but each document's last are equally long
   config.vocabulary.size = 1024
   config.vocabulary.dummy_prefix = False  # a word at the start of a line is another than after a space
+  config.vocabulary.control_symbols = ('<delimiter>', '<extract>')  # so that it can be fine-tuned
 
   # GPT-2's layers (Radford et al., 2019, §2.3), narrow.
   config.model.d_model = 128

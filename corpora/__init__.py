@@ -4,6 +4,7 @@
     text_files     two text files per split, or one file with tab-separated columns
     tfds_sets      TFDS translation sets, WMT among them
     running_text   one file of running text, for language models: splits of documents, not of pairs
+    labelled       labelled text, for fine-tuning a language model: splits of examples, loaded by labelled.load
     vocabulary     SentencePiece
 
 Knows neither models nor runs.
@@ -69,6 +70,7 @@ class Corpus:
   validation: Split
   test: Split | None
   notes: tuple[str, ...] = ()  # told at the start of a run: direction, what was dropped and why
+  labels: tuple[str, ...] = ()  # of labelled text
   showcase: tuple[Pair, ...] = ()  # sentences that a finished run translates beside their references
   suggestions: tuple[str, ...] = ()  # source sentences that a user may try
   measure: Callable[[list[str]], dict[str, Any]] | None = None  # further figures of the test split's translations

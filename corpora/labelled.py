@@ -20,7 +20,7 @@ from typing import NamedTuple
 from corpora import text_files
 from corpora.errors import DataError
 
-KINDS = ('phrasebook', 'text', 'tsv')
+KINDS = ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')
 
 
 class Example(NamedTuple):
@@ -67,6 +67,11 @@ class LabelledSplit:
     return len(self.examples)
 
   @property
+  def extent(self) -> str:
+    """How much text it is, for people."""
+    return f'{len(self):,} examples'
+
+  @property
   def fingerprint(self) -> str:
     """SHA-256 of labels and texts."""
     digest = hashlib.sha256()
@@ -86,6 +91,7 @@ class LabelledCorpus:
   validation: LabelledSplit
   test: LabelledSplit | None
   notes: tuple[str, ...] = ()  # told at the start of a run
+  suggestions: tuple[str, ...] = ()  # lines that a user may try: texts, separated by tabs
 
   def majority(self, split: LabelledSplit) -> float:
     """Accuracy on a split of always naming training's most frequent label (the first of several)."""
@@ -99,20 +105,20 @@ class LabelledConfig:
   """Which labelled corpus, and which of its splits."""
 
   task: str
-  kind: str = 'phrasebook'  # phrasebook: generated; text: a file per split; tsv: one file, split here
+  kind: str = 'labelled_phrasebook'  # generated; labelled_text: a file per split; labelled_tsv: one file, split here
   train_split: str = 'train'  # stem of the file, <directory>/<split>.tsv
   validation_split: str = 'validation'
   test_split: str | None = 'test'
-  directory: str | None = None  # kind text
-  tsv: str | None = None  # kind tsv
-  heldout: int = 1000  # kind tsv: examples held out for validation, and as many for the test
+  directory: str | None = None  # kind labelled_text
+  tsv: str | None = None  # kind labelled_tsv
+  heldout: int = 1000  # kind labelled_tsv: examples held out for validation, and as many for the test
   seed: int = 0  # decides which examples of an unsplit file are held out
 
   def __post_init__(self):
     for name, value, choices in (('task', self.task, TASKS), ('kind', self.kind, KINDS)):
       if value not in choices:
         raise ValueError(f'{name} is {value!r}; expected one of {", ".join(choices)}')
-    needs = {'text': 'directory', 'tsv': 'tsv'}.get(self.kind)
+    needs = {'labelled_text': 'directory', 'labelled_tsv': 'tsv'}.get(self.kind)
     if needs and not getattr(self, needs):
       raise ValueError(f'{needs} is not set: kind {self.kind!r} reads it; add --config.data.{needs}=…')
     if self.heldout < 1:
@@ -121,10 +127,10 @@ class LabelledConfig:
 
 def load(config: LabelledConfig) -> LabelledCorpus:
   """The labelled corpus of a configuration. Raises DataError when its text is missing or damaged."""
-  if config.kind == 'phrasebook':
+  if config.kind == 'labelled_phrasebook':
     from corpora import phrasebook_tasks
     return phrasebook_tasks.corpus(config.task)
-  return directory_corpus(config) if config.kind == 'text' else tsv_corpus(config)
+  return directory_corpus(config) if config.kind == 'labelled_text' else tsv_corpus(config)
 
 
 # ----------------------------------------------------------------------------------------------- lines of a file

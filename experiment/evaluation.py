@@ -8,6 +8,7 @@ import numpy as np
 
 import corpora
 from corpora.vocabulary import Vocabulary
+from transformer import loss
 from transformer.config import SearchConfig
 from transformer.model import Model
 
@@ -50,10 +51,10 @@ def totals(eval_step: Callable, params: Any, batches: Iterable) -> dict[str, flo
 
 
 def per_token(sums: dict[str, float]) -> dict[str, float]:
-  """Loss, perplexity and accuracy per token: one division, at the end."""
-  tokens = max(sums['tokens'], 1.0)
-  return {'loss': sums['loss'] / tokens, 'perplexity': exponential(sums['nll'] / tokens),
-          'accuracy': sums['correct'] / tokens}
+  """Loss, perplexity and accuracy per token (per labelled example): one division, at the end."""
+  count = max(loss.count(sums), 1.0)
+  return {'loss': sums['loss'] / count, 'perplexity': exponential(sums['nll'] / count),
+          'accuracy': sums['correct'] / count}
 
 
 def exponential(nats: float) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import tqdm
 
+from transformer import loss
+
 
 class Clock:
   """Seconds of a run over all its restarts."""
@@ -47,7 +49,7 @@ class Meter:
   def told(self) -> str:
     """Mean loss per token and real target tokens per second of the steps done since the last read, else before it."""
     if self._steps:
-      self._told = f"loss {self._totals['loss'] / self._totals['tokens']:.3f}, {self._speed():,.0f} tokens/s"
+      self._told = f"loss {self._totals['loss'] / loss.count(self._totals):.3f}, {self._speed():,.0f} tokens/s"
     return self._told
 
   def _speed(self) -> float:
@@ -57,11 +59,11 @@ class Meter:
     """The metrics since the last read, and a fresh start."""
     while self._pending:
       self._settle()
-    totals, tokens = self._totals, max(self._totals['tokens'], 1.0)
+    totals, tokens, count = self._totals, self._totals['tokens'], max(loss.count(self._totals), 1.0)
     measured = {
-        'train/loss': totals['loss'] / tokens,
-        'train/perplexity': math.exp(min(totals['nll'] / tokens, 700.0)),
-        'train/accuracy': totals['correct'] / tokens,
+        'train/loss': totals['loss'] / count,
+        'train/perplexity': math.exp(min(totals['nll'] / count, 700.0)),
+        'train/accuracy': totals['correct'] / count,
         'train/gradient_norm': totals['gradient_norm'] / max(self._steps, 1),
         'train/tokens_per_second': self._speed(),
         'train/padding': 1.0 - tokens / max(self._cells, 1),

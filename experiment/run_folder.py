@@ -5,6 +5,7 @@
     metrics.jsonl     one line per measurement        checkpoints/      Orbax
     results.json      the final scores                tensorboard/      events
     suggestions.json  sentences that one may try      samples/          the same sentences, translated
+    labels.json       a classifier's labels, in the order of its outputs
     data/             token stores, and compile_cache/: both may be deleted at any time
 """
 
@@ -68,6 +69,7 @@ class RunFolder:
     self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
     self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
+    self.labels = place('labels.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self._lock, self._new = None, False
 

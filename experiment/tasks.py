@@ -6,7 +6,9 @@ train.py and decode.py are written once; whatever they do in another way for ano
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from experiment import language_modelling, scores, translation, translation_task
+import corpora
+from corpora import labelled
+from experiment import fine_tuning, language_modelling, scores, translation, translation_task
 from experiment.checkpoint import BLEU, Measure
 from experiment.command_line import ConfigError
 
@@ -34,6 +36,10 @@ class Task(NamedTuple):
   verb: str  # what decode.py is seen at
   invitation: str  # to try decode.py
   own_text: str  # options of train.py for text of one's own
+  corpus_config: type = corpora.CorpusConfig  # the record of config.data
+  load_corpus: Callable = corpora.load  # (that record) -> corpus
+  finish_model: Callable = lambda model, corpus, config: model  # what is put on top of the architecture's model
+  adopt: Callable | None = None  # (run, wanted params, fresh params) -> params, from a run of another task; None: all
 
 
 TRANSLATION = Task(
@@ -80,7 +86,33 @@ LANGUAGE_MODELLING = Task(
     invitation='Continue a text',
     own_text='--config=configs/language_model.py --config.data.text=text.txt')
 
-_BY_DATA = {'running_text': LANGUAGE_MODELLING}  # any other kind of corpus holds translations
+FINE_TUNING = Task(
+    name='fine_tuning',
+    architectures=('language_model',),
+    texts='examples',
+    rows='examples',
+    measure=fine_tuning.ACCURACY,
+    make_vocabularies=fine_tuning.make_vocabularies,
+    known_words=fine_tuning.known_words,
+    check=fine_tuning.check,
+    check_model=lambda model, search: None,  # nothing is searched for
+    examiner=fine_tuning.Examiner,
+    conclude=fine_tuning.conclude,
+    describe=fine_tuning.describe,
+    load=fine_tuning.load,
+    write=fine_tuning.Classifier.classify_lines,
+    scores_references=False,
+    outputs='test_labels.txt',
+    plain=lambda line: line.replace('\t', ' '),
+    verb='classifying',
+    invitation='Classify a text',
+    own_text='--config=configs/fine_tune.py --config.data.kind=labelled_tsv --config.data.tsv=labelled.tsv',
+    corpus_config=labelled.LabelledConfig,
+    load_corpus=labelled.load,
+    finish_model=fine_tuning.with_classifier,
+    adopt=fine_tuning.language_model_of)
+
+_BY_DATA = {'running_text': LANGUAGE_MODELLING, **dict.fromkeys(labelled.KINDS, FINE_TUNING)}  # any other kind of corpus holds translations
 
 
 def measure_of(config: Any) -> Measure:

@@ -26,7 +26,7 @@ def write(folder, **files):
 
 
 def load(folder, task='classification', **options):
-  return labelled.load(LabelledConfig(task, 'text', directory=str(folder), **options))
+  return labelled.load(LabelledConfig(task, 'labelled_text', directory=str(folder), **options))
 
 
 def test_a_file_per_split(tmp_path):
@@ -76,7 +76,7 @@ def test_a_missing_file_says_what_is_there(tmp_path):
 @pytest.mark.parametrize('options, message', [
     (dict(task='sentiment'), "task is 'sentiment'; expected one of classification"),
     (dict(task='similarity', kind='tfds'), "kind is 'tfds'"),
-    (dict(task='similarity', kind='tsv'), 'tsv is not set'),
+    (dict(task='similarity', kind='labelled_tsv'), 'tsv is not set'),
     (dict(task='similarity', heldout=0), 'heldout is 0'),
 ])
 def test_impossible_options(options, message):
@@ -90,17 +90,17 @@ def test_an_unsplit_file_is_split_without_leakage(tmp_path):
   lines += [f'a\tpremise {n}\thypothesis {n + 1} b' for n in range(0, 40, 8)] + lines[:5]
   path = tmp_path / 'all.tsv'
   path.write_text('\n'.join(lines), encoding='utf-8')
-  corpus = labelled.load(LabelledConfig('entailment', 'tsv', tsv=str(path), heldout=7))
+  corpus = labelled.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=7))
   splits = [corpus.train, corpus.validation, corpus.test]
   assert [len(split) for split in splits[1:]] == [7, 7]
   for one, other in itertools.combinations(splits, 2):
     assert {text for e in one for text in e.texts}.isdisjoint(text for e in other for text in e.texts)
   dropped = sum(int(found[1]) for note in corpus.notes if (found := re.match(r'(\d+) examples dropped', note)))
   assert len(corpus.train) + 14 + dropped == len(lines) - 5
-  again = labelled.load(LabelledConfig('entailment', 'tsv', tsv=str(path), heldout=7, seed=1))
+  again = labelled.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=7, seed=1))
   assert again.test.fingerprint != corpus.test.fingerprint
   with pytest.raises(DataError, match='125 examples in 35 groups'):
-    labelled.load(LabelledConfig('entailment', 'tsv', tsv=str(path), heldout=18))
+    labelled.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=18))
 
 
 # ------------------------------------------------------------------------------------------- the phrasebook's sets

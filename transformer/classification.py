@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from transformer import loss
 from transformer.config import ClassificationConfig, LossConfig
+from transformer.model import Model
 from transformer.tokens import Tokens
 
 Array = Any
@@ -133,3 +134,24 @@ def token_loss(logits: jax.Array, sequences: Tokens) -> jax.Array:
   labels, real = sequences.ids[:, 1:], sequences.segments[:, 1:] > 0
   _, nll = loss.smoothed_cross_entropy(logits[:, :-1], labels, LossConfig(label_smoothing=0.0))
   return jnp.where(real, nll, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
+
+
+def build(model: Model, config: ClassificationConfig) -> Model:
+  """A language model with a classifier on it. Its params are {'model': the language model's, 'head': the classifier's}.
+
+  Every other function is the language model's own, so that what was fine-tuned still writes.
+  """
+  inner = lambda function: lambda params, *inputs, **options: function(params['model'], *inputs, **options)
+  scores = make_scores(model.hidden, config)
+
+  def init(key: jax.Array):
+    of_model, of_head = jax.random.split(key)
+    return {'model': model.init(of_model), 'head': init_head(of_head, model.config.d_model, config)}
+
+  return model._replace(
+      init=init,
+      axes=lambda: {'model': model.axes(), 'head': {'kernel': jax.sharding.PartitionSpec(None, None)}},
+      scores=lambda params, sequences, key=None: scores(params, sequences, key)[0],
+      objective=make_objective(model.hidden, model.logits, config),
+      **{name: inner(getattr(model, name))
+         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'inspect', 'hidden', 'logits')})

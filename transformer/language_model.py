@@ -129,4 +129,5 @@ def build(config: LanguageModelConfig) -> Model:
       decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
       inspect=inspect,
       longest=config.max_positions if config.positions == 'learned' else None,
-      hidden=lambda params, target, key=None: call('hidden', params, target, key=key))
+      hidden=lambda params, target, key=None: call('hidden', params, target, key=key),
+      logits=lambda params, states: call('_logits', params, states))

@@ -1,6 +1,6 @@
 """The training objective, §5.4, as sums and counts: division happens once, after all devices have added theirs."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,11 @@ class Sums(NamedTuple):
   nll: jax.Array  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
   tokens: jax.Array  # real target tokens, EOS included
   correct: jax.Array  # tokens than which no other was more likely
+
+
+def count(totals: dict[str, Any]) -> Any:
+  """What a mean is taken over, of the fields of Sums or of another objective's sums: examples, else tokens."""
+  return totals['examples'] if 'examples' in totals else totals['tokens']
 
 
 @jax.custom_vjp

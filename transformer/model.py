@@ -52,6 +52,9 @@ class Model(NamedTuple):
   inspect: Callable  # (params, source, target) -> (logits, record): every head's weights, [B, H, Q, M]
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
   hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
+  logits: Callable | None = None  # language models: (params, hidden [B, T, D]) -> [B, T, V] float32
+  scores: Callable | None = None  # classifiers: (params, sequences, key=None) -> [B, Y] float32, see classification
+  objective: Callable | None = None  # (params, batch, key=None) -> sums; None: teacher forcing
 
 
 class EncoderDecoder(nn.Module):

@@ -93,9 +93,10 @@ OBJECTIVES = {'none': lambda model, config, bos_id, consistency: cross_entropy(m
               'r_drop': r_drop, 'simcut': simcut}
 
 
-def build_objective(model: Model, config: LossConfig, bos_id: int, consistency: ConsistencyConfig) -> Objective:
-  """The training objective of a translation model, by consistency.consistency."""
-  return OBJECTIVES[consistency.consistency](model, config, bos_id, consistency)
+def build_objective(model: Model, config: LossConfig, bos_id: int,
+                    consistency: ConsistencyConfig = ConsistencyConfig()) -> Objective:
+  """The model's own objective, where it has one; else that of consistency.consistency."""
+  return model.objective or OBJECTIVES[consistency.consistency](model, config, bos_id, consistency)
 
 
 # -------------------------------------------------------------------------------------------------------- the steps
@@ -157,7 +158,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     gradients, totals = accumulate(slope, batch, key, accumulation_steps)
     if axis is not None:
       gradients, totals = jax.lax.psum((gradients, totals), axis)
-    count = jnp.maximum(totals.tokens, 1.0)  # a batch of padding alone has gradient zero, not NaN
+    count = jnp.maximum(loss.count(totals._asdict()), 1.0)  # a batch of padding alone has gradient zero, not NaN
     gradients = jax.tree.map(lambda g: g / count, gradients)
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)

@@ -1,0 +1,33 @@
+"""A language model fine-tuned on labelled text, with the input formats of Radford et al. (2018), Figure 1.
+
+    python train.py --config=configs/fine_tune.py:entailment --config.init_from=runs/lm --workdir=runs/entailment
+    python train.py --config=configs/fine_tune.py:classification --config.data.kind=labelled_tsv \\
+        --config.data.tsv=labelled.tsv --config.init_from=runs/lm --workdir=runs/mine
+
+Data: by default generated out of the phrasebook's grammar (20,000 examples); one's own file has a label and then the
+text, or texts, in tab-separated columns. Without init_from it starts from nothing, to compare with.
+"""
+
+from configs import language_model
+
+TASKS = ('entailment', 'similarity', 'classification', 'multiple_choice')
+
+
+def get_config(arg: str = ''):
+  """One of entailment (also without a name), similarity, classification and multiple_choice."""
+  if arg and arg not in TASKS:
+    raise ValueError(f'configs/fine_tune.py has no variant {arg!r}; it has {", ".join(TASKS)}')
+  config = language_model.get_config()  # sizes and vocabulary are those of the language model that one starts from
+  config.data.kind = 'labelled_phrasebook'
+  config.data.text = None
+  config.data.task = arg or TASKS[0]
+  config.data.max_shapes = 4
+  config.vocabulary.control_symbols = ('<delimiter>', '<extract>')
+
+  config.optimizer.learning_rate_scale = 0.25
+  config.optimizer.warmup_steps = 200
+  config.train.num_steps = 1500
+  config.train.first_eval = 0
+  config.train.eval_every = 250
+  config.train.checkpoint_every = 250
+  return config
