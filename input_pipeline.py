@@ -544,8 +544,8 @@ def batches(plan: Plan, start: int, stop: int, host: int = 0, hosts: int = 1, nu
 class LabelledPlan(Plan):
   """Which labelled examples form the batch at step n: a Plan by the longest of each example's sequences."""
 
-  def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], labels: Sequence[int], config: BatchConfig, seed: int,
-               shuffle: bool = True):
+  def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], labels: Sequence[int], config: BatchConfig,
+               seed: int, shuffle: bool = True):
     """`sequences`: of each example equally many lists of ids. Rows of a batch are examples."""
     self._sequences, self._labels, self._each = sequences, np.array(labels, np.int32), len(sequences[0])
     longest = np.array([max(map(len, example)) for example in sequences])

@@ -66,14 +66,14 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
-  data.kind = 'tfds'  # pairs: phrasebook, text, tsv, tfds; running_text; labelled_phrasebook, labelled_text, labelled_tsv
+  data.kind = 'tfds'  # phrasebook, text, tsv, tfds (pairs); running_text; labelled_phrasebook, _text, _tsv (examples)
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
   data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
-  data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>, plain or .gz
-  data.tsv = config_dict.placeholder(str)  # kind tsv: one tab-separated file, plain or .gz
+  data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>; labelled_text: <split>.tsv
+  data.tsv = config_dict.placeholder(str)  # kinds tsv, labelled_tsv: one tab-separated file, plain or .gz
   data.tsv_source_column = 1  # kind tsv: column of the source, counted from 1
   data.tsv_target_column = 2  # kind tsv: column of the target
-  data.heldout = 1000  # kind tsv: pairs held out to validate, and as many to test
+  data.heldout = 1000  # kinds tsv, labelled_tsv: lines held out to validate, and as many to test
   data.text = config_dict.placeholder(str)  # kind running_text: one file, plain or .gz
   data.validation_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out of data.text
   data.test_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out where validation is

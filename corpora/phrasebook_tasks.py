@@ -213,7 +213,8 @@ def _between_actors(rng: random.Random, described: float = 0.4) -> Fact:
 def _to_thing(rng: random.Random) -> Fact:
   """ "The king bought a car"."""
   verb = rng.choice(_TO_THINGS)
-  return Fact(_party(rng, rng.choice([*_PEOPLE, *rng.sample(_NAMES, 8)])), verb, Party(rng.choice(_things(verb)), indefinite=True))
+  agent = rng.choice([*_PEOPLE, *rng.sample(_NAMES, 8)])
+  return Fact(_party(rng, agent), verb, Party(rng.choice(_things(verb)), indefinite=True))
 
 
 def _values(rng: random.Random, fact: Fact) -> dict[str, list[str]]:

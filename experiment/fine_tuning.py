@@ -121,14 +121,19 @@ class Classifier:
     return out
 
   def classify_lines(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Label]:
-    """The label of each line of texts, separated by tabs as in the training file, without its label."""
-    examples = [Example(0, tuple(cell.strip() for cell in line.split('\t'))) for line in lines]
-    for number, example in enumerate(examples, 1):
-      expected = 1 + len(self._labels) if self._task.answers else len(self._task.columns)
-      if len(example.texts) != expected:
-        raise DataError(f'line {number}: {len(example.texts)} tab-separated columns; expected {expected}: '
-                        f'{", ".join(self._task.columns)}{", …" if self._task.answers else ""}')
-    return self.classify(examples, progress)
+    """The label of each line of texts, separated by tabs as in training, without a label; a blank line stays blank."""
+    expected = 1 + len(self._labels) if self._task.answers else len(self._task.columns)
+    examples = {}
+    for number, line in enumerate(lines):
+      texts = tuple(cell.strip() for cell in line.split('\t'))
+      if not line.strip():
+        continue
+      if len(texts) != expected or not all(texts):
+        raise DataError(f'line {number + 1}: {sum(map(bool, texts))} texts in {len(texts)} tab-separated columns; '
+                        f'expected {expected}: {", ".join(self._task.columns)}{", …" if self._task.answers else ""}')
+      examples[number] = Example(0, texts)
+    found = dict(zip(examples, self.classify(list(examples.values()), progress)))
+    return [found.get(number, Label('', 0, 0.0)) for number in range(len(lines))]
 
   def notes(self) -> list[str]:
     """What a user should know of the lines so far."""

@@ -39,7 +39,7 @@ class Task(NamedTuple):
   corpus_config: type = corpora.CorpusConfig  # the record of config.data
   load_corpus: Callable = corpora.load  # (that record) -> corpus
   finish_model: Callable = lambda model, corpus, config: model  # what is put on top of the architecture's model
-  adopt: Callable | None = None  # (run, wanted params, fresh params) -> params, from a run of another task; None: all
+  adopt: Callable | None = None  # (init_from, wanted params, fresh params) -> params; None: all are that run's own
 
 
 TRANSLATION = Task(
@@ -112,7 +112,8 @@ FINE_TUNING = Task(
     finish_model=fine_tuning.with_classifier,
     adopt=fine_tuning.language_model_of)
 
-_BY_DATA = {'running_text': LANGUAGE_MODELLING, **dict.fromkeys(labelled.KINDS, FINE_TUNING)}  # any other kind of corpus holds translations
+# Any other kind of corpus holds translations.
+_BY_DATA = {'running_text': LANGUAGE_MODELLING, **dict.fromkeys(labelled.KINDS, FINE_TUNING)}
 
 
 def measure_of(config: Any) -> Measure:

@@ -130,7 +130,7 @@ def make_objective(hidden: Callable, logits: Callable, config: ClassificationCon
 
 
 def token_loss(logits: jax.Array, sequences: Tokens) -> jax.Array:
-  """[N]: each sequence's mean of -log p(token | those before it), its start token, which nothing is before, left out."""
+  """[N]: each sequence's mean of -log p(token | those before it), over all tokens but the start token."""
   labels, real = sequences.ids[:, 1:], sequences.segments[:, 1:] > 0
   _, nll = loss.smoothed_cross_entropy(logits[:, :-1], labels, LossConfig(label_smoothing=0.0))
   return jnp.where(real, nll, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
