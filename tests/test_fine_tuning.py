@@ -10,7 +10,7 @@ import pytest
 import decode
 import train
 from corpora.labelled import Example
-from experiment import checkpoint, command_line, fine_tuning, tasks
+from experiment import checkpoint, command_line, fine_tuning, run_folder, tasks
 from experiment.command_line import ConfigError
 from tests import conftest, test_classification
 from transformer import architectures, classification
@@ -167,3 +167,10 @@ def test_labelled_corpora_belong_to_fine_tuning():
             'train': {'label_smoothing': 0.0}, 'init_from': 'runs/lm',
             'vocabulary': {'joint': True, 'control_symbols': (), 'source_model': None}}
   assert tasks.of(config) is tasks.FINE_TUNING
+
+
+def test_a_configuration_with_a_tuple_is_the_same_after_a_restart(tmp_path):
+  config = {'vocabulary': {'control_symbols': ('<delimiter>', '<extract>')}}
+  for _ in range(2):
+    with run_folder.RunFolder(str(tmp_path / 'run')).create_or_resume(config):
+      assert run_folder.read_json(tmp_path / 'run' / 'config.json')['vocabulary']['control_symbols'][0] == '<delimiter>'
