@@ -26,6 +26,7 @@ def get_config(arg: str = ''):
 
   config.optimizer.learning_rate_scale = 0.25
   config.optimizer.warmup_steps = 200
+  config.train.batch_tokens = 4096  # four answers of 128 tokens, in eight rows
   config.train.num_steps = 1500
   config.train.first_eval = 0
   config.train.eval_every = 250
