@@ -9,6 +9,7 @@ import pytest
 
 import decode
 import train
+from configs import fine_tune as fine_tune_config
 from corpora.labelled import Example
 from experiment import checkpoint, command_line, fine_tuning, run_folder, tasks
 from experiment.command_line import ConfigError
@@ -162,11 +163,18 @@ def test_a_language_model_without_the_symbols_is_refused(text, tmp_path, monkeyp
   assert not (tmp_path / 'run').exists()
 
 
-def test_labelled_corpora_belong_to_fine_tuning():
-  config = {'data': {'kind': 'labelled_tsv'}, 'model': {'architecture': 'language_model'},
-            'train': {'label_smoothing': 0.0}, 'init_from': 'runs/lm',
-            'vocabulary': {'joint': True, 'control_symbols': (), 'source_model': None}}
-  assert tasks.of(config) is tasks.FINE_TUNING
+@pytest.mark.parametrize('section, option, value', [
+    (None, None, None), ('data', 'subword_sampling', 'bpe_dropout'), ('train', 'consistency', 'r_drop'),
+    ('train', 'label_smoothing', 0.1), ('vocabulary', 'joint', False), ('vocabulary', 'control_symbols', ())])
+def test_labelled_corpora_belong_to_fine_tuning(section, option, value):
+  config = fine_tune_config.get_config('entailment')
+  if option is None:
+    assert tasks.of(config) is tasks.FINE_TUNING
+    return
+  with config.unlocked():
+    config[section][option] = value
+  with pytest.raises(ConfigError, match=option):
+    tasks.of(config)
 
 
 def test_a_configuration_with_a_tuple_is_the_same_after_a_restart(tmp_path):
