@@ -28,7 +28,7 @@ from experiment.run_folder import RunFolder, read_json  # noqa: E402
 def main(options: command_line.DecodeOptions) -> int:
   """From lines to lines; returns the exit code."""
   folder = RunFolder.open(options.workdir)
-  task = tasks.of(read_json(folder.config))
+  task = tasks.of(folder.read_config())
   if options.reference and not task.scores_references:
     raise command_line.ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')

@@ -295,7 +295,7 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
     params = run.task.adopt(run.config.init_from, abstract.params, state.params)
   else:
     folder = run_folder.RunFolder.open(run.config.init_from)
-    other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(run_folder.read_json(folder.config)))
+    other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(folder.read_config()))
     params = other.average(other.resolve('best'), abstract.params)
   average = jax.tree.map(lambda x: x.copy(), params) if run.config.train.ema_decay else ()
   return state._replace(params=params, average=average), Progress()

@@ -13,7 +13,7 @@ import numpy as np
 
 from corpora import phrasebook, phrasebook_grammar
 from experiment import alignments, command_line, translation
-from experiment.run_folder import RunFolder, read_json
+from experiment.run_folder import RunFolder
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
   parser.add_argument('--workdir', required=True, help='folder of a run on the phrasebook')
   parser.add_argument('--checkpoint', default='best', help='best, latest, average:N or the number of a step')
   options = parser.parse_args()
-  data = read_json(RunFolder.open(options.workdir).config)['data']
+  data = RunFolder.open(options.workdir).read_config()['data']
   if data['kind'] != 'phrasebook':
     raise command_line.ConfigError(f'{options.workdir} was trained on data.kind={data["kind"]}, which has no known '
                                    'alignments; expected phrasebook')

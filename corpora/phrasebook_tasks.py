@@ -29,7 +29,7 @@ from corpora import phrasebook_lexicon as lexicon
 from corpora.labelled import Example, LabelledCorpus, LabelledSplit
 from corpora.phrasebook_draws import adjectives_of, fitting
 from corpora.phrasebook_grammar import (A, THE, THIS, Clause, Draft, Nominal, Object, Unfit, english, name, noun_phrase,
-                                        relate_verb, words)
+                                        relate_verb)
 from corpora.phrasebook_lexicon import ADJECTIVES, NOUNS, VERBS, Verb, fits
 from corpora.phrasebook_pronouns import pronoun_pair
 

@@ -74,7 +74,7 @@ def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()
 def _finished_runs(folder: str) -> list[FinishedRun]:
   seeds = sorted(int(match[1]) for entry in os.scandir(folder) if (match := re.fullmatch(r'seed_(\d+)', entry.name)))
   runs = [(seed, RunFolder(os.path.join(folder, f'seed_{seed}'))) for seed in seeds]
-  return [FinishedRun(run, seed, _flat(read_json(run.config)), read_json(run.results), read_json(run.environment))
+  return [FinishedRun(run, seed, _flat(run.read_config()), read_json(run.results), read_json(run.environment))
           for seed, run in runs if os.path.isfile(run.results)]
 
 

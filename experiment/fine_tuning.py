@@ -151,7 +151,7 @@ def load(workdir: str, checkpoint: str = 'best', **search_options) -> Classifier
   """A fine-tuned run, ready to classify: load('runs/entailment').classify_lines(['A dog sleeps.\\tIt sleeps.'])."""
   del search_options  # nothing is searched for
   folder = RunFolder.open(workdir)
-  config, labels = ml_collections.ConfigDict(read_json(folder.config)), read_json(folder.labels)
+  config, labels = ml_collections.ConfigDict(folder.read_config()), read_json(folder.labels)
   vocabulary, _ = folder.load_vocabularies()
   model = _with_classifier(architectures.build(model_config(config, vocabulary, vocabulary)), len(labels), config)
   checkpoints = Checkpoints(folder.checkpoints, measure=ACCURACY)

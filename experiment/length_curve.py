@@ -17,7 +17,7 @@ from corpora.errors import DataError
 from experiment import command_line, scores
 from experiment.ablation_table import FinishedRun, Row, Table, as_markdown, spread
 from experiment.ablation_table import as_text as table_as_text
-from experiment.run_folder import read_json, write_json
+from experiment.run_folder import write_json
 
 MOST_GROUPS = 10
 FEWEST_SENTENCES = 20  # BLEU of fewer says nothing; such a group joins its neighbour
@@ -73,7 +73,7 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
 
 def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
   """The pairs that a run was scored on, found again through its configuration."""
-  config = read_json(run.folder.config)
+  config = run.folder.read_config()
   pairs, fingerprint = _examined(json.dumps(config['data'], sort_keys=True), config['seed'])
   if fingerprint not in run.environment['data'].values():
     raise DataError(f'{run.folder.path} was scored on {run.results["test_set"]}, whose text has changed since; '

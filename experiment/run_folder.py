@@ -22,6 +22,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from configs import default
 from corpora.vocabulary import Vocabulary
 from experiment.command_line import ConfigError
 
@@ -55,6 +56,11 @@ def read_json(path: str) -> Any:
   """What write_json wrote."""
   with open(path, encoding='utf-8') as file:
     return json.load(file)
+
+
+def as_written(content: Any) -> Any:
+  """What read_json gives after write_json: tuples have become lists."""
+  return json.loads(json.dumps(content))
 
 
 class RunFolder:
@@ -106,6 +112,10 @@ class RunFolder:
     os.makedirs(self.samples, exist_ok=True)
     return self
 
+  def read_config(self) -> dict[str, Any]:
+    """The saved configuration; options younger than the run have their defaults, which do what was done before them."""
+    return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+
   def give_up(self) -> None:
     """Removes what a new run has made so far: a mistake found while preparing shall not bind the next try."""
     if self._new:
@@ -123,7 +133,7 @@ class RunFolder:
 
   def _check_same(self, config: dict, bound: Sequence[str]) -> None:
     if os.path.isfile(self.config):
-      saved, config = read_json(self.config), json.loads(json.dumps(config))  # tuples are lists in both
+      saved, config = self.read_config(), as_written(config)
       wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
                for name in sorted(_leaves(saved).keys() | _leaves(config).keys())
                if (name in bound or not _may_change(name)) and _at(saved, name) != _at(config, name)]
@@ -189,6 +199,12 @@ class RunFolder:
       starts = [first, *first.pop('later_starts', [])]
       starts += [now] if starts[-1] != now else []
     write_json(self.environment, starts[0] | ({'later_starts': starts[1:]} if starts[1:] else {}))
+
+
+def _laid_over(tree: dict, ground: dict) -> dict:
+  both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
+          if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
+  return ground | tree | both
 
 
 def _leaves(tree: dict, prefix: str = '') -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TextIO
 
 from experiment.command_line import ROOT, SweepOptions, as_overrides
-from experiment.run_folder import RunFolder, read_json
+from experiment.run_folder import RunFolder, as_written, read_json
 
 INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, SIGTERM
 
@@ -62,7 +62,7 @@ def queue(options: SweepOptions) -> list[QueuedRun]:
       workdir = os.path.join(options.workdir, row.name, f'seed_{seed}')
       command = [python(), os.path.relpath(os.path.join(ROOT, 'train.py')), f'--config={row.spec}',
                  f'--workdir={workdir}', *row.overrides, *as_overrides(own)]
-      runs.append(QueuedRun(row.name, seed, RunFolder(workdir), command, config.to_dict()))
+      runs.append(QueuedRun(row.name, seed, RunFolder(workdir), command, as_written(config.to_dict())))
   return runs
 
 
@@ -76,7 +76,7 @@ def is_finished(run: QueuedRun) -> bool:
   if not (os.path.isfile(run.folder.results) and os.path.isfile(run.folder.config)):
     return False
   length = read_json(run.folder.results).get('length', {})
-  return read_json(run.folder.config) == run.config and all(
+  return run.folder.read_config() == run.config and all(
       run.config['train'][name] == value for name, value in length.items()) and bool(length)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from corpora.vocabulary import Vocabulary
 from experiment import command_line
 from experiment.checkpoint import BLEU, Checkpoints, Measure
-from experiment.run_folder import RunFolder, read_json
+from experiment.run_folder import RunFolder
 from transformer import architectures, search, tokens
 from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
 from transformer.model import Model
@@ -75,7 +75,7 @@ def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: di
     workdir, checkpoint, search_options: see load.
   """
   folder = RunFolder.open(workdir)
-  config = ml_collections.ConfigDict(read_json(folder.config))
+  config = ml_collections.ConfigDict(folder.read_config())
   config.search.update(search_options)
   source, target = folder.load_vocabularies()
   model = architectures.build(model_config(config, source, target))

@@ -178,7 +178,8 @@ def test_labelled_corpora_belong_to_fine_tuning(section, option, value):
 
 
 def test_a_configuration_with_a_tuple_is_the_same_after_a_restart(tmp_path):
-  config = {'vocabulary': {'control_symbols': ('<delimiter>', '<extract>')}}
+  config = fine_tune_config.get_config().to_dict()
+  assert isinstance(config['vocabulary']['control_symbols'], tuple)
   for _ in range(2):
     with run_folder.RunFolder(str(tmp_path / 'run')).create_or_resume(config):
       assert run_folder.read_json(tmp_path / 'run' / 'config.json')['vocabulary']['control_symbols'][0] == '<delimiter>'

@@ -19,7 +19,7 @@ from corpora import running_text, vocabulary
 from corpora.errors import DataError
 from experiment import command_line, language_modelling
 from experiment.translation import model_record
-from tests.conftest import BOS, EOS, FILLER, rows, sentences
+from tests.conftest import BOS, FILLER, rows, sentences
 from transformer import architectures, tokens
 from transformer import model as models
 from transformer.config import LanguageModelConfig

@@ -13,7 +13,8 @@ from experiment import command_line, run_folder
 from experiment.command_line import ConfigError
 from experiment.run_folder import FolderBusyError, Metrics, RunFolder
 
-CONFIG = command_line.load_config(os.path.join(command_line.CONFIGS, 'multi30k.py')).to_dict()
+CONFIG = run_folder.as_written(
+    command_line.load_config(os.path.join(command_line.CONFIGS, 'multi30k.py')).to_dict())
 
 
 def changed(**options):
@@ -38,6 +39,19 @@ def test_new_run_holds_its_config(workdir):
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:
     assert run_folder.read_json(folder.config) == CONFIG
   assert RunFolder.open(workdir).config == folder.config
+
+
+def test_a_run_made_before_an_option_goes_on_with_its_default(workdir):
+  older = changed()
+  del older['train']['ema_decay'], older['recurrent'], older['model']['positions']
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    run_folder.write_json(folder.config, older)
+    assert folder.read_config() == CONFIG
+  with RunFolder(workdir).create_or_resume(CONFIG):
+    pass
+  run_folder.write_json(folder.config, older)
+  with pytest.raises(ConfigError, match="model.positions is 'rotary', the run has 'sinusoidal'"):
+    RunFolder(workdir).create_or_resume(changed(model__positions='rotary'))
 
 
 def test_same_config_goes_on(workdir):

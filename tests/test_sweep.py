@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from corpora.errors import DataError
 from experiment import ablation_table, command_line, length_curve, run_queue, translation
 from experiment.ablation_table import FinishedRun, Row
-from experiment.run_folder import RunFolder, read_json
+from experiment.run_folder import RunFolder, read_json, as_written
 from transformer import model as models
 from transformer import tokens
 
@@ -206,7 +206,7 @@ def test_each_command_is_one_line_that_train_takes(config, tmp_path):
   for run in runs:
     words = shlex.split(shlex.join(run.command))
     train = command_line.parse_train(words[1:], '')
-    assert train.config.to_dict() == run.config
+    assert as_written(train.config.to_dict()) == run.config
     assert os.path.abspath(train.workdir) == run.folder.path == f'{tmp_path}/{run.row}/seed_{run.seed}'
     assert train.config.seed == run.seed and train.config.data.test_split is None and not train.config.model.tie_output
     assert train.config.data.cache_dir == f'{tmp_path}/.cache/text'
