@@ -342,6 +342,27 @@ class OptimizerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class MeshConfig:
+  """How many devices share which work. See partitioning."""
+
+  data: int = -1  # parts of a batch's rows; -1: as many as there are devices left
+  fsdp: int = 1  # parts of a batch's rows again, over which parameters and the optimiser's state are split, too
+  tensor: int = 1  # parts of heads, of the feed-forward network's units and of the vocabulary
+  compile: str = 'jit'  # jit, pmap
+
+  def __post_init__(self):
+    _one_of('compile', self.compile, ('jit', 'pmap'))
+    if self.data < 1 and self.data != -1:
+      raise ValueError(f'mesh.data is {self.data}; expected a positive number of devices, or -1 for all')
+    for name in ('fsdp', 'tensor'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'mesh.{name} is {getattr(self, name)}; expected a positive number of devices')
+    if self.compile == 'pmap' and self.fsdp * self.tensor > 1:
+      raise ValueError(f'compile is pmap, which splits batches alone, with mesh.fsdp {self.fsdp} and mesh.tensor '
+                       f'{self.tensor}; expected 1 for both, or compile=jit')
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchConfig:
   """How translations and continuations are looked for (§6.1). See search.search."""
 

@@ -151,7 +151,7 @@ class DeepOutput(nn.Module):
     """[B, T, D] of each, but the context's own width -> [B, T, D], the larger of two candidates for each unit."""
     width = self.config.d_model
     x = jnp.concatenate([top.astype(words.dtype), words, context.astype(words.dtype)], axis=-1)
-    bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('mlp',)), (2 * width,),
+    bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('cell',)), (2 * width,),
                       jnp.float32)
     y = x @ projection(self, 'w', 2 * width + self.context_width, 2 * width) + bias.astype(x.dtype)[None, None]
     return jnp.maximum(y[..., :width], y[..., width:])
