@@ -445,6 +445,10 @@ class Plan:
     """Mean number of sentence pairs in a batch."""
     return sum(len(member.sentences) for member in self._first) / self.batches_per_epoch
 
+  def tokens_per_batch(self) -> float:
+    """Mean number of real target tokens in a batch."""
+    return sum(int(self._lengths[1][member.sentences].sum()) for member in self._first) / self.batches_per_epoch
+
 
 class _EqualEpochs(NamedTuple):
   """Epochs of one length."""
@@ -579,3 +583,7 @@ class LabelledPlan(Plan):
     """Share of an epoch's cells that are padding, empty rows included."""
     real = sum(len(ids) for _, examples in self.epoch(0) for i in examples for ids in self._sequences[i])
     return 1.0 - real / sum(self.cells(shape) for shape, _ in self.epoch(0))
+
+  def tokens_per_batch(self) -> float:
+    """Mean number of real tokens in a batch."""
+    return (1.0 - self.padding()) * sum(self.cells(shape) for shape, _ in self.epoch(0)) / self.batches_per_epoch

@@ -18,7 +18,9 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.compile = 'jit'  # jit: one program over the mesh; pmap: one per device, data parallelism only
   config.compile_cache = config_dict.placeholder(str)  # where compiled programs are kept; unset: in the run's folder
   config.mesh = ml_collections.ConfigDict()
-  config.mesh.data = -1  # devices over which the sentences of a batch are split; -1 takes all
+  config.mesh.data = -1  # parts that a batch's rows are split into; -1: all devices, over fsdp * tensor
+  config.mesh.fsdp = 1  # parts that rows are split into besides; parameters and the optimizer's state are split, too
+  config.mesh.tensor = 1  # parts of attention heads, of d_ff and of the vocabulary
 
   config.model = model = ml_collections.ConfigDict()
   model.architecture = 'transformer'  # transformer, recurrent (see recurrent.*), language_model (the decoder alone)
@@ -144,6 +146,11 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.keep_last = 5  # newest checkpoints kept (never fewer than average_last)
   train.keep_best = 1  # best checkpoints (validation BLEU, or bits per byte) kept besides
   train.average_last = 5  # checkpoints averaged for the final score
+  train.max_skipped = 10  # updates in a row that are not finite, and so skipped, after which a run stops with a dump
+  train.stall_seconds = 1800.0  # without any progress until a run ends with every thread's stack; 0 is never
+  train.heartbeat_seconds = 100  # several processes: one that is silent for so long counts as dead
+  train.profile_steps = 0  # updates profiled once the first are compiled, into profile/; 0 is none
+  train.peak_tflops = config_dict.placeholder(float)  # of one device, for MFU; unset: known for common ones, else no MFU
   train.patience = 0  # evaluations without a better one until the run ends; 0 is off
   train.eval_sentences = 500  # validation sentences translated (greedily) at an evaluation
   train.num_samples = 8  # of these, how many are written out at each evaluation

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 from absl import flags
 from ml_collections import config_dict, config_flags
 
+from experiment import exit_codes
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIGS = os.path.join(ROOT, 'configs')
 LENGTHS = ('train.num_steps', 'train.num_epochs', 'train.num_minutes')
@@ -39,7 +41,7 @@ MOST_USED = ('seed', 'init_from', 'model.architecture', 'model.d_model', 'model.
 class ConfigError(Exception):
   """A mistake on the command line or in a configuration; scripts end with this exit code."""
 
-  exit_code = 2
+  exit_code = exit_codes.CONFIG
 
 
 class Flag(NamedTuple):
@@ -59,6 +61,7 @@ class TrainOptions:
 
   config: config_dict.ConfigDict  # resolved, locked; exactly one of train.num_steps, num_epochs, num_minutes is set
   workdir: str
+  replay: int | None = None  # a step whose dump is computed again, and nothing else
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +113,7 @@ TRAIN_FLAGS = (
     Flag('config', 'the configuration to start from: PATH.py or PATH.py:VARIANT', required=True),
     Flag('workdir', "the run's folder; if it holds a run, that run goes on", required=True),
     Flag('init_from', "another run's folder: start from its vocabulary and parameters", stands_for='config.init_from'),
+    Flag('replay', 'the number of a step that was not finite: computes it again from its dump, and nothing else'),
 )
 DECODE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
@@ -139,7 +143,10 @@ def parse_train(argv: Sequence[str], doc: str) -> TrainOptions:
   with _answers(argv, doc, TRAIN_FLAGS, 'config'):
     parsed = parse(argv, TRAIN_FLAGS, 'config')
     config = choose_length(parsed.trees['config'], parsed.given['config'])
-    return TrainOptions(config, parsed.flags['workdir'])
+    replay = parsed.flags['replay']
+    if replay is not None and not replay.isdigit():
+      raise ConfigError(f'--replay={replay}: expected the number of a step, as a folder in nonfinite/ is called')
+    return TrainOptions(config, parsed.flags['workdir'], None if replay is None else int(replay))
 
 
 def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
@@ -173,10 +180,16 @@ def run(main: Callable[..., int | None], *options: Any) -> None:
   An exception that carries an `exit_code` is told in one message, without a traceback. Ctrl-C ends with 130.
   """
   try:
-    sys.exit(main(*options) or 0)
+    code = main(*options) or 0
+    if code in (exit_codes.INTERRUPTED, exit_codes.PREEMPTED):
+      # At once: a thread that was given up may still be compiling, and the interpreter's end would wait for it.
+      sys.stdout.flush()
+      sys.stderr.flush()
+      os._exit(code)
+    sys.exit(code)
   except KeyboardInterrupt:
     print('Interrupted.', file=sys.stderr)
-    sys.exit(130)
+    sys.exit(exit_codes.INTERRUPTED)
   except Exception as error:
     if not isinstance(getattr(error, 'exit_code', None), int):
       raise

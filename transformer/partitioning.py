@@ -142,11 +142,18 @@ def gathering(objective: Callable, axes: Any, mesh: Mesh) -> Callable:
   return gathered
 
 
+def bytes_of(tree: Any) -> int:
+  """Bytes of arrays or shapes, each counted once."""
+  return sum(math.prod(leaf.shape) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
 def bytes_per_device(tree: Any) -> int:
   """Bytes that one device holds of arrays, or of shapes that carry shardings."""
-  size = lambda leaf: math.prod(leaf.sharding.shard_shape(leaf.shape)) * jax.dtypes.canonicalize_dtype(
-      leaf.dtype).itemsize if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else 8
-  return sum(map(size, jax.tree.leaves(tree)))
+  return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _item_bytes(leaf: Any) -> int:
+  return 8 if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
 
 
 # --------------------------------------------------------------------------------------------------------- batches
@@ -219,12 +226,19 @@ class CompiledStep:
 
   def program(self, first: Any, batch: Batch) -> Program:
     """The program for batches of this shape."""
-    key = tuple(leaf.shape for leaf in jax.tree.leaves(batch))
+    key = self._key(batch)
     if key not in self._programs:
       start = time.monotonic()
       compiled = self._function.lower(first, self._lay(batch)).compile()
       self._programs[key] = Program(compiled, time.monotonic() - start, compiled.memory_analysis())
     return self._programs[key]
+
+  def is_new(self, batch: Batch) -> bool:
+    """Whether no batch of this shape has been compiled for."""
+    return self._key(batch) not in self._programs
+
+  def _key(self, batch: Batch) -> tuple:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(batch))
 
   def __call__(self, first: Any, batch: Batch) -> Any:
     return self.program(first, batch).call(first, self._lay(batch))
