@@ -260,7 +260,7 @@ def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabu
     store = input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
   else:
     store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
-  return input_pipeline.Plan(store, batches, config.seed, shuffle)
+  return input_pipeline.make_plan(store, batches, config.seed, shuffle)
 
 
 def plan_documents(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
@@ -270,7 +270,7 @@ def plan_documents(config, folder: run_folder.RunFolder, source: vocabularies.Vo
   bar = functools.partial(tqdm.tqdm, total=len(split), desc='tokenising', unit=' documents', leave=False, disable=None)
   place = config.data.cache_dir or folder.data
   store = input_pipeline.open_text_store(split, target, config.data.max_length, place, bar)
-  return input_pipeline.Plan(store, batches, config.seed, shuffle)
+  return input_pipeline.make_plan(store, batches, config.seed, shuffle)
 
 
 def plan_examples(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
@@ -364,9 +364,9 @@ def announce(run: Run, state: training.TrainState) -> None:
   axes = ' × '.join(f'{name} {size}' for name, size in run.mesh.shape.items())
   parts = math.prod(run.mesh.shape[axis] for axis in partitioning.ROWS)
   of = lambda tree: hardware.in_units(partitioning.bytes_per_device(tree))
-  print(f'Mesh: {axes}, {jax.process_count()} process{"es" * (jax.process_count() > 1)}; each device holds {of(state.params)} of '
-        f'parameters, {of(state)} with the optimizer\'s state, and {largest.rows // parts} of {largest.rows} rows of '
-        f'the largest batch; {plan.tokens_per_batch():,.0f} real target tokens a batch')
+  print(f'Mesh: {axes} on {jax.process_count()} process{"es" * (jax.process_count() > 1)}. Each device holds '
+        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and {largest.rows // parts} of '
+        f'{largest.rows} rows of the largest batch; a batch has {plan.tokens_per_batch():,.0f} real target tokens')
   whole = partitioning.undivided(run.model.axes(), state.params, run.mesh)
   if whole:
     print(f'  not divided by the mesh, and so whole on more devices: {", ".join(whole[:8])}'
@@ -494,6 +494,7 @@ class Training:
     with self._meter.paused():
       program = self._stop.run(self._compiled.program, self._state, batch)
     failures.check_memory(program, self._run.config, shape, self._state)
+    self._meter.compiled(program.seconds)
     bar.compiled(shape, program.seconds, program.peak_bytes)
 
   def _give_up(self) -> None:

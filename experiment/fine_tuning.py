@@ -60,6 +60,8 @@ def check(config: Any) -> list[str]:
   for section, name in (('data', 'subword_sampling'), ('train', 'consistency')):
     if config[section][name] != 'none':
       wrong.append(f'config.{section}.{name} is {config[section][name]!r}; expected none: it is for translation')
+  if config['data']['batching'] == 'packed':
+    wrong.append("config.data.batching is 'packed'; expected buckets or fixed: each row is an example with a label")
   return wrong
 
 

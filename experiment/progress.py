@@ -48,7 +48,8 @@ class Meter:
 
   def _start(self) -> None:
     self._totals, self._steps, self._cells = collections.Counter(), 0, 0
-    self._since, self._settled_since, self._waited = time.monotonic(), collections.Counter(), 0.0
+    self._since, self._settled_since = time.monotonic(), collections.Counter()
+    self._waited = self._compiling = 0.0
 
   def suspend(self) -> dict[str, Any]:
     """All that was added since the last read, as JSON; numbers come back as they were, bit for bit."""
@@ -81,6 +82,10 @@ class Meter:
     began = time.monotonic()
     yield
     self._since += time.monotonic() - began
+
+  def compiled(self, seconds: float) -> None:
+    """Takes in what compiling took."""
+    self._compiling += seconds
 
   def _settle_one(self) -> None:
     measures, cells, counts = self._pending.popleft()
@@ -123,6 +128,7 @@ class Meter:
         'train/skipped': totals['skipped'],
         'train/padding': 1.0 - tokens / max(self._cells, 1),
         'train/tokens_per_second': self._rate('tokens'),
+        'train/compile_seconds': self._compiling,
         'train/input_wait': self._waited / max(time.monotonic() - self._since, 1e-9),
     }
     if 'flops' in totals:

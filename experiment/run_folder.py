@@ -126,7 +126,10 @@ class RunFolder:
 
   def read_config(self) -> dict[str, Any]:
     """The saved configuration; options younger than the run have their defaults, which do what was done before them."""
-    return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+    try:
+      return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+    except (ValueError, AttributeError) as error:
+      raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
 
   def give_up(self) -> None:
     """Removes what a new run has made so far: a mistake found while preparing shall not bind the next try."""

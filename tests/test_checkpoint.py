@@ -15,6 +15,7 @@ import pytest
 from experiment import checkpoint, command_line
 from experiment.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
+from transformer.config import MeshConfig
 
 ADAM = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(lambda count: 1e-3 / (count + 1)))
 
@@ -86,7 +87,7 @@ def test_restored_state_can_be_donated(folder):
 
 
 def test_arrays_go_where_they_are_wanted(folder):
-  mesh = partitioning.make_mesh(8)
+  mesh = partitioning.make_mesh(MeshConfig(8))
   sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, 'data'))
   wanted = abstract(state_at(3), partitioning.replicated(mesh))
   kernel = wanted.params['layer']['kernel']

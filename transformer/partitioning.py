@@ -133,8 +133,12 @@ def state_shardings(axes: Any, state: Any, mesh: Mesh) -> Any:
 def gathering(objective: Callable, axes: Any, mesh: Mesh) -> Callable:
   """The objective, which first gathers the parameters as far as computing needs them whole (AXIS_RULES).
 
-  The gradient of a gathered parameter comes out added over all devices.
+  The gradient of a gathered parameter comes out added over all devices. Where a mesh splits no parameter, it is the
+  objective itself.
   """
+  if mesh.shape[FSDP] * mesh.shape[TENSOR] == 1:
+    return objective
+
   def gathered(params: Any, *inputs: Any, **options: Any) -> Any:
     where = parameter_shardings(axes, params, mesh, 'computed')
     return objective(jax.lax.with_sharding_constraint(params, where), *inputs, **options)
