@@ -391,6 +391,11 @@ class Plan:
     self._epochs = (_CountedEpochs(lambda number: len(self.epoch(number)), _counts_path(store, config, seed))
                     if store.changing else _EqualEpochs(self.batches_per_epoch))
 
+  @property
+  def store(self) -> Store:
+    """The tokens, with subword sampling those of the first epoch."""
+    return self._store.at(0)
+
   def epoch(self, number: int) -> list[tuple[Shape, np.ndarray]]:
     """The batches of an epoch in order, each a shape and the sentences of its rows."""
     with self._lock:

@@ -28,15 +28,16 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
-from corpora import labelled  # noqa: E402
+from corpora import cleaning, labelled  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import (  # noqa: E402  # noqa: E402
+from experiment import (  # noqa: E402
   checkpoint,
   evaluation,
   failures,
   hardware,
   input_formats,
+  inspection,
   processes,
   run_folder,
   tasks,
@@ -56,6 +57,7 @@ class Records(NamedTuple):
   """The configuration's sections as the records that the library takes, each checked."""
 
   corpus: corpora.CorpusConfig
+  cleaning: cleaning.CleaningConfig
   vocabulary: vocabularies.VocabularyConfig
   sampling: vocabularies.SamplingConfig
   batches: input_pipeline.BatchConfig
@@ -133,6 +135,8 @@ def main(options: command_line.TrainOptions) -> int:
         folder.create_or_resume(options.config.to_dict(), bound) if processes.is_main() else folder):
     try:
       run = stop.run(prepare, options.config, records, folder)
+      if options.inspect:
+        return inspect(run)
       state, progress = stop.run(begin, run)
     except (command_line.ConfigError, DataError):
       folder.give_up()
@@ -175,6 +179,7 @@ def check(config) -> Records:
     model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     records = Records(
         corpus=build(task.corpus_config, data, seed=config.seed),
+        cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data.mix)),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
         sampling=build(vocabularies.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
         batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens,
@@ -187,6 +192,9 @@ def check(config) -> Records:
         mesh=build(MeshConfig, config.mesh, compile=config.compile),
         guards=build(failures.GuardConfig, train_),
         task=task)
+  if task.texts != 'pairs' and records.cleaning != cleaning.CleaningConfig():
+    raise command_line.ConfigError(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
+                                   f'{task.texts}; leave max_characters to mix at their defaults')
   with command_line.as_config_error():
     if train_.num_steps:  # epochs are known in steps once the text is
       optimizers.learning_rate(records.optimizer, train_.num_steps)
@@ -216,6 +224,8 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
 def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_folder.RunFolder) -> Run:
   """The same, once the devices are known."""
   corpus = records.task.load_corpus(records.corpus)
+  if records.task.texts == 'pairs':
+    corpus = cleaning.apply(corpus, records.cleaning, records.corpus)
   splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
   print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
   for note in corpus.notes:
@@ -284,6 +294,15 @@ def plan_examples(config, folder: run_folder.RunFolder, source: vocabularies.Voc
 
 
 PLANS = {'pairs': plan_pairs, 'documents': plan_documents, 'examples': plan_examples}
+
+
+def inspect(run: Run) -> int:
+  """Tells what training would read; the folder keeps the vocabulary and the token store."""
+  if run.task.texts != 'pairs':
+    raise command_line.ConfigError(f'--inspect is for pairs; data.kind {run.config.data.kind!r} holds {run.task.texts}')
+  for line in inspection.report(run.corpus, run.plan, run.source, run.target):
+    print(line)
+  return DONE
 
 
 def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: run_folder.RunFolder

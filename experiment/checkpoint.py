@@ -277,13 +277,15 @@ class Checkpoints:
 
   def _compare(self, step: int, saved: Any, wanted: Any, prefix: str = '') -> None:
     have, want = _describe(saved, prefix), _describe(wanted, prefix)
-    for name in [*want, *(have.keys() - want.keys())]:
-      if have.get(name) != want.get(name):
-        options = next(options for pattern, options in SOURCES if re.search(pattern, name))
-        raise CheckpointError(
-            f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
-            f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, as {options} decide; '
-            'use the configuration of that run, or another --workdir')
+    wrong = [name for name in [*want, *(have.keys() - want.keys())] if have.get(name) != want.get(name)]
+    if wrong:
+      # A width shows in every leaf; told is one whose shape says most.
+      source_of = lambda name: next(place for place, (pattern, _) in enumerate(SOURCES) if re.search(pattern, name))
+      name = min(wrong, key=lambda name: (re.match('average|opt_state', name) is not None, source_of(name)))
+      raise CheckpointError(
+          f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
+          f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, as '
+          f'{SOURCES[source_of(name)][1]} decide; use the configuration of that run, or another --workdir')
 
 
 def _checksums(folder: str) -> dict[str, str]:

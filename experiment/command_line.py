@@ -62,6 +62,7 @@ class TrainOptions:
   config: config_dict.ConfigDict  # resolved, locked; exactly one of train.num_steps, num_epochs, num_minutes is set
   workdir: str
   replay: int | None = None  # a step whose dump is computed again, and nothing else
+  inspect: bool = False  # tell what training would read, and nothing else
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +115,7 @@ TRAIN_FLAGS = (
     Flag('workdir', "the run's folder; if it holds a run, that run goes on", required=True),
     Flag('init_from', "another run's folder: start from its vocabulary and parameters", stands_for='config.init_from'),
     Flag('replay', 'the number of a step that was not finite: computes it again from its dump, and nothing else'),
+    Flag('inspect', 'tells what training would read: what was dropped and why, lengths, batches as text', switch=True),
 )
 DECODE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
@@ -146,7 +148,8 @@ def parse_train(argv: Sequence[str], doc: str) -> TrainOptions:
     replay = parsed.flags['replay']
     if replay is not None and not replay.isdigit():
       raise ConfigError(f'--replay={replay}: expected the number of a step, as a folder in nonfinite/ is called')
-    return TrainOptions(config, parsed.flags['workdir'], None if replay is None else int(replay))
+    return TrainOptions(config, parsed.flags['workdir'], None if replay is None else int(replay),
+                        parsed.flags['inspect'] == 'true')
 
 
 def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import multihost_utils
@@ -120,13 +120,20 @@ def errors_end_all() -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- the launcher
 
 
-def launch(count: int, command: list[str], environment: Mapping[str, str] = os.environ) -> list[subprocess.Popen]:
-  """Starts a Python command as `count` processes that find each other, on this machine."""
+class Command(NamedTuple):
+  """How one process is started."""
+
+  arguments: list[str]
+  environment: dict[str, str]
+
+
+def commands(count: int, script: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[Command]:
+  """A Python script with its arguments, as `count` processes of this machine that find each other."""
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
   own = lambda number: {ADDRESS: address, COUNT: str(count), NUMBER: str(number)}
-  return [subprocess.Popen([sys.executable, *command], env={**environment, **own(number)}) for number in range(count)]
+  return [Command([sys.executable, *script], {**environment, **own(number)}) for number in range(count)]
 
 
 def main() -> int:
@@ -135,7 +142,8 @@ def main() -> int:
   parser.add_argument('--count', type=int, default=2, help='processes')
   parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
   options = parser.parse_args()
-  children = launch(options.count, options.command)
+  children = [subprocess.Popen(command.arguments, env=command.environment)
+              for command in commands(options.count, options.command)]
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: [child.send_signal(number) for child in children])
   return next((code for code in [child.wait() for child in children] if code), 0)

@@ -108,7 +108,7 @@ class Meter:
 
   def told(self) -> str:
     """Mean loss per token and real target tokens per second of the steps done since the last read, else before it."""
-    if self._steps:
+    if self._settled_since['tokens']:
       self._told = f"loss {self._totals['loss'] / loss.count(self._totals):.3f}, {self._rate('tokens'):,.0f} tokens/s"
     return self._told
 

@@ -123,7 +123,7 @@ KINDS = {
     'transformer': ModelConfig(**SIZES),
     'relations': ModelConfig(**SIZES, positions='relative', norm='pre', attention_score='additive'),
     'recurrent': RecurrentConfig(29, 29, 14, num_layers=1),
-    'language model': LanguageModelConfig(**SIZES, positions='rotary'),
+    'language model': LanguageModelConfig(**SIZES, positions='t5'),
 }
 
 
