@@ -8,6 +8,7 @@ each host (see docs/launching.md). Process 0 writes the run's folder, which all 
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -34,8 +35,9 @@ CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping
         lambda env: {'coordinator_address': env[ADDRESS], 'num_processes': int(env[COUNT]),
                      'process_id': int(env[NUMBER])}),
     'SLURM': (lambda env: int(env.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_PROCID' in env, lambda env: {}),
-    'TPU pod slice': (lambda env: ',' in env.get('TPU_WORKER_HOSTNAMES', ''), lambda env: {}),
-    'TPU slices': (lambda env: 'MEGASCALE_COORDINATOR_ADDRESS' in env, lambda env: {}),
+    # jax asks the machine's metadata, or Kubernetes, whether the slice has more hosts than this one.
+    'TPU': (lambda env: importlib.util.find_spec('libtpu') is not None and env.get('JAX_PLATFORMS', 'tpu') == 'tpu',
+            lambda env: {}),
 }
 
 
@@ -54,7 +56,12 @@ def join(heartbeat_seconds: int) -> None:
   if cluster is None:
     return
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  jax.distributed.initialize(**CLUSTERS[cluster][1](os.environ), heartbeat_timeout_seconds=heartbeat_seconds)
+  try:
+    jax.distributed.initialize(**CLUSTERS[cluster][1](os.environ), heartbeat_timeout_seconds=heartbeat_seconds)
+  except ValueError:
+    if cluster != 'TPU':
+      raise
+    return  # the library is installed, but there is no TPU
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')  # one voice is enough; errors still go to stderr
 
@@ -104,7 +111,8 @@ def errors_end_all() -> Iterator[None]:
     if jax.process_count() == 1:
       raise
     signs = ('closed by peer', 'reset by peer', 'gloo', 'heartbeat', 'coordination', 'socket')
-    if isinstance(error, jax.errors.JaxRuntimeError) and any(sign in str(error).lower() for sign in signs):
+    if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and any(
+        sign in str(error).lower() for sign in signs):
       print(f'error: process {jax.process_index()} of {jax.process_count()} lost another one; start all of them again: '
             f'the same command goes on from the last checkpoint. {error}', file=sys.stderr, flush=True)
       time.sleep(_PATIENCE)

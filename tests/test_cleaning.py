@@ -26,7 +26,6 @@ NASTY = [
     ('1234 5678 90', '1234 5678 90 !'),
     ('x' * 1_000_000, 'a megabyte'),
 ]
-CONFIG = CorpusConfig('text', 'de', 'en', directory='', validation_split='val', test_split=None)
 
 
 def write(folder, pairs, split='train', head=b''):
@@ -115,9 +114,6 @@ def test_filters_that_leave_nothing_are_an_error(nasty):
 
 
 def test_inspection_tells_what_training_would_read(corpus, tmp_path, capsys):  # noqa: F811
-  flags = [*options(corpus, tmp_path / 'run', '--config.data.drop_duplicates=true', '--config.data.batching=packed',
-                    '--config.data.packed_length=32', '--config.train.num_steps=1', '--inspect').__dict__.values()]
-  assert flags[-1] is True
   assert train.main(options(corpus, tmp_path / 'run', '--config.data.drop_duplicates=true', '--config.train.num_steps=1',
                             '--config.data.batching=packed', '--config.data.packed_length=32', '--inspect')) == 0
   told = capsys.readouterr().out

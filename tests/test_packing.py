@@ -81,7 +81,7 @@ def test_an_epoch_holds_every_pair_once_and_the_next_holds_other_rows(plan):
         rows.add(frozenset(numbers))
     assert sorted(seen) == list(range(487))
     companies.append(rows)
-  assert len(companies[0] & companies[1]) < 5
+  assert len(companies[0] & companies[1]) < len(companies[0]) / 10
 
 
 def test_the_batch_at_a_step_is_a_function_of_seed_and_step(plan):

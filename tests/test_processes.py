@@ -149,7 +149,6 @@ def test_slurm_s_processes_find_each_other():
 
 @pytest.mark.parametrize('environment, name', [
     ({}, None), ({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, None), ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, 'SLURM'),
-    ({'TPU_WORKER_HOSTNAMES': 'a'}, None), ({'TPU_WORKER_HOSTNAMES': 'a,b'}, 'TPU pod slice'),
     ({processes.NUMBER: '0'}, 'launcher')])
 def test_what_started_a_process_is_recognised(environment, name):
   assert processes.found(environment) == name
