@@ -363,6 +363,49 @@ def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, whole, tmp_path, 
 # ------------------------------------------------------------------------------------------- mistakes and malice
 
 
+SHORT_OF_MEMORY = '''
+import re, resource, types
+import jax, jax.numpy as jnp, numpy as np
+from configs import default
+from experiment import failures
+from input_pipeline import Shape
+from transformer import partitioning
+from transformer.config import MeshConfig
+
+config, mesh = default.get_config(), partitioning.make_mesh(MeshConfig(1))
+state = types.SimpleNamespace(params={'w': jax.device_put(jnp.ones(8192), partitioning.replicated(mesh))})
+hungry = lambda w, x, axis=None: jnp.sort(jnp.sin(x[:, :, None] * w[None, None]), axis=1).sum()  # 1 MB a row, twice
+step = partitioning.compile_step(hungry, mesh, 'jit', False)
+rows = lambda count: np.ones((count, 32), np.float32)
+step(state.params['w'], rows(8))
+programs = {count: step.program(state.params['w'], rows(count)) for count in (512, 256, 128, 64, 32)}
+with open('/proc/self/statm') as file:
+  used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000,) * 2)
+try:
+  failures.check_memory(programs[512], config, Shape(512, 32, 32), state)
+except failures.OutOfMemoryError as error:
+  print(error)
+  parts = int(re.search('accumulation_steps=([0-9]+)', str(error)).group(1))
+  assert f'batch_tokens={config.train.batch_tokens // parts} ' in str(error)
+try:
+  with failures.lack_of_memory_told(config):
+    print(float(step(state.params['w'], rows(512))))
+except failures.OutOfMemoryError as error:
+  print('really', error.exit_code, 'accumulation_steps=2' in str(error))
+failures.check_memory(programs[512 // parts], config, Shape(512 // parts, 32, 32), state)
+print('fits', float(step(state.params['w'], rows(512 // parts))) > 0, parts)
+'''
+
+
+def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
+  done = subprocess.run([sys.executable, '-c', SHORT_OF_MEMORY], cwd=ROOT, capture_output=True, text=True, timeout=120)
+  assert done.returncode == 0, done.stderr[-3000:]
+  forecast, really, fits = done.stdout.splitlines()
+  assert 'a step over 512 × (32, 32) needs' in forecast and 'on a device that has' in forecast
+  assert really == 'really 8 True' and fits.startswith('fits True') and int(fits.split()[-1]) >= 2
+
+
 def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
   def told(*flags):
     began = time.monotonic()
