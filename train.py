@@ -560,7 +560,10 @@ class Judge:
 
   def sums(self, params: Any, split: corpora.Split) -> dict[str, float]:
     """Loss, tokens and hits over all of a split."""
-    plan, share = self._run.heldout_plan(split), partitioning.share_of_rows(self._run.mesh)
+    run = self._run
+    plan, share = run.heldout_plan(split), partitioning.share_of_rows(run.mesh)
+    # Averaged parameters come whole; the step is compiled for split ones.
+    params = partitioning.lay_out(params, partitioning.parameter_shardings(run.model.axes(), params, run.mesh))
     batches = (plan.batch_at(step, *share) for step in range(plan.batches_per_epoch))
     return evaluation.totals(self._eval_step, params, batches)
 
@@ -569,7 +572,7 @@ class Judge:
     run, options, measure = self._run, self._run.config.train, self._run.task.measure
     params = state.average if options.ema_decay else state.params
     sums = self.sums(params, run.corpus.validation)
-    found = self._examine(partitioning.replicate(params, run.mesh), sums, step)
+    found = self._examine(partitioning.lay_out(params, partitioning.replicated(run.mesh)), sums, step)
     measured = evaluation.per_token(sums) | found.measures
     if processes.is_main():
       evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, found.samples)

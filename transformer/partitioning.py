@@ -69,9 +69,9 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
-  """The arrays, whole on every device."""
-  return jax.jit(lambda x: x, out_shardings=replicated(mesh))(tree)
+def lay_out(tree: Any, shardings: Any) -> Any:
+  """The arrays, moved to where `shardings` (one, or a tree of them) say."""
+  return jax.jit(lambda x: x, out_shardings=shardings)(tree)
 
 
 def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str) -> list[tuple[str, ...]]:
