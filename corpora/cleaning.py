@@ -134,7 +134,7 @@ def tagged(split: Split, tag: str | None) -> Split:
 def weighted(split: Split, weight: float, seed: int) -> Split:
   """Each pair as often as `weight` says; of a fraction, pairs that the seed draws."""
   whole, share = divmod(weight, 1.0)
-  draw = random.Random(seed)
+  draw = random.Random(f'{seed} {split.fingerprint}')  # another corpus draws others
   times = [int(whole) + (draw.random() < share) for _ in range(len(split))]
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, weight, seed), size=sum(times),

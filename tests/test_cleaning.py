@@ -1,6 +1,7 @@
 """What of the training text is dropped, and why, and what is mixed in; held-out text is never touched."""
 
 import gzip
+import os
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_B1_what_cannot_be_read_is_an_error_that_names_file_and_line(nasty):
   (nasty / 'train.de').write_bytes(b'good\nb\xe4d\n')
   with pytest.raises(DataError, match=r'train\.de, line 2: not valid UTF-8 \(byte 0xe4\)'):
     load(nasty)
-  (nasty / 'train.de').write_bytes(gzip.compress(b'x' * 1000)[:30])
+  (nasty / 'train.de').write_bytes(gzip.compress(os.urandom(1000))[:200])
   with pytest.raises(DataError, match='damaged gzip'):
     load(nasty)
 
@@ -92,7 +93,7 @@ def test_corpora_are_mixed_by_weight_and_tagged(nasty, tmp_path):
   of = lambda word: [pair.source for pair in pairs if word in pair.source]
   assert all(source.startswith('<bt> rück') for source in of('rück')) and 85 < len(of('rück')) < 115
   assert {of('rück').count(source) for source in of('rück')} == {2, 3}
-  assert 3 < len(of('mehr')) < 20 and all(source.startswith('mehr') for source in of('mehr'))
+  assert 2 < len(of('mehr')) < 22 and all(source.startswith('mehr') for source in of('mehr'))
   assert sum(source.startswith('<2en> ') for source, _ in pairs) == 13
   assert list(load(nasty, config).train) == pairs
   assert any('weight 2.5' in note and 'tag <bt>' in note for note in found.notes)
