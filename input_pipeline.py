@@ -270,7 +270,8 @@ class BatchConfig:
   def for_evaluation(self) -> 'BatchConfig':
     """Batches as large as one micro-batch, in few shapes: they are compiled for little use."""
     return dataclasses.replace(
-        self, accumulation_steps=1, batching='buckets' if self.batching == 'packed' else self.batching, max_shapes=min(4, self.max_shapes),
+        self, batching='buckets' if self.batching == 'packed' else self.batching, accumulation_steps=1,
+        max_shapes=min(4, self.max_shapes),
         batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
         fixed_rows=self.fixed_rows and max(ROWS, self.fixed_rows // self.accumulation_steps))
 

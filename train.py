@@ -40,12 +40,12 @@ from experiment import (  # noqa: E402
   inspection,
   processes,
   run_folder,
+  stopping,
   tasks,
   translation,
 )
 from experiment.exit_codes import DONE, UNEXPECTED  # noqa: E402
 from experiment.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
-from experiment.stopping import Stopped, StopRequest, Watchdog  # noqa: E402
 from experiment.translation import model_config, model_record  # noqa: E402
 from transformer import architectures, partitioning, training  # noqa: E402
 from transformer import model as models  # noqa: E402
@@ -131,7 +131,7 @@ def main(options: command_line.TrainOptions) -> int:
   folder = run_folder.RunFolder(options.workdir)
   # A schedule that ends with the run is another one when the run gets longer.
   bound = command_line.LENGTHS if records.optimizer.ends_with_run else ()
-  with (processes.errors_end_all(), StopRequest() as stop,
+  with (processes.errors_end_all(), stopping.StopRequest() as stop,
         folder.create_or_resume(options.config.to_dict(), bound) if processes.is_main() else folder):
     try:
       run = stop.run(prepare, options.config, records, folder)
@@ -141,7 +141,7 @@ def main(options: command_line.TrainOptions) -> int:
     except (command_line.ConfigError, DataError):
       folder.give_up()
       raise
-    except Stopped:
+    except stopping.Stopped:
       return say_stopped(stop)
     if options.replay is not None:
       return replay(run, state, options.replay)
@@ -149,18 +149,18 @@ def main(options: command_line.TrainOptions) -> int:
       return say_finished(run)
     announce(run, state)
     judge = Judge(run)
-    with Watchdog(records.guards.stall_seconds) as watchdog, failures.lack_of_memory_told(options.config):
+    with stopping.Watchdog(records.guards.stall_seconds) as watchdog, failures.lack_of_memory_told(options.config):
       state, progress = Training(run, state, progress, stop, judge, watchdog).to_the_end()
       if stop.exit_code:
         return say_stopped(stop, int(state.step))
       try:
         stop.run(conclude, run, state, progress, judge)
-      except Stopped:
+      except stopping.Stopped:
         return say_stopped(stop, int(state.step))
   return DONE
 
 
-def say_stopped(stop: StopRequest, step: int | None = None) -> int:
+def say_stopped(stop: stopping.StopRequest, step: int | None = None) -> int:
   """What to do after a stop; the exit code."""
   print(('Stopped before training began.' if step is None else f'Stopped at step {step:,}, saved.')
         + ' The same command goes on from here.', flush=True)
@@ -256,7 +256,8 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
   return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh, total)
 
 
-# The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew each epoch.
+# The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew in each
+# epoch.
 
 
 def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
@@ -431,8 +432,8 @@ def compile_training(run: Run, state: training.TrainState) -> partitioning.Compi
 class Training:
   """Steps until the run's length is reached or a stop is asked for; the last state is saved either way."""
 
-  def __init__(self, run: Run, state: training.TrainState, progress: Progress, stop: StopRequest, judge: 'Judge',
-               watchdog: Watchdog):
+  def __init__(self, run: Run, state: training.TrainState, progress: Progress, stop: stopping.StopRequest,
+               judge: 'Judge', watchdog: stopping.Watchdog):
     self._run, self._state, self._progress = run, state, progress
     self._stop, self._judge, self._watchdog = stop, judge, watchdog
     self._step = int(state.step)
@@ -465,7 +466,7 @@ class Training:
                 'seconds': self._progress.seconds, 'epoch': run.plan.epochs_done(self._step)})
           if self._meter.skipped >= options.max_skipped:
             self._give_up()
-      except Stopped:
+      except stopping.Stopped:
         pass  # in the middle of something that may be given up: the state is that of the last whole step
       if self._saved != self._step:
         self._save()
@@ -632,4 +633,4 @@ def kept_flags() -> list[str]:
 
 
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  command_line.run(lambda: stopping.end(main(OPTIONS)))

@@ -28,9 +28,9 @@ BOS = 2
 def parse() -> argparse.Namespace:
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   for name, default, text in (
-      ('d-model', 256, 'width'), ('layers', 3, 'of the encoder, and again of the decoder'), ('heads', 4, 'attention heads'),
+      ('d-model', 256, 'width'), ('layers', 3, 'of the encoder and of the decoder'), ('heads', 4, 'of attention'),
       ('d-ff', 1024, 'inner width'), ('vocab', 8000, 'entries of the joint vocabulary'), ('batch', 64, 'sentences'),
-      ('length', 32, 'tokens of a sentence, on each side'), ('steps', 10, 'timed steps'), ('warmup', 3, 'steps before')):
+      ('length', 32, 'tokens of a sentence on each side'), ('steps', 10, 'timed steps'), ('warmup', 3, 'untimed')):
     parser.add_argument(f'--{name}', type=int, default=default, help=text)
   parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers, embeddings and attention weights')
   parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
@@ -45,14 +45,15 @@ def main() -> None:
   model = architectures.build(ModelConfig(
       options.vocab, options.vocab, options.d_model, num_heads=options.heads, num_layers=options.layers,
       d_ff=options.d_ff, dropout=options.dropout, attention_dropout=on_weights, dtype=options.dtype))
-  update = optimizer.build(OptimizerConfig(options.d_model, kind='adamw', schedule='constant', peak=1e-4, warmup_steps=0))
+  update = optimizer.build(
+      OptimizerConfig(options.d_model, kind='adamw', schedule='constant', peak=1e-4, warmup_steps=0))
   state = jax.jit(lambda key: training.init_state(model, update, key))(jax.random.key(0))
   step = jax.jit(training.make_train_step(training.cross_entropy(model, LossConfig(0.1), BOS), update),
                  donate_argnums=0)
   draw = np.random.default_rng(0)
   shape = options.batch, options.length
-  side = lambda: Tokens(draw.integers(4, options.vocab, shape, np.int32),
-                        np.tile(np.arange(options.length, dtype=np.int32), (options.batch, 1)), np.ones(shape, np.int32))
+  positions = np.tile(np.arange(options.length, dtype=np.int32), (options.batch, 1))
+  side = lambda: Tokens(draw.integers(4, options.vocab, shape, np.int32), positions, np.ones(shape, np.int32))
   batches = [jax.device_put(Batch(side(), side())) for _ in range(4)]
   times = []
   for number in range(options.warmup + options.steps):

@@ -183,13 +183,7 @@ def run(main: Callable[..., int | None], *options: Any) -> None:
   An exception that carries an `exit_code` is told in one message, without a traceback. Ctrl-C ends with 130.
   """
   try:
-    code = main(*options) or 0
-    if code in (exit_codes.INTERRUPTED, exit_codes.PREEMPTED):
-      # At once: a thread that was given up may still be compiling, and the interpreter's end would wait for it.
-      sys.stdout.flush()
-      sys.stderr.flush()
-      os._exit(code)
-    sys.exit(code)
+    sys.exit(main(*options) or 0)
   except KeyboardInterrupt:
     print('Interrupted.', file=sys.stderr)
     sys.exit(exit_codes.INTERRUPTED)

@@ -1,4 +1,4 @@
-"""What a run does when its numbers or its memory fail: it stops, says where, and leaves what shows the failure again."""
+"""What a run does when its numbers or its memory fail: it stops, says where, and leaves what shows it again."""
 
 import contextlib
 import dataclasses

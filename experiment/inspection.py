@@ -22,8 +22,8 @@ def report(corpus: corpora.Corpus, plan: Any, source: Vocabulary, target: Vocabu
   """
   yield f'{corpus.name}: {len(corpus.train):,} training pairs'
   yield from (f'  {note}' for note in corpus.notes)
-  yield (f'  {plan.dropped:,} of them have an empty side, or more tokens than data.max_length allows, and are left out; '
-         f'{plan.batches_per_epoch:,} batches hold the other {len(corpus.train) - plan.dropped:,}')
+  yield (f'  {plan.dropped:,} of them have an empty side, or more tokens than data.max_length allows, and are left '
+         f'out; {plan.batches_per_epoch:,} batches hold the other {len(corpus.train) - plan.dropped:,}')
   store = plan.store
   for name, side, vocabulary in (('source', store.source, source), ('target', store.target, target)):
     tokens, unknown = len(side.ids), int((np.asarray(side.ids) == vocabulary.unk_id).sum())

@@ -151,8 +151,8 @@ class RunFolder:
       with contextlib.suppress(OSError):
         os.remove(path)
     if free < num_bytes:
-      raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about {num_bytes:,}; '
-                            'make room, or give another')
+      raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about '
+                            f'{num_bytes:,}; make room, or give another')
 
   def _check_place(self) -> None:
     try:

@@ -94,6 +94,18 @@ def _settle(future: Future, function: Callable, inputs: tuple) -> None:
     future.set_exception(error)
 
 
+def end(code: int) -> int:
+  """A script's exit code; after a stop the program ends here and now.
+
+  A thread that was given up may still be compiling, and the interpreter's own end would wait for it.
+  """
+  if code in (INTERRUPTED, PREEMPTED):
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+  return code
+
+
 class Watchdog:
   """Ends the program when it stalls: a lost network, a disk or another process that no longer answers."""
 

@@ -149,7 +149,8 @@ def test_slurm_s_processes_find_each_other():
 
 
 @pytest.mark.parametrize('environment, name', [
-    ({}, None), ({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, None), ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, 'SLURM'),
+    ({}, None), ({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, None),
+    ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, 'SLURM'),
     ({processes.NUMBER: '0'}, 'launcher')])
 def test_what_started_a_process_is_recognised(environment, name):
   assert processes.found(environment) == name
