@@ -139,11 +139,14 @@ def test_without_scores_the_newest_are_kept(folder):
   assert checkpoints.steps() == [3, 4, 5] and checkpoints.best() is None
 
 
-def test_saving_a_step_again_keeps_the_first(folder):
-  checkpoints = saved(folder, [4])
-  checkpoints.save(4, state_at(5), {'seconds': 0})
+def test_saving_a_step_again_replaces_it(folder):
+  """As when a stop came in the middle of an evaluation: the step's second checkpoint has its figures."""
+  checkpoints = saved(folder, [3, 4])
+  checkpoints.save(4, state_at(5), {'seconds': 0}, {'bleu': 7.0})
   checkpoints.wait()
-  assert checkpoints.restore(4, abstract(state_at()))[1] == {'seconds': 6.0}
+  state, progress = checkpoints.restore(4, abstract(state_at()))
+  assert_equal(state, state_at(5))
+  assert progress == {'seconds': 0} and checkpoints.best() == 4 and Checkpoints(folder).newest_whole() == (4, [])
 
 
 @pytest.mark.parametrize('wanted, steps', [
