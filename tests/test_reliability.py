@@ -1,6 +1,7 @@
 """What docs/reliability.md promises, by the names of its rows: processes are killed, files broken, disks filled."""
 
 import ast
+import contextlib
 import json
 import os
 import pickle
@@ -69,14 +70,26 @@ def assert_same_run(one, other, step=STEPS):
 # ------------------------------------------------------------------------------------------------ resume and stop
 
 
-def test_R1_K3_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole, tmp_path, programs):  # noqa: F811
+def left_behind(workdir):
+  """Processes that have a run's folder on their command line."""
+  found = []
+  for number in filter(str.isdigit, os.listdir('/proc')):
+    with contextlib.suppress(OSError):
+      with open(f'/proc/{number}/cmdline', 'rb') as file:
+        found += [number] if str(workdir).encode() in file.read() else []
+  return found
+
+
+def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole, tmp_path, programs):  # noqa: F811
   workdir = tmp_path / 'killed'
+  shared = set(os.listdir('/dev/shm'))
   process = start(corpus, workdir, *programs, '--config.train.num_steps=100000', '--config.train.log_every=2')
   while not (workdir / 'checkpoints' / '6').exists():
     assert process.poll() is None, process.stderr.read()
     time.sleep(0.01)
   process.kill()
   process.communicate()
+  assert not left_behind(workdir) and not set(os.listdir('/dev/shm')) - shared
   assert train.main(options(corpus, workdir, *programs, f'--config.train.num_steps={STEPS}')) == 0
   assert_same_run(whole, workdir)
 
