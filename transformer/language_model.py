@@ -18,8 +18,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers, layers, masks, normalization, positions
-from transformer.attention import WITNESS, KeyValue
+from transformer import beam_cache, initializers, layers, masks, normalization, positions
+from transformer.attention import WITNESS
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
 from transformer.model import Cache, Model, Params
@@ -76,20 +76,24 @@ class LanguageModel(nn.Module):
     return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
 
   def init_cache(self, memory: Tokens, length: int, beams: int) -> Cache:
-    cfg, batch = self.config, memory.ids.shape[0]
-    blank = lambda width: jnp.zeros((batch, beams, length, cfg.kv_heads, width), jnp.dtype(cfg.dtype))
-    return Cache(beams=[KeyValue(blank(cfg.key_size), blank(cfg.value_size)) for _ in self.layers], source=(),
-                 step=jnp.zeros((), jnp.int32))
+    batch = memory.ids.shape[0]
+    return Cache(
+        beams=beam_cache.origins(batch, beams, length),
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.layers],
+        source=(),
+        step=jnp.zeros((), jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
-    length = cache.beams[0].key.shape[2]
+    beams, length = cache.beams.shape[1:]
     x = self._embed(tokens, self.positions.embed(cache.step[None, None], length))
-    relations = self.positions.relate(cache.step[None], jnp.arange(length))
-    beams = []
-    for number, (layer, past) in enumerate(zip(self.layers, cache.beams)):
-      x, past = layer.extend(x, relations.at(number), past, cache.step)
-      beams.append(past)
-    return self._logits(self._finish(x)), cache._replace(beams=beams, step=cache.step + 1)
+    relations = self.positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
+    origin = beam_cache.stay(cache.beams, cache.step)
+    mask = beam_cache.visible(origin, cache.step)
+    written = []
+    for number, (layer, past) in enumerate(zip(self.layers, cache.past)):
+      x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
+      written.append(past)
+    return self._logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
     """Both at once; what initialisation traces and inspect() reads."""

@@ -15,8 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers, layers, masks, normalization, positions
-from transformer.attention import WITNESS, KeyValue
+from transformer import beam_cache, initializers, layers, masks, normalization, positions
+from transformer.attention import WITNESS
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.tokens import Tokens, look_up
@@ -34,8 +34,9 @@ class Memory(NamedTuple):
 class Cache(NamedTuple):
   """What decoding step by step carries. A search reorders `beams` as hypotheses move; it never touches the rest."""
 
-  beams: Any  # leaves [B, W, ...]: here one KeyValue [B, W, T, G, K] per layer
-  source: Any  # leaves [B, ...]: here one KeyValue [B, S, G, K] per layer, and the mask [B, W, S]
+  beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (beam_cache)
+  past: Any  # leaves [B, ...], which a step writes: here one KeyValue [B, G, T·W, K] per layer
+  source: Any  # leaves [B, ...], which it does not: here one KeyValue [B, G, S, K] per layer, and the mask [B, W, S]
   step: jax.Array  # [] int32: tokens fed so far
 
 
@@ -108,24 +109,27 @@ class EncoderDecoder(nn.Module):
     return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
-    cfg, batch = self.config, memory.values.shape[0]
-    blank = lambda width: jnp.zeros((batch, beams, length, cfg.kv_heads, width), jnp.dtype(cfg.dtype))
+    batch = memory.values.shape[0]
     return Cache(
-        beams=[KeyValue(blank(cfg.key_size), blank(cfg.value_size)) for _ in self.decoder_layers],
-        source=([layer.cross_memory(memory.values) for layer in self.decoder_layers],
+        beams=beam_cache.origins(batch, beams, length),
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.decoder_layers],
+        source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
+            [beam_cache.heads_first(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
-    length = cache.beams[0].key.shape[2]
+    beams, length = cache.beams.shape[1:]
     x = self._embed(self.target_table, tokens, self.decoder_positions.embed(cache.step[None, None], length))
-    relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length))
+    relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
+    origin = beam_cache.stay(cache.beams, cache.step)
+    mask = beam_cache.visible(origin, cache.step)
     memories, cross_mask = cache.source
-    beams = []
-    for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.beams, memories)):
-      x, past = layer.extend(x, relations.at(number), past, memory, cross_mask, cache.step)
-      beams.append(past)
-    return self._logits(x), cache._replace(beams=beams, step=cache.step + 1)
+    written = []
+    for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.past, memories)):
+      x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.heads_first(memory), cross_mask)
+      written.append(past)
+    return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
     """Both halves at once; what initialisation traces and inspect() reads."""

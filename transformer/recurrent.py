@@ -256,6 +256,7 @@ class RecurrentEncoderDecoder(nn.Module):
     per_beam = lambda x: jnp.repeat(x, beams, axis=1)
     return Cache(
         beams=jax.tree.map(per_beam, self._start(states)),
+        past=(),
         source=(self.link.source(memory.values), masks.padding_mask(memory.segments, beams), summary),
         step=jnp.zeros((), jnp.int32))
 

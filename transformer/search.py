@@ -58,6 +58,33 @@ def _only_end(logits: jax.Array, last_place: jax.Array, eos_id: int) -> jax.Arra
   return jnp.where(forbidden, NEVER, logits)
 
 
+_COLUMNS = 256
+_FEW = 4 * _COLUMNS  # entries that one sort is quick at
+
+
+def largest(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+  """The `count` largest entries of each row [..., V], and their places: jax.lax.top_k, in two stages for many entries.
+
+  The row is laid in columns. The columns with the largest maxima hold the largest entries, so the second stage sorts
+  those alone. Among equal entries either may be taken.
+  """
+  entries = scores.shape[-1]
+  if entries <= _FEW or count > _COLUMNS // 4:
+    return jax.lax.top_k(scores, min(count, entries))
+  rows = scores.reshape(-1, entries)
+  whole = entries // _COLUMNS * _COLUMNS
+  maxima = rows[:, :whole].reshape(rows.shape[0], -1, _COLUMNS).max(axis=1)
+  tail = rows[:, whole:]
+  maxima = jnp.maximum(maxima, jnp.pad(tail, ((0, 0), (0, whole + _COLUMNS - entries)), constant_values=-jnp.inf))
+  _, chosen = jax.lax.top_k(maxima, count)  # [., count] columns
+  depth = -(-entries // _COLUMNS)
+  candidates = (chosen[:, None] + _COLUMNS * jnp.arange(depth)[None, :, None]).reshape(-1, depth * count)
+  inside = jnp.take_along_axis(rows, jnp.minimum(candidates, entries - 1), axis=1)
+  best, place = jax.lax.top_k(jnp.where(candidates < entries, inside, -jnp.inf), count)
+  place = jnp.take_along_axis(candidates, place, axis=1)
+  return best.reshape(*scores.shape[:-1], count), place.reshape(*scores.shape[:-1], count)
+
+
 def _take(tree: Any, index: jax.Array) -> Any:
   """Rows of axis 1 by index [B, W'], in every leaf."""
   return jax.tree.map(lambda x: jax.vmap(lambda row, chosen: row[chosen])(x, index), tree)
@@ -159,7 +186,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   def continuations(logits, last_place, log_probs):
     """The 2W best (parent, token) of each sentence: W of them at least go on. Per beam first, then jointly."""
     normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)  # before anything is forbidden, as in greedy_search
-    best, token = jax.lax.top_k(_only_end(logits, last_place, eos_id), min(2 * width, logits.shape[-1]))
+    best, token = largest(_only_end(logits, last_place, eos_id), 2 * width)
     total = log_probs[..., None] + best - normalizer
     total = jnp.maximum(total, NEVER).reshape(batch, -1)
     total, place = jax.lax.top_k(total, 2 * width)
