@@ -21,7 +21,7 @@ from experiment.checkpoint import Measure
 from experiment.command_line import ConfigError
 from experiment.evaluation import Conclusion, Examination, Setting, exponential, per_token
 from experiment.translation import line_numbers, read_run, search_batches, search_rows, until
-from transformer import search, tokens
+from transformer import search, search_rules, tokens
 from transformer.config import SearchConfig
 from transformer.model import Model
 
@@ -203,11 +203,10 @@ class Continuer:
     limits = jnp.where(lengths >= 0, lengths + self._config.extra_length + 1, 1)
     nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
     memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
-    step, cache = search.force_prefix(
-        lambda cache, token: self._model.decode_step(params, cache, token),
-        self._model.init_cache(params, memory, length, self._config.width), prefix, lengths)
-    best = search.search(step, cache, limits, length, self._vocabulary.bos_id, self._vocabulary.eos_id,
-                         self._vocabulary.pad_id, self._config, search.row_keys(self._config.seed, lines))
+    cache = self._model.init_cache(params, memory, length, self._config.width)
+    best = search.search(lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
+                         self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id, self._config,
+                         search.row_keys(self._config.seed, lines), [search_rules.prefix(prefix, lengths)])
     return best.tokens[:, 0], best.log_probs[:, 0]
 
   def continue_lines(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Continuation]:

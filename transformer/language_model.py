@@ -2,7 +2,7 @@
 
 Figure 1's decoder without its attention over an encoder: a layer is masked self-attention and the feed-forward network.
 It fulfils the same Model record as the encoder-decoder, with a source of no columns, so that trainer, loss and search
-are those of translation. A prompt is no source: it is the beginning of the target (search.force_prefix).
+are those of translation. A prompt is no source: it is the beginning of the target (search_rules.prefix).
 
     GPT    (Radford et al., 2018, §4.1)   norm post, learned positions, GELU, biases
     GPT-2  (Radford et al., 2019, §2.3)   norm pre with a final normalisation, else the same
@@ -55,7 +55,7 @@ class LanguageModel(nn.Module):
     """The source itself, which has no columns: it says how many rows there are."""
     if source.ids.shape[1]:
       raise ValueError(f'a language model has no source, found {source.ids.shape[1]} columns; give a prompt as the '
-                       "target's beginning (search.force_prefix)")
+                       "target's beginning (search_rules.prefix)")
     return source
 
   def hidden(self, target: Tokens) -> jax.Array:
