@@ -116,8 +116,10 @@ def required(phrases: jax.Array, beams: int, eos_id: int) -> Rule:
     missing = (sizes - met).sum(-1)
     spare = moment.limits[:, None] - 1 - moment.t - missing
     forced = (missing > 0) & (spare < 1 + half)  # leaving a phrase costs what is written of it, and one place
+    restarts = (met < sizes) & (spare >= half)[..., None]  # beginning again costs what is written of it alone
+    restarts = jnp.where(restarts, phrases[:, None, :, 0], NO_TOKEN)
     vocabulary = jnp.arange(moment.logits.shape[-1])
-    wanted = (following(met)[..., None] == vocabulary[None, None, None]).any(2)
+    wanted = (jnp.concatenate([following(met), restarts], -1)[..., None] == vocabulary[None, None, None]).any(2)
     allowed = jnp.where(forced[..., None], wanted, (missing == 0)[..., None] | (vocabulary != eos_id)[None, None])
     return jnp.where(allowed, moment.logits, NEVER)
 
