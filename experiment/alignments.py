@@ -67,6 +67,6 @@ def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Itera
     rows = [ids[start:start + _ROWS] for ids in sides]
     laid = [tokens.pad([[*ids, vocabulary.eos_id] for ids in some], _ROWS, width, vocabulary.pad_id)
             for vocabulary, some, width in zip((source, target), rows, widths)]
-    layers = jax.device_get(inspect(translator.params, *laid))
+    layers = jax.device_get(inspect(translator.params[0], *laid))
     for row, (source_ids, target_ids) in enumerate(zip(*rows)):
       yield [layer[row, :, :len(target_ids), :len(source_ids)] for layer in layers]

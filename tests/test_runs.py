@@ -121,7 +121,7 @@ def test_the_moving_average_is_kept_and_is_what_translates(corpus, tmp_path):
   average, params = "['average']['embedding']", "['params']['embedding']"
   np.testing.assert_allclose(second[average], 0.75 * first[average] + 0.25 * second[params], atol=1e-7)
   assert np.abs(second[average] - second[params]).max() > 1e-5
-  np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params['embedding'], second[average])
+  np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params[0]['embedding'], second[average])
 
 
 @pytest.mark.drill

@@ -8,7 +8,7 @@ its tokens was written, and looks at those entries alone; the others are masked.
     beam 1 wrote  A  B  C
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,14 @@ def write(past: KeyValue, newest: KeyValue, step: jax.Array) -> KeyValue:
   """`past` with the beams' newest keys and values [B, W, G, K] at place `step`."""
   return jax.tree.map(lambda every, new: jax.lax.dynamic_update_slice_in_dim(
       every, new.swapaxes(1, 2), step * new.shape[1], axis=2), past, newest)
+
+
+def grow(cache: Any, length: int) -> Any:
+  """A Cache whose `beams` are origins and whose `past` are layers, with room for `length` places."""
+  origin, beams = cache.beams, cache.beams.shape[1]
+  more = length - origin.shape[2]
+  longer = lambda a: jnp.pad(a, ((0, 0), (0, 0), (0, more * beams), (0, 0)))
+  return cache._replace(beams=jnp.pad(origin, ((0, 0), (0, 0), (0, more))), past=jax.tree.map(longer, cache.past))
 
 
 def heads_first(memory: KeyValue) -> KeyValue:

@@ -131,6 +131,7 @@ def build(config: LanguageModelConfig) -> Model:
       init_cache=lambda params, memory, length, beams=1: call_plain(
           functools.partial(LanguageModel.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
+      grow_cache=beam_cache.grow,
       inspect=inspect,
       longest=config.max_positions if config.positions == 'learned' else None,
       hidden=lambda params, target, key=None: call('hidden', params, target, key=key),

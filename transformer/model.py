@@ -50,6 +50,7 @@ class Model(NamedTuple):
   decode: Callable  # (params, memory, target, key=None) -> logits [B, T, V] float32; target starts from BOS
   init_cache: Callable  # (params, memory, length, beams=1) -> cache
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
+  grow_cache: Callable  # (cache, length) -> the same cache with room for `length` tokens
   inspect: Callable  # (params, source, target) -> (logits, record): every head's weights, [B, H, Q, M]
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
   hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
@@ -171,6 +172,7 @@ def build(config: ModelConfig) -> Model:
       init_cache=lambda params, memory, length, beams=1: call_plain(
           functools.partial(EncoderDecoder.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
+      grow_cache=beam_cache.grow,
       inspect=inspect,
       longest=config.max_positions if config.positions == 'learned' else None)
 

@@ -327,4 +327,5 @@ def build(config: RecurrentConfig) -> Model:
       init_cache=lambda params, memory, length, beams=1: call(
           functools.partial(RecurrentEncoderDecoder.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call('decode_step', params, cache, tokens),
+      grow_cache=lambda cache, length: cache,  # a state has one size
       inspect=inspect)

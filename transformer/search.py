@@ -43,6 +43,25 @@ class _Beam(NamedTuple):
   done: jax.Array  # [B] nothing alive can still enter `found`
 
 
+class _Walk(NamedTuple):
+  """What moves while one hypothesis per sentence is written."""
+
+  t: jax.Array  # []
+  cache: Any
+  last: jax.Array  # [B, 1]
+  tokens: jax.Array  # [B, 1, L]
+  token_log_probs: jax.Array  # [B, 1, L]
+  ends: jax.Array  # [B, 1] length once it has ended, else 0
+  states: tuple[Any, ...]  # of the rules
+
+
+class Growth(NamedTuple):
+  """A cache that begins short: few outputs are as long as they may be, and each step looks at all of the cache."""
+
+  length: int  # places of the cache that a search begins with
+  grow: Callable[[Any, int], Any]  # (cache, places) -> a longer cache
+
+
 class _Continuations(NamedTuple):
   """Hypotheses with one token more, of one sentence side by side."""
 
@@ -102,6 +121,17 @@ def _write(rows: jax.Array, values: jax.Array, t: jax.Array) -> jax.Array:
   return jax.lax.dynamic_update_slice_in_dim(rows, values[:, :, None].astype(rows.dtype), t, axis=2)
 
 
+def _in_stages(state: Any, advance: Callable, going_on: Callable, length: int, growth: Growth | None) -> Any:
+  """The state after all steps, its cache left out; the cache grows when, and only if, its first places are full."""
+  run = lambda state, places: jax.lax.while_loop(lambda s: (s.t < places) & going_on(s), advance, state)
+  without_cache = lambda state: state._replace(cache=())
+  if growth is None or growth.length >= length:
+    return without_cache(run(state, length))
+  rest = lambda state: without_cache(run(state._replace(cache=growth.grow(state.cache, length)), length))
+  state = run(state, growth.length)
+  return jax.lax.cond(going_on(state), rest, without_cache, state)
+
+
 def _obey(rules: Sequence[Rule], states: Sequence[Any], moment: Moment) -> jax.Array:
   """The logits that all rules leave."""
   for rule, state in zip(rules, states):
@@ -120,37 +150,38 @@ def _end(logits: jax.Array, t: jax.Array, limits: jax.Array, eos_id: int, config
 
 
 def _walk(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-          config: SearchConfig, rules: Sequence[Rule], choose: Callable[[jax.Array, jax.Array], jax.Array]
-          ) -> Hypotheses:
+          config: SearchConfig, rules: Sequence[Rule], growth: Growth | None,
+          choose: Callable[[jax.Array, jax.Array], jax.Array]) -> Hypotheses:
   """One hypothesis per sentence, its tokens chosen one by one: choose(logits [B, 1, V], place []) -> [B, 1]."""
   batch = limits.shape[0]
 
-  def advance(state):
-    t, cache, last, tokens, gains, ends, states = state
-    logits, cache = step(cache, last)
+  def advance(state: _Walk) -> _Walk:
+    t = state.t
+    logits, cache = step(state.cache, state.last)
     normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end has its price too
-    logits = _end(_obey(rules, states, Moment(t, limits, logits, normalizer)), t, limits, eos_id, config)
+    logits = _end(_obey(rules, state.states, Moment(t, limits, logits, normalizer)), t, limits, eos_id, config)
     chosen = choose(logits, t).astype(jnp.int32)
     gained = jnp.take_along_axis(logits, chosen[..., None], axis=-1)[..., 0] - normalizer
-    states = tuple(rule.advance(moved, chosen) for rule, moved in zip(rules, states))
-    alive = ends == 0
+    states = tuple(rule.advance(moved, chosen) for rule, moved in zip(rules, state.states))
+    alive = state.ends == 0
     chosen = jnp.where(alive, chosen, filler)
-    ends = jnp.where(alive & (chosen == eos_id), t + 1, ends)
-    gains = _write(gains, jnp.where(alive, gained, 0.0), t)
-    return t + 1, cache, chosen, _write(tokens, chosen, t), gains, ends, states
+    ends = jnp.where(alive & (chosen == eos_id), t + 1, state.ends)
+    gains = _write(state.token_log_probs, jnp.where(alive, gained, 0.0), t)
+    return _Walk(t + 1, cache, chosen, _write(state.tokens, chosen, t), gains, ends, states)
 
-  start = (jnp.zeros((), jnp.int32), cache, jnp.full((batch, 1), bos_id, jnp.int32),
-           jnp.full((batch, 1, length), filler, jnp.int32), jnp.zeros((batch, 1, length)),
-           jnp.zeros((batch, 1), jnp.int32), tuple(rule.state for rule in rules))
-  *_, tokens, gains, ends, _ = jax.lax.while_loop(lambda s: (s[0] < length) & (s[-2] == 0).any(), advance, start)
-  log_probs = gains.sum(-1)
-  return Hypotheses(tokens, log_probs / length_penalty(ends, config), log_probs, ends, gains)
+  start = _Walk(jnp.zeros((), jnp.int32), cache, jnp.full((batch, 1), bos_id, jnp.int32),
+                jnp.full((batch, 1, length), filler, jnp.int32), jnp.zeros((batch, 1, length)),
+                jnp.zeros((batch, 1), jnp.int32), tuple(rule.state for rule in rules))
+  end = _in_stages(start, advance, lambda state: (state.ends == 0).any(), length, growth)
+  log_probs = end.token_log_probs.sum(-1)
+  return Hypotheses(end.tokens, log_probs / length_penalty(end.ends, config), log_probs, end.ends, end.token_log_probs)
 
 
 def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-                  config: SearchConfig, rules: Sequence[Rule] = ()) -> Hypotheses:
+                  config: SearchConfig, rules: Sequence[Rule] = (), growth: Growth | None = None) -> Hypotheses:
   """The most likely token at each step; arguments as in beam_search, with a cache of one beam."""
-  return _walk(step, cache, limits, length, bos_id, eos_id, filler, config, rules, lambda logits, t: logits.argmax(-1))
+  return _walk(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth,
+               lambda logits, t: logits.argmax(-1))
 
 
 def truncate(logits: jax.Array, config: SearchConfig) -> jax.Array:
@@ -175,7 +206,8 @@ def truncate(logits: jax.Array, config: SearchConfig) -> jax.Array:
 
 
 def sample(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig, keys: jax.Array, rules: Sequence[Rule] = ()) -> Hypotheses:
+           config: SearchConfig, keys: jax.Array, rules: Sequence[Rule] = (), growth: Growth | None = None
+           ) -> Hypotheses:
   """Tokens drawn from the model's distribution, see truncate; other arguments as in greedy_search.
 
   Log-probabilities are the model's own, without temperature and truncation.
@@ -187,7 +219,7 @@ def sample(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, 
     at_place = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
     return jax.vmap(jax.random.categorical)(at_place, truncate(logits[:, 0], config))[:, None]
 
-  return _walk(step, cache, limits, length, bos_id, eos_id, filler, config, rules, draw)
+  return _walk(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth, draw)
 
 
 # ----------------------------------------------------------------------------------------------------------- beams
@@ -287,7 +319,8 @@ def _by_progress(options: _Continuations, logits: jax.Array, normalizer: jax.Arr
 
 
 def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-                config: SearchConfig, rules: Sequence[Rule] = (), stop_early: bool = True) -> Hypotheses:
+                config: SearchConfig, rules: Sequence[Rule] = (), growth: Growth | None = None,
+                stop_early: bool = True) -> Hypotheses:
   """Keeps the W best hypotheses at each step, and the W best that ended.
 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
@@ -302,6 +335,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
     bos_id, eos_id, filler: ids; the filler stands after EOS.
     config: beam size, groups, length penalty and shortest output.
     rules: what outputs must or must not contain.
+    growth: when the cache has fewer places than L, how it gets the others.
     stop_early: False goes on until every limit, for comparison.
   """
   batch, width = limits.shape[0], config.beam_size
@@ -345,23 +379,24 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   start = _Beam(jnp.zeros((), jnp.int32), cache, jnp.full((batch, width), bos_id, jnp.int32), blank,
                 jnp.zeros((batch, width, length)), jnp.broadcast_to(first[None], (batch, width)),
                 tuple(rule.state for rule in rules), none, jnp.zeros(batch, bool))
-  return jax.lax.while_loop(lambda beam: (beam.t < length) & ~beam.done.all(), advance, start).found
+  return _in_stages(start, advance, lambda beam: ~beam.done.all(), length, growth).found
 
 
-def _best(step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules):
+def _best(step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth):
   """Greedy search for a beam of one, beam search otherwise."""
   del keys
   how = greedy_search if config.beam_size == 1 else beam_search
-  return how(step, cache, limits, length, bos_id, eos_id, filler, config, rules)
+  return how(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth)
 
 
 STRATEGIES = {'beam': _best, 'sample': sample}
 
 
 def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = ()) -> Hypotheses:
+           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = (), growth: Growth | None = None
+           ) -> Hypotheses:
   """What config.strategy says, over a cache of config.width beams; other arguments as in beam_search and sample."""
-  return STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules)
+  return STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth)
 
 
 def row_keys(seed: int | jax.Array, rows: jax.Array) -> jax.Array:
@@ -376,14 +411,22 @@ class EnsembleCache(NamedTuple):
   rest: tuple[Any, ...]  # the caches without them
 
 
-def ensemble(steps: Sequence[Step], caches: Sequence[Any]) -> tuple[Step, EnsembleCache]:
-  """Several models as one: the next token has the mean of their probabilities."""
+def ensemble(steps: Sequence[Step], caches: Sequence[Any], grows: Sequence[Callable] = ()
+             ) -> tuple[Step, EnsembleCache, Callable[[EnsembleCache, int], EnsembleCache]]:
+  """Several models as one: the next token has the mean of their probabilities.
+
+  Returns:
+    A step function, its cache, and how that grows (see Growth) where `grows` says how each does.
+  """
+  parts = lambda cache: [rest._replace(beams=beams) for beams, rest in zip(cache.beams, cache.rest)]
+
   def step(cache: EnsembleCache, tokens: jax.Array) -> tuple[jax.Array, EnsembleCache]:
-    said = [one(rest._replace(beams=beams), tokens) for one, beams, rest in zip(steps, cache.beams, cache.rest)]
+    said = [one(part, tokens) for one, part in zip(steps, parts(cache))]
     log_probs = jnp.stack([jax.nn.log_softmax(logits, axis=-1) for logits, _ in said])
     return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(said)), join([inner for _, inner in said])
 
   def join(parts: Sequence[Any]) -> EnsembleCache:
     return EnsembleCache(tuple(part.beams for part in parts), tuple(part._replace(beams=()) for part in parts))
 
-  return step, join(caches)
+  grow = lambda cache, length: join([one(part, length) for one, part in zip(grows, parts(cache))])
+  return step, join(caches), grow
