@@ -69,8 +69,23 @@ class DecodeOptions:
   input: str  # path, or - for standard input
   output: str  # path, or - for standard output
   reference: str | None
-  checkpoint: str  # best, latest, average:N or a step
+  checkpoint: str  # final, best, latest, average:N or a step; several separated by commas
   search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
+  columns: str = 'source'  # of the input, separated by commas
+  format: str = 'text'
+  n_best: str = '1'
+  alignment: str = 'shift'
+  attention: str | None = None  # 'true' when asked for
+  target: str | None = None  # translations to score
+  mbr: str | None = None  # samples for minimum Bayes risk
+  utility: str = 'chrf'
+  paper_bleu: str | None = None
+  part_lines: str = '20000'
+
+  def for_translations(self) -> list[str]:
+    """The given flags that only translations have."""
+    return [f'--{name}={getattr(self, name)}' for name, default in _OF_TRANSLATIONS.items()
+            if getattr(self, name) != default]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,13 +127,40 @@ TRAIN_FLAGS = (
     Flag('init_from', "another run's folder: start from its vocabulary and parameters", stands_for='config.init_from'),
 )
 DECODE_FLAGS = (
-    Flag('workdir', "the run's folder, made by train.py", required=True),
-    Flag('input', 'text to translate, one sentence a line, or prompts to continue; - is standard input', default='-'),
+    Flag('workdir', "the run's folder, made by train.py; several, separated by commas, translate as an ensemble",
+         required=True),
+    Flag('input', 'text to translate, one sentence a line, or prompts to continue: a file, a pattern of files in the '
+         "order of their names, - for standard input, or split:validation or split:test of the run's own corpus",
+         default='-'),
     Flag('output', 'where the result goes, a line for each line, in order; - is standard output', default='-'),
-    Flag('reference', 'translations to score against, one a line'),
-    Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
-         default='best'),
+    Flag('reference', 'translations to score against, one a line; several files separated by commas'),
+    Flag('checkpoint', "final (the mean of those that the run's results were scored with; best where there are none), "
+         'best (on validation text), latest, average:N (of the last N) or the number of a step; several, separated by '
+         'commas, are an ensemble', default='final'),
+    Flag('columns', "what the tab-separated columns of the input are, in order, separated by commas: source, prefix, "
+         'required, forbidden; phrases are separated by |', default='source'),
+    Flag('format', 'of the output: text, jsonl (with scores, tokens, alignments) or pharaoh (alignments: 0-0 1-2)',
+         default='text'),
+    Flag('n_best', 'translations of each line, with jsonl', default='1'),
+    Flag('alignment', 'read from cross-attention one step late (shift) or at once (plain)', default='shift'),
+    Flag('attention', 'jsonl: also the attention that alignments are read from', switch=True),
+    Flag('target', 'translations of the input, one a line: writes their log-probability and perplexity, no others'),
+    Flag('mbr', 'draws so many samples of each line and takes the one most like the others (minimum Bayes risk)'),
+    Flag('utility', 'how alike two samples are: chrf or bleu', default='chrf'),
+    Flag('paper_bleu', 'also BLEU as papers print it: wmt14, multi30k or iwslt14'),
+    Flag('part_lines', 'a longer job is written in parts of so many lines, and goes on where it was stopped',
+         default='20000'),
 )
+# Flags of decode.py that only translations have: their defaults, and what they may be.
+_OF_TRANSLATIONS = {'columns': 'source', 'format': 'text', 'n_best': '1', 'alignment': 'shift', 'attention': None,
+                    'target': None, 'mbr': None, 'utility': 'chrf', 'paper_bleu': None}
+_POSITIVE = ('[1-9][0-9]*', 'a positive whole number')
+_CHOICES = lambda *names: ('|'.join(names), ' or '.join(names))
+_DECODE_VALUES = {
+    'columns': ('source(,(prefix|required|forbidden)){0,3}', 'source, then any of prefix, required, forbidden'),
+    'format': _CHOICES('text', 'jsonl', 'pharaoh'), 'n_best': _POSITIVE, 'alignment': _CHOICES('shift', 'plain'),
+    'mbr': _POSITIVE, 'utility': _CHOICES('chrf', 'bleu'), 'paper_bleu': _CHOICES('wmt14', 'multi30k', 'iwslt14'),
+    'part_lines': _POSITIVE}
 SWEEP_FLAGS = (
     Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
     Flag('workdir', "the sweep's folder: a run in ROW/seed_N for each row and seed, and the table", required=True),
@@ -145,7 +187,7 @@ def parse_train(argv: Sequence[str], doc: str) -> TrainOptions:
 def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
   """The options of decode.py; answers --help and mistakes itself, by ending the program."""
   with _answers(argv, doc, DECODE_FLAGS, 'search'):
-    parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search})
+    parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search}, _decode_mistakes)
     return DecodeOptions(**parsed.flags, search=parsed.given['search'])
 
 
@@ -534,6 +576,23 @@ def _listed(errors: Sequence[str]) -> str:
 def _fail(error: Exception) -> None:
   print(f'error: {error}', file=sys.stderr)
   sys.exit(error.exit_code)
+
+
+def _decode_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """What is wrong with the flags of decode.py, each alone and together."""
+  errors = [f'--{name}={values[name]}: expected {expected}' for name, (pattern, expected) in _DECODE_VALUES.items()
+            if values[name] is not None and not re.fullmatch(pattern, values[name])]
+  needs = [('n_best', '1', 'jsonl'), ('attention', None, 'jsonl')]
+  errors += [f'--{name} needs --format={form}: the others have one text a line' for name, default, form in needs
+             if values[name] != default and values['format'] != form]
+  if values['format'] != 'text' and (values['reference'] or values['paper_bleu']):
+    errors.append(f'--format={values["format"]} with --reference or --paper_bleu: scores are of text; expected '
+                  '--format=text')
+  if values['paper_bleu'] and not values['reference'] and not (values['input'] or '').startswith('split:'):
+    errors.append('--paper_bleu needs --reference')
+  if values['target'] and (values['mbr'] or values['reference'] or values['format'] == 'pharaoh'):
+    errors.append('--target scores given translations; it does not go with --mbr, --reference or --format=pharaoh')
+  return errors
 
 
 # ------------------------------------------------------------------------------------------------ rows of a sweep

@@ -137,7 +137,7 @@ def conclude(setting: Setting, params: Any, split: corpora.TextSplit, sums_of: C
 # ------------------------------------------------------------------------------------------------------ continuing
 
 
-def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Continuer':
+def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Continuer':
   """A run, ready to write: load('runs/lm').continue_lines(['Once upon'])[0].text
 
   Args and errors as in translation.load.

@@ -232,17 +232,18 @@ class Translator:
       rules.append(search_rules.required(batch.required, width, self._target.eos_id))
     length = source.ids.shape[1] + self._config.extra_length
     return search.search(step, cache, limits, length, self._target.bos_id, self._target.eos_id, self._target.pad_id,
-                         self._config, search.row_keys(self._config.seed, batch.lines), rules,
+                         self._config, search.row_keys(batch.seeds, batch.lines), rules,
                          search.Growth(self._first_places(source), grow))
 
-  def translate(self, lines: Sequence[str | Request], progress: Callable[[int], Any] | None = None, first: int = 0
-                ) -> list[Translation]:
+  def translate(self, lines: Sequence[str | Request], progress: Callable[[int], Any] | None = None, first: int = 0,
+                draw: int = 0) -> list[Translation]:
     """One translation per line, in order; a blank line stays blank.
 
     Args:
       lines: raw text without line ends, or requests.
       progress: called with the number of lines just finished.
-      first: number of the first line, from 0; sampling depends on a line's number.
+      first: number of the first line, from 0; sampling depends on a line's number ...
+      draw: ... and on this, added to the seed: 0, 1, … are as many samples.
 
     Raises:
       ConfigError: when the phrases of a request leave no room for a translation.
@@ -256,7 +257,7 @@ class Translator:
       while members:
         rows = max(1, search_rows(length, self._batch_tokens) >> self._halvings)
         chosen = members[:rows * self._mesh.size]
-        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, first)
+        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, first, draw)
         self._tell_memory(rows, length)
         try:
           found = jax.device_get(self._compiled(self.params, batch))
@@ -297,13 +298,14 @@ class Translator:
     return wishes
 
   def _batch(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence['Wishes'], rows: int,
-             length: int, first: int) -> 'SearchBatch':
+             length: int, first: int, draw: int) -> 'SearchBatch':
     theirs = [wishes[i] for i in members]
     longest = max(len(wish.prefix) for wish in theirs)
     prefix = tokens.pad([wish.prefix for wish in theirs], rows, -(-longest // _ROWS) * _ROWS, self._target.pad_id)
     return SearchBatch(
         source=tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
-        lines=line_numbers([first + i for i in members], rows), prefix=prefix if longest else None,
+        lines=line_numbers([first + i for i in members], rows),
+        seeds=np.full(rows, self._config.seed + draw, np.int32), prefix=prefix if longest else None,
         required=lay_phrases([wish.required for wish in theirs], rows, to_the_right=False),
         forbidden=lay_phrases([wish.forbidden for wish in theirs], rows, to_the_right=True))
 
@@ -402,7 +404,8 @@ class SearchBatch(NamedTuple):
   """Rows to search for. None: no row of the batch has any."""
 
   source: tokens.Tokens
-  lines: np.ndarray  # [B] numbers that seed what is drawn
+  lines: np.ndarray  # [B] numbers on which what is drawn depends ...
+  seeds: np.ndarray  # [B] ... and these
   prefix: tokens.Tokens | None
   required: np.ndarray | None  # [B, P, N], see search_rules.required
   forbidden: np.ndarray | None  # [B, P, N], see search_rules.forbidden

@@ -400,8 +400,9 @@ def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, 
 
 
 def row_keys(seed: int | jax.Array, rows: jax.Array) -> jax.Array:
-  """[B] keys for sample(), from a seed and numbers [B] that tell sentences apart, such as those of their lines."""
-  return jax.vmap(lambda row: jax.random.fold_in(jax.random.key(seed), row))(rows)
+  """[B] keys for sample(), from a seed (or one for each) and numbers [B] that tell sentences apart, such as lines'."""
+  return jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))(
+      jnp.broadcast_to(jnp.asarray(seed), rows.shape), rows)
 
 
 class EnsembleCache(NamedTuple):
