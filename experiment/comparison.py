@@ -9,8 +9,6 @@ from sacrebleu.significance import PairedTest
 from experiment import scores
 from experiment.length_curve import group_by_length
 
-METRICS = {'BLEU': BLEU, 'chrF': CHRF}
-
 
 class Figure(NamedTuple):
   """A system's score by one metric."""
@@ -30,11 +28,13 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
     references: one list or several.
     samples: resampled sets.
   """
-  metrics = {name: make(references=[list(lines) for lines in references]) for name, make in METRICS.items()}
+  known = [list(lines) for lines in references]
+  metrics = {'BLEU': BLEU(references=known), 'chrF': CHRF(references=known)}
   signatures, columns = PairedTest([(name, list(lines)) for name, lines in systems.items()], metrics, references=None,
                                    test_type='bs', n_samples=samples)()
-  figures = {metric: {system: Figure(result.score, result.mean, result.ci, result.p_value)
-                      for system, result in zip(columns['System'], columns[metric])} for metric in metrics}
+  names = columns.pop('System')
+  figures = {metric: {name: Figure(result.score, result.mean, result.ci, result.p_value)
+                      for name, result in zip(names, results)} for metric, results in columns.items()}
   return figures, [signature.format() for signature in signatures.values()]
 
 

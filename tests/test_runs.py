@@ -156,12 +156,23 @@ def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
 
 def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
   argv = ['decode.py', f'--workdir={run}', f'--input={corpus}/test.en', f'--output={tmp_path}/out',
-          f'--reference={corpus}/test.de', '--checkpoint=average:2']
+          f'--reference={corpus}/test.de']
   assert decode.main(command_line.parse_decode(argv, '')) == 0
   results = json.loads((run / 'results.json').read_text())
   told = capsys.readouterr().err
   assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f} on test.de' in told and results['signature'] in told
   assert (tmp_path / 'out').read_text() == (run / 'samples' / 'test_translations.txt').read_text()
+
+
+def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
+  there = checkpoint.Checkpoints(str(run / 'checkpoints'))
+  folder = run_folder.RunFolder.open(str(run))
+  results = run_folder.read_json(folder.results)
+  assert translation.chosen_steps(folder, there, 'final') == results['averaged_steps'] == there.resolve('average:2')
+  folder.results = str(tmp_path / 'results.json')
+  assert translation.chosen_steps(folder, there, 'final') == [there.best()]  # no results yet
+  run_folder.write_json(folder.results, results | {'averaged_steps': [4, 6]})
+  assert translation.chosen_steps(folder, there, 'final') == [there.best()]  # the run went on after them
 
 
 def test_a_line_does_not_depend_on_its_neighbours(run):
