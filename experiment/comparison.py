@@ -33,7 +33,10 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
   signatures, columns = PairedTest([(name, list(lines)) for name, lines in systems.items()], metrics, references=None,
                                    test_type='bs', n_samples=samples)()
   names = columns.pop('System')
-  figures = {metric: {name: Figure(result.score, result.mean, result.ci, result.p_value)
+  baseline = list(next(iter(systems.values())))
+  # Of two equal systems sacreBLEU counts no resampled difference larger than theirs, none, and would say p = 0.
+  chance = lambda name, result: 1.0 if result.p_value is not None and list(systems[name]) == baseline else result.p_value
+  figures = {metric: {name: Figure(result.score, float(result.mean), float(result.ci), chance(name, result))
                       for name, result in zip(names, results)} for metric, results in columns.items()}
   return figures, [signature.format() for signature in signatures.values()]
 

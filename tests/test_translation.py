@@ -17,16 +17,16 @@ from tests.conftest import SIZES
 from transformer import architectures
 from transformer.config import ModelConfig, SearchConfig
 
-LINES = ['The dog sleeps.', 'Maria reads the old book because she is tired.', '', 'A cat', 'The dog sleeps.',
-         'He calls.', 'The animal did not cross the street because it was too wide.', 'No, he has not seen the new house.']
-BEAM = SearchConfig(beam_size=3, extra_length=9)
+LINES = ['The dog sleeps.', 'Maria reads the book.', '', 'A cat', 'The dog sleeps.', 'He calls.', 'It was too wide.']
+# As many tokens more than the source as the cache has from the start: each search is compiled once, without growth.
+BEAM = SearchConfig(beam_size=3, extra_length=8)
 
 
 @pytest.fixture(scope='module')
 def parts():
   """Vocabulary, model and parameters that write many different words."""
   pairs = [corpora.Pair(line, line.replace('the', 'die').replace('The', 'Das')) for line in LINES if line] * 5
-  model, _ = vocabularies.make(vocabularies.VocabularyConfig(size=310), pairs, lambda *_: None)
+  model, _ = vocabularies.make(vocabularies.VocabularyConfig(size=310), pairs)
   vocabulary = vocabularies.Vocabulary(model, 'test')
   network = architectures.build(ModelConfig(**SIZES | dict(
       vocab_size=vocabulary.size, target_vocab_size=vocabulary.size, num_layers=1), norm='pre'))
@@ -54,19 +54,28 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize('config', [
-    BEAM, SearchConfig(beam_size=1, extra_length=9), SearchConfig(strategy='sample', seed=7, extra_length=9),
-    SearchConfig(beam_size=4, groups=2, extra_length=9)], ids=['beam', 'greedy', 'sample', 'diverse'])
+    BEAM, SearchConfig(beam_size=1, extra_length=8), SearchConfig(strategy='sample', seed=7, extra_length=8),
+    SearchConfig(beam_size=4, groups=2, extra_length=8)], ids=['beam', 'greedy', 'sample', 'diverse'])
 def test_a_translation_depends_on_nothing_beside_it(translator, config):
   together = translator(config).translate(LINES)
   assert len({one.text for one in together}) > 4 and together[2].text == ''
-  for number in (0, 1):
+  for number in (0, 3):
     alone = translator(config).translate(LINES[number:number + 1], first=number)
     assert_same(alone, together[number:number + 1])
-  for devices in (2, 8) if config is BEAM else (8,):
-    assert_same(translator(config, devices).translate(LINES), together)
+  if config.strategy == 'sample':
+    assert_same(translator(config, 8).translate(LINES), together)
   if config is BEAM:
+    for devices in (2, 8):
+      assert_same(translator(config, devices).translate(LINES), together)
     assert_same(translator(config, 1, 64).translate(LINES), together)  # fewer rows
     assert_same(translator(config).translate(LINES[::-1])[::-1], together)
+
+
+def test_a_cache_that_grows_is_as_good_as_a_long_one(parts, translator, monkeypatch):
+  vocabulary, network, params = parts
+  monkeypatch.setattr(translation, '_MARGIN', -4)  # so short that every translation outgrows it
+  growing = Translator([network], [params], vocabulary, vocabulary, BEAM, 256, devices=jax.devices()[:1])
+  assert_same(growing.translate(LINES[:1]), translator(BEAM).translate(LINES[:1]))
 
 
 def test_devices_search_without_a_word_to_each_other(translator):
@@ -99,7 +108,7 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(translator):
   assert_same(translator(BEAM, models=2).translate(LINES[:2]), translator(BEAM).translate(LINES[:2]))
 
 
-@pytest.mark.parametrize('config', [BEAM, SearchConfig(strategy='sample', extra_length=9)], ids=['beam', 'sample'])
+@pytest.mark.parametrize('config', [BEAM, SearchConfig(strategy='sample', extra_length=8)], ids=['beam', 'sample'])
 def test_wishes_come_true(translator, config):
   one = translator(config)
   vocabulary = one.parts[1]
@@ -117,8 +126,8 @@ def test_wishes_come_true(translator, config):
     assert not holds(line, first)
   if config is BEAM:
     assert found[3].text == free[1].text
-  with pytest.raises(ConfigError, match='line 1: its prefix .* fewer than search.extra_length, 9'):
-    one.translate([Request('A cat', prefix=LINES[6])])
+  with pytest.raises(ConfigError, match='line 1: its prefix .* fewer than search.extra_length, 8'):
+    one.translate([Request('A cat', prefix=LINES[1])])
 
 
 def test_a_lack_of_memory_halves_the_rows_and_loses_no_line(parts, translator):
@@ -161,12 +170,13 @@ def test_long_lines_are_cut_and_named(parts):
 def test_ties_are_counted(translator, monkeypatch):
   one = translator(BEAM)
   monkeypatch.setattr(translation, 'NOISE', 1e9)
+  one._close.clear()
   one.translate(LINES[:2])
-  assert 'lines 1, 2' in one.notes()[-1] or '1, 2' in one.notes()[-1]
+  assert one.notes()[-1].startswith('2 lines have') and one.notes()[-1].endswith(': 1, 2')
   one._close.clear()
 
 
-@pytest.mark.parametrize('count', [60, pytest.param(2000, marks=pytest.mark.drill)])
+@pytest.mark.parametrize('count', [40, pytest.param(2000, marks=pytest.mark.drill)])
 def test_any_line_gives_a_line(parts, count):
   vocabulary, network, params = parts
   one = Translator([network], [params], vocabulary, vocabulary, SearchConfig(beam_size=1, extra_length=2), 512,
@@ -174,7 +184,7 @@ def test_any_line_gives_a_line(parts, count):
   draw = np.random.default_rng(1)
   odd = '\t\r\x00\x0b\x85\u2028\ufeff\u202e👩‍👩‍👧 ▁<s></s>'
   letter = lambda: odd[draw.integers(len(odd))] if draw.random() < 0.3 else chr(draw.integers(1, 0xD800))
-  lines = [''.join(letter() for _ in range(draw.integers(0, 12))) for _ in range(count)]
+  lines = [''.join(letter() for _ in range(draw.integers(0, 4))) for _ in range(count)]
   found = one.translate(lines)
   assert len(found) == count
   assert all('\n' not in line.text for line in found)
@@ -223,7 +233,7 @@ def test_minimum_bayes_risk_takes_the_sample_most_like_the_others():
 
 
 def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
-  one = translator(SearchConfig(strategy='sample', seed=7, extra_length=9))
+  one = translator(SearchConfig(strategy='sample', seed=7, extra_length=8))
   draws = [one.translate(LINES[:1], draw=number)[0].text for number in range(4)]
   assert len(set(draws)) > 1
   best = minimum_bayes_risk.translate(one, LINES[:1], 4, 'chrf')[0]
