@@ -389,6 +389,7 @@ class Translator:
 
 
 def _some(lines: Sequence[int]) -> str:
+  lines = sorted(lines)
   return ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
 
 
