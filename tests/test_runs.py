@@ -160,7 +160,8 @@ def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
   assert decode.main(command_line.parse_decode(argv, '')) == 0
   results = json.loads((run / 'results.json').read_text())
   told = capsys.readouterr().err
-  assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f} on test.de' in told and results['signature'] in told
+  assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f}, TER' in told and 'on test.de' in told
+  assert results['signature'] in told
   assert (tmp_path / 'out').read_text() == (run / 'samples' / 'test_translations.txt').read_text()
 
 
