@@ -5,7 +5,7 @@
     python decode.py --workdir=runs/a,runs/b --input=test.en --format=jsonl --n_best=4 --output=test.jsonl
     echo "Once upon a time" | python decode.py --workdir=runs/lm --search.temperature=0.8
 
-From standard input each line is answered as it comes. A language model continues each line; \\n in a prompt, and in
+Translations of standard input come line by line. A language model continues each line; \\n in a prompt, and in
 what is written, stands for a line end. Search options take the place of the run's own, for instance
 --search.beam_size=8 --search.alpha=1.0. docs/decoding.md describes every option.
 """
@@ -14,6 +14,7 @@ import glob
 import os
 import sys
 from collections.abc import Sequence
+from typing import BinaryIO
 
 from experiment import command_line
 
@@ -38,7 +39,7 @@ def main(options: command_line.DecodeOptions) -> int:
   config = folder.read_config()
   task = tasks.of(config)
   check(options, task)
-  lines, references = read(options, config)
+  lines, references = read(options, config, task)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   writer = task.load(options.workdir, options.checkpoint, **search_options(options))
   if task is tasks.TRANSLATION:
@@ -78,7 +79,8 @@ def say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def read(options: command_line.DecodeOptions, config: dict) -> tuple[list[str] | None, list[list[str]]]:
+def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
+         ) -> tuple[list[str] | None, list[list[str]]]:
   """(lines, references): of files, or of one of the run's own splits; None for lines that are yet to come."""
   references = [text_files.read_lines(path) for path in options.reference.split(',')] if options.reference else []
   if options.input.startswith(SPLIT):
@@ -89,9 +91,9 @@ def read(options: command_line.DecodeOptions, config: dict) -> tuple[list[str] |
       raise command_line.ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
                                      'has a test split')
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
-  if options.input == '-' and not (references or options.target):
-    if sys.stdin.isatty():
-      say('Type sentences, one a line; end with Ctrl-D.')
+  if options.input == '-' and sys.stdin.isatty():
+    say('Type sentences, one a line; end with Ctrl-D.')
+  if options.input == options.output == '-' and task is tasks.TRANSLATION and not (references or options.target):
     return None, []
   paths = sorted(glob.glob(options.input)) or [options.input]
   lines = ([line for path in paths for line in text_files.read_lines(path)] if options.input != '-' else
@@ -119,13 +121,18 @@ def form_of(options: command_line.DecodeOptions) -> output_formats.Format:
 
 
 def converse(options: command_line.DecodeOptions, task: tasks.Task, writer, folder: RunFolder) -> None:
-  """Answers lines as they come, to standard output or a file."""
-  first, out = 0, sys.stdout.buffer if options.output == '-' else open(options.output, 'wb')
+  """Answers lines as they come."""
+  first, out = 0, sys.stdout.buffer
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
     warn_of_unseen([task.plain(line) for line in lines], folder)
-    out.write(''.join(f'{line}\n' for line in answer(options, task, writer, lines, first)).encode())
-    out.flush()
+    put(out, answer(options, task, writer, lines, first))
     first += len(lines)
+
+
+def put(out: BinaryIO, lines: Sequence[str]) -> None:
+  """One line each, at once."""
+  out.write(''.join(f'{line}\n' for line in lines).encode())
+  out.flush()
 
 
 def translate_all(options: command_line.DecodeOptions, task: tasks.Task, writer, lines: list[str]) -> list[str]:
@@ -137,8 +144,7 @@ def translate_all(options: command_line.DecodeOptions, task: tasks.Task, writer,
       part = int(options.part_lines) if task is tasks.TRANSLATION else len(lines)
       return jobs.in_parts(lines, options.output, part, asked, to_lines, say)
     found = to_lines(lines, 0)
-  sys.stdout.buffer.write(''.join(f'{line}\n' for line in found).encode())
-  sys.stdout.buffer.flush()
+  put(sys.stdout.buffer, found)
   return found
 
 
@@ -152,7 +158,7 @@ def score(options: command_line.DecodeOptions, writer, sources: list[str]) -> in
   if options.output != '-':
     jobs.write_whole(options.output, written)
   else:
-    print('\n'.join(written))
+    put(sys.stdout.buffer, written)
   for note in [output_formats.describe_scored(found), *writer.notes()]:
     say(note)
   return 0

@@ -165,6 +165,30 @@ def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
   assert (tmp_path / 'out').read_text() == (run / 'samples' / 'test_translations.txt').read_text()
 
 
+def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp_path, capfd, monkeypatch):
+  def decoded(*arguments):
+    argv = ['decode.py', f'--workdir={run}', '--search.beam_size=1', *arguments]
+    assert decode.main(command_line.parse_decode(argv, '')) == 0
+    return capfd.readouterr()
+
+  out, into = os.pipe()
+  os.write(into, (corpus / 'test.en').read_bytes())
+  os.close(into)
+  decoded(f'--input={corpus}/test.en', f'--output={tmp_path}/out')
+  expected = (tmp_path / 'out').read_text()
+  with os.fdopen(out) as pipe:
+    monkeypatch.setattr(sys, 'stdin', pipe)
+    assert decoded().out == expected
+  own = decoded('--input=split:test', '--paper_bleu=multi30k')
+  assert own.out == expected and 'on split:test' in own.err and 'multi30k (de)' in own.err
+  decoded(f'--input={corpus}/test.en', f'--output={tmp_path}/parts', '--part_lines=3')
+  assert (tmp_path / 'parts').read_text() == expected
+  scored = decoded(f'--input={corpus}/test.en', f'--target={corpus}/test.de').out.split('\n')
+  assert len(scored) == 8 and all(float(line.split('\t')[0]) < 0 < float(line.split('\t')[1]) for line in scored[:7])
+  with pytest.raises(command_line.ConfigError, match='expected split:validation'):
+    decoded('--input=split:dev')
+
+
 def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
   there = checkpoint.Checkpoints(str(run / 'checkpoints'))
   folder = run_folder.RunFolder.open(str(run))
