@@ -21,7 +21,7 @@ import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 from corpora import text_files, vocabulary  # noqa: E402
-from experiment import scores, tasks  # noqa: E402
+from experiment import scores, tasks, text_lines  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 
 
@@ -32,7 +32,7 @@ def main(options: command_line.DecodeOptions) -> int:
   if options.reference and not task.scores_references:
     raise command_line.ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
-  lines = read(options.input)
+  lines = text_lines.read(options.input)
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
     scores.check_counts(lines, references, options.input, options.reference)
@@ -52,15 +52,6 @@ def main(options: command_line.DecodeOptions) -> int:
 def say(text: str) -> None:
   """Everything but the result goes to stderr."""
   print(text, file=sys.stderr, flush=True)
-
-
-def read(source: str) -> list[str]:
-  """The lines of a file, or of standard input for '-'."""
-  if source != '-':
-    return text_files.read_lines(source)
-  if sys.stdin.isatty():
-    say('Type sentences, one a line; end with Ctrl-D.')
-  return text_files.decode_lines(sys.stdin.buffer.read(), 'standard input')
 
 
 def write(lines: list[str], destination: str) -> None:

@@ -74,6 +74,21 @@ class DecodeOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class VisualizeOptions:
+  """What visualize.py is asked to do."""
+
+  workdir: str
+  input: str  # path, or - for standard input
+  output: str  # path of the page
+  reference: str | None
+  checkpoint: str  # best, latest, average:N or a step
+  effects: bool  # whether to close each head in turn
+  vectors: bool  # whether the page holds queries, keys and values however many there are
+  open: bool  # whether to show the page in the browser
+  search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
+
+
+@dataclasses.dataclass(frozen=True)
 class SweepRow:
   """One row of a sweep's table."""
 
@@ -119,6 +134,19 @@ DECODE_FLAGS = (
     Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
          default='best'),
 )
+VISUALIZE_FLAGS = (
+    Flag('workdir', "the run's folder, made by train.py", required=True),
+    Flag('input', 'sentences to look into, one a line; - is standard input', default='-'),
+    Flag('output', 'the page: one file that needs no network', default='report.html'),
+    Flag('reference', 'translations to show beside those that the search finds, one a line'),
+    Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
+         default='best'),
+    Flag('effects', 'close each head in turn, and tell what that does; --effects=false saves the time',
+         default='true', switch=True),
+    Flag('vectors', 'keep queries, keys and values, and with them the calculation behind each weight, even where they '
+         'make the page large', switch=True),
+    Flag('open', 'show the page in the browser', switch=True),
+)
 SWEEP_FLAGS = (
     Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
     Flag('workdir', "the sweep's folder: a run in ROW/seed_N for each row and seed, and the table", required=True),
@@ -147,6 +175,14 @@ def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
   with _answers(argv, doc, DECODE_FLAGS, 'search'):
     parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search})
     return DecodeOptions(**parsed.flags, search=parsed.given['search'])
+
+
+def parse_visualize(argv: Sequence[str], doc: str) -> VisualizeOptions:
+  """The options of visualize.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, VISUALIZE_FLAGS, 'search'):
+    parsed = parse(argv, VISUALIZE_FLAGS, 'search', {'search': default_config().search})
+    switches = {flag.name: parsed.flags[flag.name] == 'true' for flag in VISUALIZE_FLAGS if flag.switch}
+    return VisualizeOptions(**{**parsed.flags, **switches}, search=parsed.given['search'])
 
 
 def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:

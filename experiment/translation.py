@@ -108,6 +108,7 @@ class Translation(NamedTuple):
   text: str
   score: float  # log-probability / length penalty, by which hypotheses were ranked
   log_prob: float  # natural logarithm, EOS included
+  ids: tuple[int, ...] = ()  # as the search wrote them, without EOS
 
 
 class Translator:
@@ -144,6 +145,18 @@ class Translator:
                          search.row_keys(self._config.seed, lines))
     return best.tokens[:, 0], best.scores[:, 0], best.log_probs[:, 0]
 
+  def _encode_whole(self, lines: Sequence[str]) -> list[list[int]]:
+    return [[*ids, self._source.eos_id] if line.strip() else []
+            for line, ids in zip(lines, self._source.encode_batch(list(lines)))]
+
+  def _cut(self, sentences: list[list[int]]) -> list[list[int]]:
+    longest = self.longest_source
+    return [s if len(s) <= longest else s[:longest - 1] + s[-1:] for s in sentences]
+
+  def encode(self, lines: Sequence[str]) -> list[list[int]]:
+    """What the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
+    return self._cut(self._encode_whole(lines))
+
   def translate(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Translation]:
     """One translation per line, in order; a blank line stays blank.
 
@@ -151,11 +164,9 @@ class Translator:
       lines: raw text without line ends.
       progress: called with the number of lines just finished.
     """
-    encoded = [[*ids, self._source.eos_id] if line.strip() else []
-               for line, ids in zip(lines, self._source.encode_batch(list(lines)))]
-    longest = self.longest_source
-    self.cut += sum(len(sentence) > longest for sentence in encoded)
-    encoded = [s if len(s) <= longest else s[:longest - 1] + s[-1:] for s in encoded]
+    whole = self._encode_whole(lines)
+    self.cut += sum(len(sentence) > self.longest_source for sentence in whole)
+    encoded = self._cut(whole)
     out = [Translation('', 0.0, 0.0)] * len(lines)
     for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s}, self._batch_tokens):
       rows = search_rows(length, self._batch_tokens)
@@ -163,8 +174,9 @@ class Translator:
       found = self._compiled(self.params, source, line_numbers(members, rows))
       ids, scores, log_probs = jax.device_get(found)
       for row, index in enumerate(members):
-        text = self._target.decode(until(ids[row], self._target.eos_id))
-        out[index] = Translation(' '.join(text.split('\n')), float(scores[row]), float(log_probs[row]))
+        written = until(ids[row], self._target.eos_id)
+        text = ' '.join(self._target.decode(written).split('\n'))
+        out[index] = Translation(text, float(scores[row]), float(log_probs[row]), tuple(written))
       if progress:
         progress(len(members))
     return out

@@ -15,12 +15,20 @@ from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.positions import NOTHING, Relation
 
-WITNESS = 'witness'  # the collection into which heads put their weights when someone asks (model.inspect)
+WITNESS = 'witness'  # the collection into which heads put what they did when someone asks (model.inspect)
 
 
 class KeyValue(NamedTuple):
   """Keys and values of the entries that queries look at."""
 
+  key: jax.Array  # [B, M, G, K]
+  value: jax.Array  # [B, M, G, U]
+
+
+class Operands(NamedTuple):
+  """What Eq. 1 is computed from, head by head, as the scores see it: turned, where positions turn."""
+
+  query: jax.Array  # [B, Q, H, K]
   key: jax.Array  # [B, M, G, K]
   value: jax.Array  # [B, M, G, U]
 
@@ -131,7 +139,9 @@ class MultiHeadAttention(nn.Module):
     if relation.bias is not None:
       scores += relation.bias.reshape(1, *scores.shape[1:])
     weights = masked_softmax(scores, mask)
-    self.sow(WITNESS, 'weights', by_head(weights))  # kept only when the caller makes the collection mutable
+    # Kept only when the caller makes the collection mutable.
+    self.sow(WITNESS, 'weights', by_head(weights))
+    self.sow(WITNESS, 'operands', Operands(query, *memory))
     context = weighted_sum(self.dropout(weights), memory.value, relation.edges(relation.value_table, query.dtype))
     return self._project('bqhu,hud->bqd', context, 'out')
 

@@ -22,7 +22,7 @@ from transformer import initializers, layers, masks, normalization, positions
 from transformer.attention import WITNESS, KeyValue
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
-from transformer.model import Cache, Model, Params
+from transformer.model import Cache, Model, Params, witnessed
 from transformer.tokens import Tokens, look_up
 
 
@@ -115,8 +115,8 @@ def build(config: LanguageModelConfig) -> Model:
 
   def inspect(params: Params, source: Tokens, target: Tokens):
     logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
-    weights = [seen[WITNESS][f'layers_{n}']['self_attention']['weights'][0] for n in range(config.num_layers)]
-    return logits, {'encoder': [], 'decoder': weights, 'cross': []}  # per layer [B, H, T, T]
+    layers_seen = [seen[WITNESS][f'layers_{n}']['self_attention'] for n in range(config.num_layers)]
+    return logits, witnessed(encoder=[], decoder=layers_seen, cross=[])
 
   return Model(
       config=config,

@@ -8,7 +8,7 @@ and not otherwise; there is no training flag.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -49,7 +49,7 @@ class Model(NamedTuple):
   decode: Callable  # (params, memory, target, key=None) -> logits [B, T, V] float32; target starts from BOS
   init_cache: Callable  # (params, memory, length, beams=1) -> cache
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
-  inspect: Callable  # (params, source, target) -> (logits, record): every head's weights, [B, H, Q, M]
+  inspect: Callable  # (params, source, target) -> (logits, record): every head's weights and operands, see witnessed
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
   hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
   logits: Callable | None = None  # language models: (params, hidden [B, T, D]) -> [B, T, V] float32
@@ -132,6 +132,18 @@ class EncoderDecoder(nn.Module):
     return self.decode(self.encode(source), target)
 
 
+def witnessed(encoder: Sequence[dict], decoder: Sequence[dict], cross: Sequence[dict]) -> dict[str, Any]:
+  """The record that inspect() returns, from what the attention of each layer put into WITNESS.
+
+  Returns:
+    'encoder', 'decoder' and 'cross': per layer the weights, [B, H, S, S], [B, H, T, T] and [B, H, T, S]; and
+    'operands', with the same three names: per layer an Operands. Under jit, what a caller drops is not computed.
+  """
+  kinds = {'encoder': encoder, 'decoder': decoder, 'cross': cross}
+  taken = lambda name: {kind: [layer[name][0] for layer in layers] for kind, layers in kinds.items()}
+  return taken('weights') | {'operands': taken('operands')}
+
+
 def build(config: ModelConfig) -> Model:
   """The Transformer of `config` as functions of its parameters."""
   module = EncoderDecoder(config)
@@ -151,12 +163,11 @@ def build(config: ModelConfig) -> Model:
 
   def inspect(params: Params, source: Tokens, target: Tokens):
     logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
-    weights = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part]['weights'][0] for n in range(count)]
-    return logits, {
-        'encoder': weights('encoder', config.num_layers, 'self_attention'),  # per layer [B, H, S, S]
-        'decoder': weights('decoder', config.decoder_layers, 'self_attention'),  # per layer [B, H, T, T]
-        'cross': weights('decoder', config.decoder_layers, 'cross_attention'),  # per layer [B, H, T, S]
-    }
+    parts = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part] for n in range(count)]
+    return logits, witnessed(
+        encoder=parts('encoder', config.num_layers, 'self_attention'),
+        decoder=parts('decoder', config.decoder_layers, 'self_attention'),
+        cross=parts('decoder', config.decoder_layers, 'cross_attention'))
 
   return Model(
       config=config,
