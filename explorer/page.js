@@ -249,7 +249,7 @@ function drawArcs(pen, maps, width, focus) {
       const weight = map.at(i, j);
       if (weight < least) continue;
       const from = i * ROW + ROW / 2 + shift, to = j * ROW + ROW / 2 + shift;
-      pen.globalAlpha = Math.min(1, 0.12 + weight);
+      pen.globalAlpha = 0.2 + 0.8 * Math.min(1, weight);
       pen.lineWidth = 1 + 4 * weight;
       pen.beginPath();
       pen.moveTo(0, from);
@@ -430,11 +430,11 @@ class Pane {
                     Math.max(0, extra(1) - this.sentence.texts.predicts.pieces.length)];
     const more = state.padded ? {encoder: [S, S], cross: [T, S], decoder: [T, T]}[state.k] : [0, 0];
     const [rows, columns] = [this.queries.length + more[0], this.keys.length + more[1]];
-    const size = clamp(Math.floor(460 / Math.max(rows, columns)), 30) || 1;
     const name = unit => (unit.reads === null ? unit.label : `${unit.reads} → ${unit.label}`);
     const longest = units => Math.max(...units.map(unit => [...name(unit)].length));
     const left = Math.min(150, 10 + 6.7 * longest(this.queries)), top = Math.min(120, 12 + 5.6 * longest(this.keys));
-    return {rows, columns, size: Math.max(size, 7), left, top, name};
+    const room = Math.min(460, (this.map.parentNode?.clientWidth || 600) - left - 34);
+    return {rows, columns, size: Math.max(7, clamp(Math.floor(room / Math.max(rows, columns)), 30)), left, top, name};
   }
 
   // The large heat map; with `make`, on a pen of its own.

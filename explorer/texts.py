@@ -1,6 +1,7 @@
 """How a text is written on the axes of a map: piece by piece as the model has it, or word by word."""
 
 import dataclasses
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from corpora.vocabulary import Vocabulary
 
+_BYTE = re.compile('<0x[0-9A-F]{2}>')
 _SPACE = '▁'  # SentencePiece's mark of a space
 _INSIDE = "'’-"  # stands inside words
 _WITHOUT_SPACES = ('CJK', 'HIRAGANA', 'KATAKANA', 'THAI', 'LAO', 'KHMER')  # scripts, as Unicode names characters
@@ -52,6 +54,8 @@ def begins_word(before: str, piece: str) -> bool:
   """
   if not before or piece.startswith(_SPACE):
     return True
+  if not piece:  # a further byte of the same character
+    return False
   return before != _SPACE and not (_letter(before[-1]) and _letter(piece[0]))
 
 
@@ -60,8 +64,11 @@ def describe(ids: Sequence[int], vocabulary: Vocabulary) -> Text:
   names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
   spelt = vocabulary.pieces(ids)
   special = [i in names for i in ids]
-  first = [special[i] or i == 0 or special[i - 1] or begins_word(spelt[i - 1], _bytes_as_letters(spelt[i]))
-           for i in range(len(spelt))]
+  added = _characters(spelt)
+  first, before = [], ''
+  for mark, piece in zip(special, added):
+    first.append(mark or begins_word(before, piece))
+    before = '' if mark else piece or before
   word_of_piece = np.cumsum(first) - 1
   words = [[] for _ in range(int(word_of_piece[-1]) + 1 if len(spelt) else 0)]
   for i, word in zip(ids, word_of_piece):
@@ -80,13 +87,24 @@ def _piece(piece: str, begins: bool) -> str:
 def labels(ids: Sequence[int], vocabulary: Vocabulary) -> list[str]:
   """What tokens that stand in no text are called, such as those that might come next."""
   names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
-  return [names[i] if i in names else _piece(piece, begins_word('x', _bytes_as_letters(piece)))
+  return [names[i] if i in names else _piece(piece, begins_word('x', piece))
           for i, piece in zip(ids, vocabulary.pieces(ids))]
 
 
-def _bytes_as_letters(piece: str) -> str:
-  """A character outside the vocabulary is spelt as bytes, <0xE2>: they belong together, and to the word around them."""
-  return 'x' if piece.startswith('<0x') and piece.endswith('>') else piece
+def _characters(pieces: Sequence[str]) -> list[str]:
+  """Pieces, with bytes as what they spell: the character at its first byte, and nothing at the further ones.
+
+  A character outside the vocabulary is spelt as its bytes in UTF-8, <0xE2>, <0x82>, <0xAC>.
+  """
+  values = [int(piece[3:5], 16) if _BYTE.fullmatch(piece) else None for piece in pieces]
+  found = list(pieces)
+  for place, value in enumerate(values):
+    if value is not None:
+      further = 0x80 <= value < 0xC0  # a byte 10xxxxxx goes on with a character
+      size = 1 if value < 0xC0 else 2 if value < 0xE0 else 3 if value < 0xF0 else 4
+      whole = bytes(v for v in values[place:place + size] if v is not None)
+      found[place] = '' if further else whole.decode('utf-8', 'replace')
+  return found
 
 
 def pool(weights: np.ndarray, queries: Sequence[int], keys: Sequence[int]) -> np.ndarray:
