@@ -31,9 +31,11 @@ async function inflate(base64) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'))).arrayBuffer();
 }
 
-// Unpacks a sentence once. Its weights are 16-bit integers, 65535 for 1; its vectors 16-bit shares of their layer's scale.
-async function open(sentence) {
-  if (sentence.maps) return sentence;
+// A sentence's numbers, unpacked once.
+const open = sentence => sentence.opened ??= unpack(sentence);
+
+// Weights are 16-bit integers, 65535 for 1; vectors 16-bit shares of their layer's scale.
+async function unpack(sentence) {
   const weights = new Uint16Array(await inflate(sentence.weights));
   sentence.maps = {};
   let start = 0;
@@ -46,7 +48,6 @@ async function open(sentence) {
     for (const part of sentence.vectors.parts) part.numbers = numbers.subarray(part.start, part.start + part.size);
   }
   sentence.pooled = new Map();
-  return sentence;
 }
 
 // What rows and columns are called: [{label, reads, first, last (pieces), special}].
@@ -740,11 +741,16 @@ function showCard() {
 
 // ------------------------------------------------------------------------------------------------------- input
 
+let asked = 0;
+
 async function show() {
+  const turn = ++asked;
+  delete document.documentElement.dataset.ready;
   document.documentElement.dataset.theme = state.theme;
   if (state.c === state.s) state.c = -1;
   const shown = [sentence(), ...(state.c >= 0 ? [report.sentences[state.c]] : [])];
   await Promise.all(shown.map(open));
+  if (turn !== asked) return;  // something else was chosen meanwhile
   panes = shown.map((one, i) => new Pane(one, shown[1 - i]));
   $('panes').className = panes.length > 1 ? 'two' : '';
   $('panes').replaceChildren(...panes.map(pane => pane.root));
@@ -757,6 +763,7 @@ async function show() {
   showStep();
   showEffects();
   save();
+  document.documentElement.dataset.ready = performance.now().toFixed(0);
 }
 
 function toggle(h) {
@@ -816,4 +823,4 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
 
 showCard();
 restore();
-show().then(() => { document.documentElement.dataset.ready = performance.now().toFixed(0); });
+show();

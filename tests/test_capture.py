@@ -8,7 +8,7 @@ import pytest
 from explorer import capture, opening, texts
 from explorer.capture import Capture, Reading
 from explorer.texts import Text
-from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
+from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary
 from transformer import attention, tokens
 
 
@@ -157,20 +157,6 @@ def test_taking_down_costs_nothing_where_nobody_asks(monkeypatch):
 
 
 # ---------------------------------------------------------------------------------------------------------- opening
-
-
-def constructed(words, **links):
-  """A capture of one sentence; links={kind: [(layer, head, query, key, weight)]}, the rest of each row on the first."""
-  text = Text(tuple(words), tuple(words), tuple(range(len(words))), (False,) * len(words))
-  weights = {}
-  for kind, given in links.items():
-    weights[kind] = np.zeros((3, 2, len(words), len(words)), np.float32)
-    weights[kind][..., 0] = 1.0
-    for layer, head, query, key, weight in given:
-      weights[kind][layer, head, query, key] += weight
-      weights[kind][layer, head, query, 0] -= weight
-  return Capture(source=text, reads=text, predicts=text, weights=weights, operands={}, top=(), written=(),
-                 log_probs=np.zeros(len(words)), padded=(8, 8), origin='')
 
 
 WORDS = ['the', 'animal', 'did', 'cross', 'street', 'because', 'it', 'was', 'tired']
