@@ -89,6 +89,21 @@ class VisualizeOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class AnalyzeOptions:
+  """What analyze.py is asked to do."""
+
+  workdir: str
+  input: str | None  # None: the phrasebook's test split
+  reference: str | None
+  output: str
+  checkpoint: str  # best, latest, average:N or a step
+  sentences: int  # at most so many are looked at
+  pruning: bool  # whether to close heads one after the other, with BLEU
+  prune: int | None  # how many heads the new run has closed
+  pruned_workdir: str | None  # folder of the new run
+
+
+@dataclasses.dataclass(frozen=True)
 class SweepRow:
   """One row of a sweep's table."""
 
@@ -147,6 +162,19 @@ VISUALIZE_FLAGS = (
          'make the page large', switch=True),
     Flag('open', 'show the page in the browser', switch=True),
 )
+ANALYZE_FLAGS = (
+    Flag('workdir', "the run's folder, made by train.py", required=True),
+    Flag('input', "sentences to look into, one a line; by default the phrasebook's test split, where the run is one on "
+         'the phrasebook'),
+    Flag('reference', 'their translations, one a line; they are read out to the decoder'),
+    Flag('output', 'the figures as JSON', default='analysis.json'),
+    Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
+         default='best'),
+    Flag('sentences', 'at most so many are looked at', default='200'),
+    Flag('pruning', 'close the heads from the least important on, with BLEU at a dozen steps', switch=True),
+    Flag('prune', 'writes a run with so many of the least important heads closed, into --pruned_workdir'),
+    Flag('pruned_workdir', 'the new folder of that run'),
+)
 SWEEP_FLAGS = (
     Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
     Flag('workdir', "the sweep's folder: a run in ROW/seed_N for each row and seed, and the table", required=True),
@@ -183,6 +211,14 @@ def parse_visualize(argv: Sequence[str], doc: str) -> VisualizeOptions:
     parsed = parse(argv, VISUALIZE_FLAGS, 'search', {'search': default_config().search})
     switches = {flag.name: parsed.flags[flag.name] == 'true' for flag in VISUALIZE_FLAGS if flag.switch}
     return VisualizeOptions(**{**parsed.flags, **switches}, search=parsed.given['search'])
+
+
+def parse_analyze(argv: Sequence[str], doc: str) -> AnalyzeOptions:
+  """The options of analyze.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, ANALYZE_FLAGS, 'search'):
+    values = parse(argv, ANALYZE_FLAGS, 'search', {'search': default_config().search}, check=_analyze_mistakes).flags
+    return AnalyzeOptions(**values | {'sentences': int(values['sentences']), 'pruning': values['pruning'] == 'true',
+                                      'prune': int(values['prune']) if values['prune'] else None})
 
 
 def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
@@ -591,6 +627,16 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
     name, _, variant = body.rpartition('=')
     texts.append(_RowText(text, name or variant, variant, tuple(changes)))
   return texts
+
+
+def _analyze_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """Numbers that are none, and options that need each other."""
+  errors = [f'--{name}={values[name]}: expected a positive whole number' for name in ('sentences', 'prune')
+            if values[name] is not None and not re.fullmatch('[1-9][0-9]*', values[name])]
+  for one, other in (('prune', 'pruned_workdir'), ('input', 'reference')):
+    if (values[one] is None) != (values[other] is None):
+      errors.append(f'--{one} and --{other} go together; give both or neither')
+  return errors
 
 
 def _sweep_mistakes(values: Mapping[str, str | None]) -> list[str]:

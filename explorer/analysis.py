@@ -5,7 +5,7 @@ Sentences may carry gold annotations, counted in words of their own (Gold); thos
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,8 +62,8 @@ def readings(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[Readi
   return [Reading([*source, vocabularies[0].eos_id], [*target, vocabularies[1].eos_id]) for source, target in zip(*sides)]
 
 
-def captures(model: Any, params: Any, sentences: Sequence[Reading], vocabularies: tuple[Any, Any],
-             progress: Callable[[int], Any] = lambda count: None) -> Iterator[tuple[int, Capture]]:
+def captures(model: Any, params: Any, sentences: Sequence[Reading], vocabularies: tuple[Any, Any]
+             ) -> Iterator[tuple[int, Capture]]:
   """(place, capture) of every reading; those of like length are computed together."""
   order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i].source), len(sentences[i].target)))
   for start in range(0, len(order), _ROWS):
@@ -71,7 +71,6 @@ def captures(model: Any, params: Any, sentences: Sequence[Reading], vocabularies
     # The last rows are filled up, so that as few programs as possible are compiled.
     rows = [sentences[i] for i in [*places, *places[:1] * (_ROWS - len(places))]]
     yield from zip(places, capture.read(model, params, rows, *vocabularies))
-    progress(len(places))
 
 
 def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[Text, list[int]]:
@@ -90,13 +89,17 @@ def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[
   return dataclasses.replace(text, words=(*spelt, text.words[-1]), word_of_piece=of_piece), holder
 
 
-def observed(seen: Capture, reading: Reading, pair: Pair, vocabularies: tuple[Any, Any], frequency: dict[str, int]
-             ) -> tuple[dict[str, roles.Observed], list[int]]:
-  """Each kind's maps between words with what is known of them, and the word that holds each of the gold's."""
-  holder: list[int] = []
-  if pair.gold:
-    source, holder = regrouped(seen.source, vocabularies[0].pieces(reading.source[:-1]), pair.gold.source_words)
-    seen = dataclasses.replace(seen, source=source)
+def in_gold_words(seen: Capture, reading: Reading, pair: Pair, vocabularies: tuple[Any, Any]
+                  ) -> tuple[Capture, list[int]]:
+  """The capture with the gold's words in its source, and for each of those the word that holds it."""
+  if not pair.gold:
+    return seen, []
+  source, holder = regrouped(seen.source, vocabularies[0].pieces(reading.source[:-1]), pair.gold.source_words)
+  return dataclasses.replace(seen, source=source), holder
+
+
+def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: dict[str, int]) -> dict[str, roles.Observed]:
+  """Each kind's maps between words with what is known of them; `seen` and `holder` as in_gold_words gives them."""
   found = {}
   for kind in seen.weights:
     rows, columns = seen.axes(kind)
@@ -104,16 +107,13 @@ def observed(seen: Capture, reading: Reading, pair: Pair, vocabularies: tuple[An
                       if holder[row] != holder[column]) if pair.gold and kind == 'encoder' else ()
     found[kind] = roles.Observed(seen.by_word(kind), rows.special_words, columns.special_words,
                                  roles.rarest(columns.words, columns.special_words, frequency), relations)
-  return found, holder
+  return found
 
 
-def word_frequencies(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> collections.Counter:
-  """How often each word stands in these texts, on either side; what was never counted counts 0."""
-  counts = collections.Counter()
-  for pair in pairs:
-    for text in (pair.source, pair.target):
-      counts.update(pair.gold.source_words if pair.gold and text is pair.source else text.split())
-  return counts
+def word_frequencies(sentences: Sequence[tuple[int, Capture]]) -> collections.Counter:
+  """How often each word stands in these texts, on either side."""
+  return collections.Counter(word for _, seen in sentences for text in (seen.source, seen.predicts)
+                             for word in (text.words if text else ()))
 
 
 def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequence[Reading], pairs: Sequence[Pair],
@@ -132,6 +132,31 @@ def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequen
     rates[layer, head] = alignments.error_rate(
         [alignments.word_links(seen.weights['cross'][layer, head, :-1, :-1], *words[place]) for place, seen in known], gold)
   return rates
+
+
+def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> dict[str, Any]:
+  """What every head does over the pairs: by kind, a row of records for each layer, see roles.describe."""
+  sentences = readings(pairs, vocabularies)
+  seen = list(captures(model, params, sentences, vocabularies))
+  worded = [(place, *in_gold_words(each, sentences[place], pairs[place], vocabularies)) for place, each in seen]
+  frequency = word_frequencies([(place, each) for place, each, _ in worded])
+  corpora = collections.defaultdict(list)
+  for place, each, holder in worded:
+    for kind, found in observed(each, holder, pairs[place], frequency).items():
+      corpora[kind].append(found)
+  table = {kind: roles.describe(corpus) for kind, corpus in corpora.items()}
+  errors = align_error(seen, sentences, pairs, vocabularies)
+  if errors is not None:
+    for layer, head in np.ndindex(errors.shape):
+      table['cross'][layer][head]['alignment_error'] = round(float(errors[layer, head]), 4)
+  return table
+
+
+def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', 'first', 'last', 'special')
+             ) -> dict[str, list[dict[str, float]]]:
+  """The mean over each layer's heads."""
+  return {kind: [{name: round(float(np.mean([head[name] for head in layer])), 4) for name in names} for layer in layers]
+          for kind, layers in table.items()}
 
 
 # ------------------------------------------------------------------------------------------------------ "it"
@@ -206,10 +231,10 @@ def about_it(model: Any, params: Any, random: Any, vocabularies: tuple[Any, Any]
       'best_fixed_offset': {'offset': offset, 'sentences_right_test': round(sentences, 4),
                             'pairs_right_test': round(pronouns.fixed_offset_pairs(trained[1], offset), 4)}}
   for kind in ('encoder', 'cross'):
-    head, chosen, told = pronouns.adjective_head(*trained, kind)
     record[kind] = {
         'trained': pronouns.as_record(pronouns.best_head(*trained, kind)),
         'random weights': pronouns.as_record(pronouns.best_head(*fresh, kind)),
         'shuffled sentences': pronouns.as_record(pronouns.best_head(*shuffled, kind)),
-        'adjective': {'head': head.name, 'validation': round(chosen, 4), 'test': round(told, 4)}}
+        'deciding adjective': {name: pronouns.adjective_head(*found, kind) for name, found in (
+            ('trained', trained), ('random weights', fresh))}}
   return record

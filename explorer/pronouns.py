@@ -69,11 +69,12 @@ def best_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str)
                  float(at_adjective(test, kind)[place]))
 
 
-def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> tuple[Head, float, float]:
-  """The head that looks at the deciding adjective most often on validation: its share there and on test."""
+def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> dict[str, Any]:
+  """The head that looks at the deciding adjective most often on validation: its share of sentences there and on test."""
   chosen = at_adjective(validation, kind)
   place = tuple(map(int, np.unravel_index(chosen.argmax(), chosen.shape)))
-  return Head(kind, *place), float(chosen[place]), float(at_adjective(test, kind)[place])
+  return {'head': Head(kind, *place).name, 'validation': round(float(chosen[place]), 4),
+          'test': round(float(at_adjective(test, kind)[place]), 4)}
 
 
 def best_offset(validation: Sequence[Reading], test: Sequence[Reading]) -> tuple[int, float]:
