@@ -14,6 +14,7 @@ from corpora import phrasebook, phrasebook_grammar
 from experiment import alignments
 from explorer import capture, pronouns, roles
 from explorer.capture import Capture, Reading
+from explorer.gates import KINDS
 from explorer.texts import Text
 
 _ROWS = 32
@@ -156,7 +157,7 @@ def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', '
              ) -> dict[str, list[dict[str, float]]]:
   """The mean over each layer's heads."""
   return {kind: [{name: round(float(np.mean([head[name] for head in layer])), 4) for name in names} for layer in layers]
-          for kind, layers in table.items()}
+          for kind, layers in sorted(table.items(), key=lambda item: KINDS.index(item[0]))}
 
 
 # ------------------------------------------------------------------------------------------------------ "it"
