@@ -1,5 +1,6 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
-# every test but the long drills. `make explore` shows what the heads of the trained run do. Other Python: make train PYTHON=python3.12
+# every test but the long drills. Then `make explore` shows what the heads of the trained run do.
+# Other Python: make train PYTHON=python3.12
 
 PYTHON ?= python3
 VENV ?= .venv

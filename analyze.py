@@ -49,7 +49,7 @@ def main(options: command_line.AnalyzeOptions) -> int:
   matter = importance.importance(model, translator.params, readings, vocabularies)
   order = importance.ranked(matter)
   head_report.add_importance(table, matter, rises)
-  record = {'workdir': folder.path, 'checkpoint': options.checkpoint, 'sentences': len(pairs),
+  record = {'workdir': options.workdir, 'checkpoint': options.checkpoint, 'sentences': len(pairs),
             'text': options.input or 'phrasebook test', 'loss': round(loss, 5), 'heads': table,
             'layers': analysis.by_layer(table), 'layers_of_random_weights': analysis.by_layer(
                 analysis.head_table(model, random, pairs, vocabularies)),

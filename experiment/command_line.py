@@ -79,7 +79,10 @@ class VisualizeOptions:
 
   workdir: str
   input: str  # path, or - for standard input
-  output: str  # path of the page
+  output: str  # path of the page or figure
+  format: str  # one of FORMATS
+  figure: str  # one of FIGURES
+  beside: tuple[str, ...]  # further runs, or what analyze.py wrote, to be drawn with this one
   reference: str | None
   checkpoint: str  # best, latest, average:N or a step
   effects: bool  # whether to close each head in turn
@@ -149,10 +152,16 @@ DECODE_FLAGS = (
     Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
          default='best'),
 )
+FORMATS = ('html', 'png', 'svg')
+FIGURES = ('encoder', 'decoder', 'cross', 'positions', 'curves', 'pruning', 'distributions')
 VISUALIZE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
     Flag('input', 'sentences to look into, one a line; - is standard input', default='-'),
-    Flag('output', 'the page: one file that needs no network', default='report.html'),
+    Flag('output', 'the page, one file that needs no network, or the figure; by default report.html or FIGURE.FORMAT'),
+    Flag('format', 'html for the page, png or svg for a figure', default='html'),
+    Flag('figure', f'what a figure shows, of the first line where it shows a sentence: {", ".join(FIGURES)}',
+         default='encoder'),
+    Flag('beside', "further runs' folders for curves, or for pruning the files that analyze.py wrote; with commas"),
     Flag('reference', 'translations to show beside those that the search finds, one a line'),
     Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
          default='best'),
@@ -208,9 +217,12 @@ def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
 def parse_visualize(argv: Sequence[str], doc: str) -> VisualizeOptions:
   """The options of visualize.py; answers --help and mistakes itself, by ending the program."""
   with _answers(argv, doc, VISUALIZE_FLAGS, 'search'):
-    parsed = parse(argv, VISUALIZE_FLAGS, 'search', {'search': default_config().search})
-    switches = {flag.name: parsed.flags[flag.name] == 'true' for flag in VISUALIZE_FLAGS if flag.switch}
-    return VisualizeOptions(**{**parsed.flags, **switches}, search=parsed.given['search'])
+    parsed = parse(argv, VISUALIZE_FLAGS, 'search', {'search': default_config().search}, check=_visualize_mistakes)
+    values = parsed.flags
+    switches = {flag.name: values[flag.name] == 'true' for flag in VISUALIZE_FLAGS if flag.switch}
+    output = values['output'] or f'{"report" if values["format"] == "html" else values["figure"]}.{values["format"]}'
+    beside = tuple(values['beside'].split(',')) if values['beside'] else ()
+    return VisualizeOptions(**{**values, **switches, 'output': output, 'beside': beside}, search=parsed.given['search'])
 
 
 def parse_analyze(argv: Sequence[str], doc: str) -> AnalyzeOptions:
@@ -627,6 +639,12 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
     name, _, variant = body.rpartition('=')
     texts.append(_RowText(text, name or variant, variant, tuple(changes)))
   return texts
+
+
+def _visualize_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """Choices that are none."""
+  return [f'--{name}={values[name]}: expected one of {", ".join(choices)}'
+          for name, choices in (('format', FORMATS), ('figure', FIGURES)) if values[name] not in choices]
 
 
 def _analyze_mistakes(values: Mapping[str, str | None]) -> list[str]:

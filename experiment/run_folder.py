@@ -58,6 +58,12 @@ def read_json(path: str) -> Any:
     return json.load(file)
 
 
+def read_lines(path: str) -> list[dict[str, Any]]:
+  """Records of a file of JSON lines, such as metrics.jsonl."""
+  with open(path, encoding='utf-8') as file:
+    return [json.loads(line) for line in file if line.endswith('\n')]
+
+
 def as_written(content: Any) -> Any:
   """What read_json gives after write_json: tuples have become lists."""
   return json.loads(json.dumps(content))

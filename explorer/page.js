@@ -542,8 +542,9 @@ function showControls() {
     select.replaceChildren(...labels.map(([value, text]) => element('option', {value, textContent: text})));
     select.value = chosen;
   };
-  const sentences = report.sentences.map((s, i) => [i, s.origin === report.sentences[0].origin ? s.source || s.target :
-                                                  `${s.source || s.target} (${s.origin})`]);
+  const short = text => [...text].length > 46 ? `${[...text].slice(0, 22).join('')} … ${[...text].slice(-20).join('')}` : text;
+  const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${short(s.source || s.target)}` +
+    (s.origin === report.sentences[0].origin ? '' : ` (${s.origin})`)]);
   fill($('sentence'), sentences, state.s);
   fill($('compare'), [[-1, 'nothing'], ...sentences.filter(([i]) => i !== state.s)], state.c);
   $('compare-label').hidden = report.sentences.length < 2;

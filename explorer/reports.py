@@ -88,6 +88,16 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
   return Report(page.page(content), first, sentences)
 
 
+def shortest_names(paths: Sequence[str]) -> list[str]:
+  """What folders are called beside each other: their last parts, as many as tell them apart."""
+  parts = [path.rstrip('/').split('/') for path in paths]
+  for count in range(1, max(map(len, parts)) + 1):
+    names = ['/'.join(of[-count:]) for of in parts]
+    if len(set(names)) == len(names):
+      break
+  return names
+
+
 def _computable(model: Any) -> bool:
   """Whether a head's weights follow from its queries and keys alone."""
   config = model.config
