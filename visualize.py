@@ -12,6 +12,7 @@ Search options take the place of the run's own, as in decode.py.
 import os
 import sys
 import webbrowser
+from typing import Any
 
 from experiment import command_line
 
@@ -24,7 +25,7 @@ import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
 from corpora import text_files  # noqa: E402
-from experiment import run_folder, scores, tasks, text_lines, translation  # noqa: E402
+from experiment import language_modelling, run_folder, scores, tasks, text_lines, translation  # noqa: E402
 from experiment.command_line import ConfigError  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 from explorer import capture, figures, reports, texts  # noqa: E402
@@ -55,12 +56,14 @@ def main(options: command_line.VisualizeOptions) -> int:
 
 
 def read(options: command_line.VisualizeOptions, folder: RunFolder
-         ) -> tuple[translation.Translator, list[str], list[str] | None]:
-  """The translator, the lines and their references."""
+         ) -> tuple[Any, list[str], list[str] | None]:
+  """The translator or language model, the lines and their references."""
   task = tasks.of(folder.read_config())
-  if task is not tasks.TRANSLATION:
+  if task.name not in LOADED:
     raise ConfigError(f'{options.workdir} is a run of another kind ({task.name.replace("_", " ")}); visualize.py looks '
-                      'into translators')
+                      'into translators and language models')
+  if options.reference and not task.scores_references:
+    raise ConfigError(f'--reference is for translations; {options.workdir} is a language model')
   lines = text_lines.read(options.input)
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
@@ -68,7 +71,13 @@ def read(options: command_line.VisualizeOptions, folder: RunFolder
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   # Few rows to a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
-  return translation.load(options.workdir, options.checkpoint, **search), lines, references
+  return LOADED[task.name](options.workdir, options.checkpoint, **search), lines, references
+
+
+LOADED = {
+    tasks.TRANSLATION.name: lambda *run, **search: translation.load(*run, **search),
+    tasks.LANGUAGE_MODELLING.name: lambda *run, **search: reports.Continuing(language_modelling.load(*run, **search)),
+}
 
 
 def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
@@ -87,7 +96,7 @@ def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tupl
 
 
 def captured(options: command_line.VisualizeOptions, folder: RunFolder
-             ) -> tuple[translation.Translator, capture.Reading, capture.Capture]:
+             ) -> tuple[Any, capture.Reading, capture.Capture]:
   """The first line, read out with its reference or else with what the search writes."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts

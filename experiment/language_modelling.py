@@ -167,6 +167,7 @@ class Continuation(NamedTuple):
 
   text: str  # one line: a line end within is LINE_END
   log_prob: float  # natural logarithm of what was written, EOS included, given the prompt
+  ids: tuple[int, ...] = ()  # prompt and continuation, without EOS
 
 
 class Continuer:
@@ -230,9 +231,10 @@ class Continuer:
       for row, (ids, log_prob) in enumerate(zip(*jax.device_get(found))):
         if row < len(members):
           index = members[row]
-          text = self._written(asked[index], until(ids, self._vocabulary.eos_id))
+          whole = until(ids, self._vocabulary.eos_id)
+          text = self._written(asked[index], whole)
           text = lines[index] + text if self._include_prompt else text
-          out[index] = Continuation(text, float(log_prob))
+          out[index] = Continuation(text, float(log_prob), tuple(whole))
       if progress:
         progress(len(members))
     return out
@@ -241,6 +243,11 @@ class Continuer:
     """What stands in ids after the prompt. Decoded together, since a vocabulary may drop a text's first space."""
     before, whole = self._vocabulary.decode(prompt), self._vocabulary.decode(ids)
     return whole[len(before):].replace('\n', LINE_END)
+
+  @property
+  def parts(self) -> tuple[Model, Vocabulary]:
+    """The model and its vocabulary."""
+    return self._model, self._vocabulary
 
   def notes(self) -> list[str]:
     """What a user should know of the lines so far."""

@@ -38,14 +38,46 @@ class Report:
             'sandbox="allow-scripts allow-downloads"></iframe>')
 
 
+class Continuing:
+  """A language model's writer (experiment.language_modelling.Continuer) as explain() takes translators.
+
+  There is no source: a prompt and what was written after it are read out as one text.
+  """
+
+  def __init__(self, writer: Any):
+    self._writer = writer
+    model, vocabulary = writer.parts
+    self.parts = model, vocabulary, vocabulary
+
+  @property
+  def params(self) -> Any:
+    return self._writer.params
+
+  @params.setter
+  def params(self, params: Any) -> None:
+    self._writer.params = params
+
+  def encode(self, lines: Sequence[str]) -> list[list[int]]:
+    """Sources of no tokens."""
+    return [[] for _ in lines]
+
+  def translate(self, lines: Sequence[str]) -> list[Any]:
+    """Continuations."""
+    return self._writer.continue_lines(lines)
+
+  def notes(self) -> list[str]:
+    """What a user should know of the lines so far."""
+    return self._writer.notes()
+
+
 def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | None = None,
             card: Sequence[tuple[str, str]] = (), with_effects: bool = True, with_vectors: bool | None = None,
             progress: Callable[[int], Callable[[], Any]] = lambda heads: lambda: None) -> Report:
   """A report on sentences.
 
   Args:
-    translator: a trained run, experiment.translation.load(workdir).
-    lines: sentences; blank ones are left out.
+    translator: a trained run, experiment.translation.load(workdir), or Continuing around a language model's.
+    lines: sentences, or prompts; blank ones are left out.
     references: other translations of the same lines, shown beside those that the search finds.
     card: further (name, value) of what the model is.
     with_effects: whether each head is closed in turn.
@@ -62,7 +94,10 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
                      'reference for each or none')
   model, source, target = translator.parts
   found = translator.translate(lines)
-  readings = [Reading(ids, [*written.ids, target.eos_id]) for ids, written in zip(translator.encode(lines), found)]
+  sources = translator.encode(lines)
+  has_source = any(sources)
+  readings = [Reading(ids, [*written.ids, target.eos_id], f'as the search {"translated" if has_source else "continued"} it')
+              for ids, written in zip(sources, found)]
   readings += [Reading(reading.source, [*target.encode(text), target.eos_id], 'the reference, read out to the decoder')
                for reading, text in zip(readings, references)]
   spelt = [*lines, *lines[:len(references)]]
@@ -77,7 +112,7 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
     told = progress(len(gates.heads(open_gates)))
     log_probs, changes = effects.measure(translator, spelt, readings, told)
   sentences = tuple(
-      page.Sentence(text, translation, one, said, None if log_prob is None else float(log_prob), change)
+      page.Sentence(text if has_source else '', translation, one, said, None if log_prob is None else float(log_prob), change)
       for text, translation, one, said, log_prob, change in zip(
           spelt, written, captures, _said(translator, readings), log_probs, changes))
   first = opening.choose(captures)
