@@ -134,6 +134,11 @@ class Translator:
     """The model, and the vocabularies of source and target."""
     return self._model, self._source, self._target
 
+  @property
+  def search_config(self) -> SearchConfig:
+    """How translations are looked for."""
+    return self._config
+
   def _search(self, params, source: tokens.Tokens, lines: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]. `lines` [B] seed what is drawn."""
     length = source.ids.shape[1] + self._config.extra_length

@@ -102,6 +102,7 @@ const sentence = () => report.sentences[state.s];
 const shape = () => sentence().shapes[state.k];
 
 function save() {
+  if (location.protocol === 'about:') return;  // in a notebook's frame there is no address to keep
   const parts = {...state, on: state.on.join('.'), words: +state.words, padded: +state.padded,
                  q: state.q ?? '', m: state.m ?? ''};
   history.replaceState(null, '', '#' + new URLSearchParams(parts));
@@ -218,7 +219,7 @@ function upwards(pen, text, x, y) {
 function theme() {
   const style = getComputedStyle(document.documentElement), value = name => style.getPropertyValue(name).trim();
   const numbers = name => value(name).split(',').map(Number);
-  return {ground: value('--ground'), ink: value('--ink'), dim: value('--dim'), line: value('--line'),
+  return {ground: value('--ground'), ink: value('--ink'), dim: value('--dim'), line: value('--line'), accent: value('--accent'),
           low: numbers('--low'), high: numbers('--high')};
 }
 
@@ -315,21 +316,18 @@ class Pane {
       ...units.map((unit, i) => element('li', {}, this.token(side, unit, i))));
     this.lists = {query: list('query', this.queries), key: list('key', this.keys)};
     this.canvas = element('canvas', {'aria-hidden': 'true'});
-    const exports = (name, draw) => element('span', {},
-      ...['SVG', 'PNG'].map(format => element('button', {type: 'button', textContent: format,
-        title: `Keep this picture as ${format}`, onclick: () => keep(format, name, draw)})));
     const sides = state.k === 'encoder' ? ['looks', 'is looked at'] : state.k === 'cross' ?
       ['reads → writes', 'source'] : ['reads → writes', 'read before'];
     const view = element('div', {className: 'view'},
       element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${classic}: ${sides.join(' | ')}`,
-              exports('arcs', format => this.drawClassic(format))),
+              element('span', {}, ...exportButtons('arcs', make => this.drawClassic(make)))),
       element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key));
     this.map = element('canvas', {className: 'map', tabIndex: -1, role: 'img',
       'aria-label': `Heat map of layer ${state.l + 1}, head ${state.h + 1}`});
     this.value = element('p', {className: 'value', role: 'status'});
     const large = element('div', {className: 'view'},
       element('div', {className: 'caption'}, `Layer ${state.l + 1}, head ${state.h + 1}: rows look at columns`,
-              exports('map', format => this.drawLarge(format))),
+              element('span', {}, ...exportButtons('map', make => this.drawLarge(make)))),
       element('div', {className: 'scrolls'}, this.map), this.value);
     this.map.addEventListener('mousemove', event => { const cell = this.cell(event); this.follow(
       cell && {query: cell[0], key: cell[1], cell: true}); });
@@ -502,6 +500,9 @@ function told(pane, i, j) {
   const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to write “${row.label}”,`;
   return `${who} looks at “${column.label}”: ${pane.large.at(i, j).toFixed(2)}`;
 }
+
+const exportButtons = (name, draw) => ['SVG', 'PNG'].map(format => element('button', {type: 'button',
+  textContent: format, title: `Keep this picture as ${format}`, onclick: () => keep(format, name, draw)}));
 
 function keep(format, name, draw) {
   const file = `${state.k}-layer${state.l + 1}-head${state.h + 1}-${name}.${format.toLowerCase()}`;
@@ -708,6 +709,45 @@ function play() {
   playing = setInterval(next, 900);
 }
 
+// Hypotheses step by step, best first: kept, pruned (dim) and finished (with their score), the result's path bold.
+function drawBeam(make) {
+  const {nodes, best} = sentence().beam, look = theme(), [wide, high] = [118, 19];
+  const rows = new Map();
+  const places = nodes.map(([, step]) => { rows.set(step, (rows.get(step) ?? -1) + 1); return [step, rows.get(step)]; });
+  const pen = make((rows.size + 1) * wide, (Math.max(...rows.values()) + 1) * high + 8);
+  pen.fillStyle = look.ground;
+  pen.fillRect(0, 0, (rows.size + 1) * wide, (Math.max(...rows.values()) + 1) * high + 8);
+  nodes.forEach(([parent, , label, logProb, fate, score], n) => {
+    const [step, row] = places[n], [x, y] = [step * wide + 26, row * high + 17], onPath = best.includes(n);
+    pen.fillStyle = {kept: look.ink, pruned: look.dim, finished: look.accent}[fate];
+    pen.font = `${onPath ? 'bold ' : fate === 'pruned' ? 'italic ' : ''}12px sans-serif`;
+    const number = score === null ? logProb.toFixed(2) : `■ ${score.toFixed(2)}`;
+    pen.fillText(`${[...label].slice(0, 9).join('')} ${number}`, x, y);
+    pen.strokeStyle = onPath ? look.accent : look.line;
+    pen.lineWidth = onPath ? 2.5 : 1;
+    pen.beginPath();
+    pen.moveTo(parent < 0 ? 2 : places[parent][0] * wide + wide - 4, parent < 0 ? 13 : places[parent][1] * high + 13);
+    pen.lineTo(x - 4, y - 4);
+    pen.stroke();
+  });
+  return pen;
+}
+
+function showBeam() {
+  const {beam} = sentence();
+  $('beam-panel').hidden = !beam;
+  if (!beam) return;
+  const count = fate => beam.nodes.filter(node => node[4] === fate).length;
+  let text = `Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its score: ` +
+    `${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
+  if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
+    `log-probability is ${beam.left.log_prob.toFixed(2)} there, the least that was kept has ${beam.left.least_kept.toFixed(2)}.`;
+  else if (beam.compared) text += 'The reference never left the beam.';
+  $('beam-text').replaceChildren(text, ' ', ...exportButtons('beam', drawBeam));
+  const canvas = $('beam');
+  drawBeam((width, height) => { canvas.style.width = `${width}px`; return canvasPen(canvas, width, height); });
+}
+
 function showEffects() {
   const of = sentence(), effects = of.effects;
   $('effects-panel').hidden = $('to-effects').parentNode.hidden = !effects;
@@ -762,6 +802,7 @@ async function show() {
   showRanking();
   showCalculation();
   showStep();
+  showBeam();
   showEffects();
   save();
   document.documentElement.dataset.ready = performance.now().toFixed(0);

@@ -9,11 +9,12 @@ import dataclasses
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from explorer.beam import Departure, Tree
 from explorer.capture import Capture
 from explorer.effects import Effect
 from explorer.gates import KINDS, Head
@@ -33,6 +34,7 @@ class Sentence:
   lens: Sequence[Sequence[tuple[str, float]]] = ()  # of each decoder layer, its next piece at each step
   log_prob: float | None = None  # of the target, when read out to the decoder
   effects: Mapping[Head, Effect] = dataclasses.field(default_factory=dict)  # of closing each head
+  beam: Mapping[str, Any] | None = None  # the search as a tree, see beam_record
 
 
 def packed(numbers: np.ndarray) -> str:
@@ -66,6 +68,24 @@ def vectors_fit(captures: Sequence[Capture]) -> bool:
              for values in operands) <= _MOST_NUMBERS
 
 
+def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool
+                ) -> dict[str, Any]:
+  """A search's tree as the page's script reads it.
+
+  Args:
+    name: gives tokens their names.
+    departure: where the reference leaves the beam, if it does.
+    compared: whether there is a reference.
+  """
+  labels = name([node.token for node in tree.nodes])
+  record = {'nodes': [[node.parent, node.step, label, round(node.log_prob, 4), node.fate,
+                       None if node.score is None else round(node.score, 4)]
+                      for node, label in zip(tree.nodes, labels)], 'best': tree.best, 'compared': compared}
+  if departure:
+    record['left'] = {**departure._asdict(), 'token': name([departure.token])[0]}
+  return record
+
+
 def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dict[str, Any]:
   """A sentence as the page's script reads it."""
   capture = sentence.capture
@@ -84,6 +104,8 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
       'log_probs': [round(float(value), 5) for value in capture.log_probs], 'steps': steps}
   if with_vectors and capture.operands:
     record['vectors'] = _vectors(capture, scaled)
+  if sentence.beam:
+    record['beam'] = sentence.beam
   if sentence.effects:
     shown = lambda effect: {'change': round(effect.change, 5), 'text': effect.text}
     record['effects'] = {'log_prob': sentence.log_prob, 'heads': {

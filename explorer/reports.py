@@ -10,7 +10,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from explorer import capture, effects, gates, lens, opening, page, texts
+from explorer import beam, capture, effects, gates, lens, opening, page, texts
 from explorer.capture import Reading
 from transformer import architectures
 from transformer.config import ModelConfig
@@ -111,12 +111,15 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
   if with_effects and open_gates:
     told = progress(len(gates.heads(open_gates)))
     log_probs, changes = effects.measure(translator, spelt, readings, told)
+  trees = _trees(translator, readings, captures, len(lines)) if has_source else []
+  trees += [None] * (len(readings) - len(trees))
   sentences = tuple(
-      page.Sentence(text if has_source else '', translation, one, said, None if log_prob is None else float(log_prob), change)
-      for text, translation, one, said, log_prob, change in zip(
-          spelt, written, captures, _said(translator, readings), log_probs, changes))
-  first = opening.choose(captures)
-  beside = 1 - first.sentence if len(sentences) == 2 else None
+      page.Sentence(text if has_source else '', translation, one, said, None if log_prob is None else float(log_prob),
+                    change, tree)
+      for text, translation, one, said, log_prob, change, tree in zip(
+          spelt, written, captures, _said(translator, readings), log_probs, changes, trees))
+  first = opening.choose(captures[:len(lines)])
+  beside = 1 - first.sentence if len(lines) == 2 else None
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
   content = page.report(sentences, first, [*_card(model), *card], beside, with_vectors and computable,
                         scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot')
@@ -149,6 +152,22 @@ def _said(translator: Any, readings: Sequence[Reading]) -> list[list[list[tuple[
   ids, probabilities = lens.say(model, translator.params, *batch, target.bos_id)
   return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
            for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(readings))]
+
+
+def _trees(translator: Any, readings: Sequence[Reading], captures: Sequence[capture.Capture], count: int
+           ) -> list[dict[str, Any] | None]:
+  """The beam of each of the first `count` readings, held against its reference where there is one."""
+  model, _, target = translator.parts
+  config = translator.search_config
+  if config.strategy != 'beam' or config.beam_size < 2:
+    return [None] * count
+  found = []
+  for number in range(count):
+    tree = beam.search(model, translator.params, readings[number].source, target.bos_id, target.eos_id, config)
+    compared = number + count < len(readings)
+    gone = beam.departure(tree, readings[number + count].target, captures[number + count].log_probs) if compared else None
+    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), gone, compared))
+  return found
 
 
 def _card(model: Any) -> list[tuple[str, str]]:

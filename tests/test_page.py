@@ -8,7 +8,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from explorer import opening, page, texts
+from explorer import beam, opening, page, reports, texts
 from explorer.effects import Effect
 from explorer.gates import Head
 from explorer.texts import Text
@@ -24,11 +24,15 @@ TARGET = Text(('Das', 'Ti', '·er', 'ist', 'müde', '⟨eos⟩'), ('Das', 'Tier'
               (0, 1, 1, 2, 3, 4), (False,) * 5 + (True,))
 
 
-def sentence(capture, **more):
+def sentence(capture):
   heads = [Head(kind, layer, head) for kind in capture.weights for layer in range(2) for head in range(3)]
   effects = {head: Effect(-0.25 * n, 'Das Tier ist breit') for n, head in enumerate(heads)}
+  nodes = [beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(-1, 0, 1, -1.5, beam.PRUNED, None),
+           beam.Node(0, 1, 2, -0.9, beam.FINISHED, -0.8)]
+  tree = page.beam_record(beam.Tree(nodes, [0, 2]), lambda ids: [HOSTILE[i] for i in ids],
+                          beam.Departure(1, 3, -4.0, -0.9), compared=True)
   lens = [[(piece, 0.5) for piece in capture.written]] * 2
-  return page.Sentence(' '.join(capture.source.words), 'Das Tier ist müde', capture, lens, -3.5, effects, **more)
+  return page.Sentence(' '.join(capture.source.words), 'Das Tier ist müde', capture, lens, -3.5, effects, tree)
 
 
 @pytest.fixture(scope='module')
@@ -222,7 +226,8 @@ def test_two_sentences_are_hovered_together(tab):
 def test_heads_are_ranked_as_numpy_ranks_them(tab, captures):
   weights = captures[0].by_word('encoder')[:, :, 1, 3]
   order = sorted(np.ndindex(weights.shape), key=lambda place: -weights[place])
-  assert tab.page.locator('#ranking button').all_inner_texts() == [f'layer {l + 1}, head {h + 1}' for l, h in order]
+  assert tab.page.locator('#ranking button').all_inner_texts() == [
+      f'layer {layer + 1}, head {head + 1}' for layer, head in order]
 
 
 @pytest.mark.parametrize('kind', ['encoder', 'decoder', 'cross'])
@@ -264,6 +269,31 @@ def test_closing_a_head_marks_the_words_that_change(tab):
   tab.page.click('#effects button[data-layer="0"][data-head="1"]')
   assert 'goes from -3.50 to -3.75' in tab.text('#effect')
   assert tab.page.locator('#effect mark').all_inner_texts() == ['breit']
+
+
+def test_the_beam_is_told_and_drawn(tab):
+  assert '1 kept, 1 finished, 1 pruned' in tab.text('#beam-text')
+  assert 'leaves the beam at step 2 with “javascript:hurt()”' in tab.text('#beam-text')
+  with tab.page.expect_download() as kept:
+    tab.page.locator('#beam-text').get_by_text('SVG').click()
+  with open(kept.value.path(), encoding='utf-8') as file:
+    text = file.read()
+  assert text.count('<path') == 3 and '■ -0.80' in text and '<img' not in text and '<script' not in text
+
+
+def test_it_shows_itself_in_the_frame_of_a_notebook(browser, written, tmp_path):
+  report = reports.Report(written.read_text(encoding='utf-8'), None, ())
+  (tmp_path / 'notebook.html').write_text(f'<!doctype html><title>n</title>{report._repr_html_()}', encoding='utf-8')
+  tab = browser.new_page()
+  said = []
+  tab.on('console', lambda message: said.append(message.text))
+  tab.on('pageerror', lambda error: said.append(str(error)))
+  tab.goto(f'file://{tmp_path}/notebook.html')
+  frame = tab.frame_locator('iframe')
+  frame.locator('html[data-ready]').wait_for(state='attached')
+  frame.locator('#kind-cross').click()
+  assert frame.locator('#headline').inner_text().startswith('Cross layer 2, head 3') and said == []
+  tab.close()
 
 
 def test_hostile_texts_stay_texts(tab):
