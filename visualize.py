@@ -85,7 +85,8 @@ def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tupl
   config = folder.read_config()
   rows = [('run', options.workdir), ('checkpoint', options.checkpoint),
           ('text', ', '.join(str(config['data'][name]) for name in ('kind', 'source_language', 'target_language'))),
-          ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()))]
+          ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
+                               if name != 'batch_tokens'))]
   if os.path.isfile(folder.results):
     results = read_json(folder.results)
     rows.append(('scores', scores.describe(results, results['test_set'])))

@@ -60,7 +60,8 @@ def readings(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[Readi
   """Pairs as ids, both sides ended by EOS."""
   sides = [vocabulary.encode_batch([getattr(pair, side) for pair in pairs])
            for side, vocabulary in zip(('source', 'target'), vocabularies)]
-  return [Reading([*source, vocabularies[0].eos_id], [*target, vocabularies[1].eos_id]) for source, target in zip(*sides)]
+  ended = lambda ids, vocabulary: [*ids, vocabulary.eos_id]
+  return [Reading(*map(ended, both, vocabularies)) for both in zip(*sides)]
 
 
 def captures(model: Any, params: Any, sentences: Sequence[Reading], vocabularies: tuple[Any, Any]
@@ -130,8 +131,9 @@ def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequen
       (pairs[place].gold.source_words, pairs[place].gold.target_words))] for place, _ in known}
   gold = [set(pairs[place].gold.links) for place, _ in known]
   for layer, head in np.ndindex(layers, heads):
-    rates[layer, head] = alignments.error_rate(
-        [alignments.word_links(seen.weights['cross'][layer, head, :-1, :-1], *words[place]) for place, seen in known], gold)
+    found = [alignments.word_links(seen.weights['cross'][layer, head, :-1, :-1], *words[place])
+             for place, seen in known]
+    rates[layer, head] = alignments.error_rate(found, gold)
   return rates
 
 
@@ -220,12 +222,13 @@ def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, in
   return relation['antecedent'][2], -1 if other is None else other, pronoun, adjective
 
 
-def about_it(model: Any, params: Any, random: Any, vocabularies: tuple[Any, Any], data_dir: str | None) -> dict[str, Any]:
+def about_it(model: Any, params: Any, random: Any, vocabularies: tuple[Any, Any], data_dir: str | None
+             ) -> dict[str, Any]:
   """What pronouns says, of trained and random weights and of shuffled sentences."""
   splits = ('validation', 'test')
-  trained, fresh = ([pronoun_readings(model, weights, vocabularies, split, data_dir) for split in splits]
-                    for weights in (params, random))
-  shuffled = [pronoun_readings(model, params, vocabularies, split, data_dir, np.random.default_rng(0)) for split in splits]
+  looked = lambda weights, *shuffle: [pronoun_readings(model, weights, vocabularies, split, data_dir, *shuffle)
+                                      for split in splits]
+  trained, fresh, shuffled = looked(params), looked(random), looked(params, np.random.default_rng(0))
   offset, sentences = pronouns.best_offset(*trained)
   record: dict[str, Any] = {
       'pairs': {split: len({reading.pair for reading in found}) for split, found in zip(splits, trained)},

@@ -1,8 +1,8 @@
 """Beam search written out: every hypothesis that was considered, as a tree.
 
-The same search as transformer.search.beam_search, for one sentence, with everything it drops taken down. At each step the
-2W best continuations of the W live hypotheses are considered: those that end among the W best are finished, the W best
-of the others are kept, the rest is pruned.
+The same search as transformer.search.beam_search, for one sentence, with everything it drops taken down. At each step
+the 2W best continuations of the W live hypotheses are considered: those that end among the W best are finished, the W
+best of the others are kept, the rest is pruned.
 """
 
 from collections.abc import Callable, Sequence
@@ -121,7 +121,8 @@ def departure(tree: Tree, reference: Sequence[int], log_probs: Sequence[float]) 
   """
   place = -1
   for step, token in enumerate(reference):
-    children = {node.token: number for number, node in enumerate(tree.nodes) if node.parent == place and node.step == step}
+    children = {node.token: number for number, node in enumerate(tree.nodes)
+                if (node.parent, node.step) == (place, step)}
     found = children.get(token)
     if found is None or tree.nodes[found].fate == PRUNED:
       kept = [node.log_prob for node in tree.nodes if node.step == step and node.fate != PRUNED]

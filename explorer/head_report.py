@@ -60,14 +60,16 @@ def _about_it(it: dict[str, Any]) -> str:
   for kind in ('encoder', 'cross'):
     for name in ('trained', 'random weights', 'shuffled sentences'):
       found = it[kind][name]
-      rows.append([f'{name}: {found["head"]}', f'{found["pairs_right_validation"]:.3f}', f'{found["pairs_right_test"]:.3f}'])
+      rows.append([f'{name}: {found["head"]}', f'{found["pairs_right_validation"]:.3f}',
+                   f'{found["pairs_right_test"]:.3f}'])
   fixed = it['best_fixed_offset']
   rows.append([f'the best fixed offset, {fixed["offset"]:+d}', '', f'{fixed["pairs_right_test"]:.3f}'])
   adjective = [['"it": largest weight on the deciding adjective', 'validation', 'test']]
   for kind in ('encoder', 'cross'):
     for name, found in it[kind]['deciding adjective'].items():
       adjective.append([f'{name}: {found["head"]}', f'{found["validation"]:.3f}', f'{found["test"]:.3f}'])
-  return f'{_aligned(rows)}\n\n{_aligned(adjective)}\n{it["pairs"]["test"]} pairs of test, {it["pairs"]["validation"]} of validation'
+  pairs = f'{it["pairs"]["test"]} pairs of test, {it["pairs"]["validation"]} of validation'
+  return f'{_aligned(rows)}\n\n{_aligned(adjective)}\n{pairs}'
 
 
 def _aligned(rows: list[list[str]]) -> str:

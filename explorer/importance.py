@@ -49,7 +49,8 @@ def importance(model: Model, params: Params, readings: Sequence[Reading], vocabu
   opened, total = gates.open_gates(params), None
   sensitivity = _sensitivity(model, target.bos_id)
   for batch, real in batches(readings, source.pad_id, target.pad_id):
-    found = jax.tree.map(lambda leaf, real=real: leaf[:real].sum(0), jax.device_get(sensitivity(params, opened, *batch)))
+    slopes = jax.device_get(sensitivity(params, opened, *batch))
+    found = jax.tree.map(lambda leaf, real=real: leaf[:real].sum(0), slopes)
     total = found if total is None else jax.tree.map(np.add, total, found)
   return jax.tree.map(lambda leaf: leaf / len(readings), total)
 

@@ -31,7 +31,8 @@ class Opening(NamedTuple):
 def choose(captures: Sequence[Capture]) -> Opening:
   """The strongest link from a pronoun to a word of content in the source; without pronouns, between words of content.
 
-  The encoder is asked first, then attention over the source, then the decoder's own. Neighbouring words do not count, since many heads merely look one step aside.
+  The encoder is asked first, then attention over the source, then the decoder's own. Neighbouring words do not count,
+  since many heads merely look one step aside.
   """
   for kind, only_pronouns in _ORDER:
     found = [best for number, capture in enumerate(captures) if kind in capture.weights

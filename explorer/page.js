@@ -3,7 +3,9 @@
 // Every text of the report goes into the page as textContent or fillText, never as markup.
 
 const report = JSON.parse(document.getElementById('report').textContent);
-const KINDS = {encoder: ['encoder', 'Input–Input'], cross: ['cross', 'Input–Output'], decoder: ['decoder', 'Output–Output']};
+// Of each kind, its name in a sentence and its classic one.
+const KINDS = {encoder: ['encoder', 'Input–Input'], cross: ['cross', 'Input–Output'],
+               decoder: ['decoder', 'Output–Output']};
 // Paul Tol's bright scheme and two more, told apart by colour-blind readers; beyond eight the numbers tell.
 const COLOURS = ['#4477AA', '#EE6677', '#228833', '#CCBB44', '#66CCEE', '#AA3377', '#EE7733', '#8A8F98'];
 const ROW = 24;  // pixels of a token in the classic view
@@ -52,7 +54,8 @@ async function unpack(sentence) {
 
 // What rows and columns are called: [{label, reads, first, last (pieces), special}].
 function axis(sentence, kind, side, words) {
-  const name = side === 'key' ? (kind === 'decoder' ? 'reads' : 'source') : (kind === 'encoder' ? 'source' : 'predicts');
+  const name = {encoder: {query: 'source', key: 'source'}, decoder: {query: 'predicts', key: 'reads'},
+                cross: {query: 'predicts', key: 'source'}}[kind][side];
   const text = sentence.texts[name];
   const units = words ? text.words : text.pieces;
   const of = words ? text.word_of_piece : range(units.length);
@@ -65,7 +68,7 @@ function axis(sentence, kind, side, words) {
   });
 }
 
-// One head's map between pieces or words: sum over a word's keys, mean over its queries. masked: no query may look there.
+// One head's map between pieces or words: sum over a word's keys, mean over its queries; masked where none may look.
 function head(sentence, kind, layer, number, words) {
   const name = [kind, layer, number, words].join();
   if (sentence.pooled.has(name)) return sentence.pooled.get(name);
@@ -111,6 +114,7 @@ function save() {
 // Reads the address; what does not fit the report is brought to the nearest that does.
 function restore() {
   const found = new URLSearchParams(location.hash.slice(1));
+  if (location.hash.length > 1) state.q = state.m = null;  // what the address does not name is not chosen
   const number = (name, most, otherwise) => /^-?\d+$/.test(found.get(name) ?? '') ?
     Math.max(name === 'c' ? -1 : 0, Math.min(most, +found.get(name))) : found.get(name) === '' ? null : otherwise;
   state.s = number('s', report.sentences.length - 1, state.s) ?? 0;
@@ -161,7 +165,8 @@ class SvgPen {
     this.add('rect', {x, y, width: w, height: h, fill: this.fillStyle, 'fill-opacity': this.globalAlpha});
   }
   strokeRect(x, y, w, h) {
-    this.add('rect', {x, y, width: w, height: h, fill: 'none', stroke: this.strokeStyle, 'stroke-width': this.lineWidth});
+    this.add('rect', {x, y, width: w, height: h, fill: 'none', stroke: this.strokeStyle,
+                      'stroke-width': this.lineWidth});
   }
   beginPath() { this.path = ''; }
   moveTo(...at) { this.path += `M${at.join(' ')}`; }
@@ -219,8 +224,8 @@ function upwards(pen, text, x, y) {
 function theme() {
   const style = getComputedStyle(document.documentElement), value = name => style.getPropertyValue(name).trim();
   const numbers = name => value(name).split(',').map(Number);
-  return {ground: value('--ground'), ink: value('--ink'), dim: value('--dim'), line: value('--line'), accent: value('--accent'),
-          low: numbers('--low'), high: numbers('--high')};
+  return {ground: value('--ground'), ink: value('--ink'), dim: value('--dim'), line: value('--line'),
+          accent: value('--accent'), low: numbers('--low'), high: numbers('--high')};
 }
 
 const shade = (look, share) => `rgb(${look.low.map((low, i) => Math.round(low + (look.high[i] - low) * share))})`;
@@ -241,8 +246,8 @@ function hatch(pen, x, y, size, look, dense) {
 
 // Arcs of the open heads: of one query, of one key, or, when nothing is chosen, all.
 function drawArcs(pen, maps, width, focus) {
-  for (const {number, map} of maps) {
-    const shift = maps.length > 1 ? (maps.findIndex(m => m.number === number) / (maps.length - 1) - 0.5) * ROW * 0.5 : 0;
+  for (const [n, {number, map}] of maps.entries()) {
+    const shift = maps.length > 1 ? (n / (maps.length - 1) - 0.5) * ROW * 0.5 : 0;  // heads beside each other
     pen.strokeStyle = colour(number);
     const rows = focus.query === null ? range(map.rows.length) : [focus.query];
     const columns = focus.key === null ? range(map.columns.length) : [focus.key];
@@ -438,7 +443,8 @@ class Pane {
 
   // The large heat map; with `make`, on a pen of its own.
   drawLarge(make) {
-    const {rows, columns, size, left, top, name} = this.geometry(), {large} = this, look = theme(), focus = this.focus();
+    const {rows, columns, size, left, top, name} = this.geometry();
+    const {large} = this, look = theme(), focus = this.focus();
     const width = left + columns * size + 34, height = top + rows * size + 4;
     const pen = make ? make(width, height) : canvasPen(this.map, width, height);
     if (!make) this.map.style.width = `${width}px`;
@@ -496,7 +502,8 @@ class Pane {
 
 function told(pane, i, j) {
   const [row, column] = [pane.queries[i], pane.keys[j]];
-  if (pane.large.masked[i * pane.keys.length + j]) return `“${row.label}” may not look at “${column.label}”: it comes later`;
+  if (pane.large.masked[i * pane.keys.length + j])
+    return `“${row.label}” may not look at “${column.label}”: it comes later`;
   const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to write “${row.label}”,`;
   return `${who} looks at “${column.label}”: ${pane.large.at(i, j).toFixed(2)}`;
 }
@@ -532,7 +539,8 @@ function showHeadline() {
     const row = range(pane.keys.length).map(j => pane.large.at(state.q, j));
     const j = state.m ?? row.indexOf(Math.max(...row)), unit = pane.queries[state.q];
     const who = unit.reads === null ? `“${unit.label}” looks` : `to write “${unit.label}”, “${unit.reads}” looks`;
-    text += `: ${who} ${state.m === null ? 'most ' : ''}at “${pane.keys[j].label}”, ${row[j].toFixed(2)}`;
+    text += pane.large.masked[state.q * pane.keys.length + j] ? `: ${told(pane, state.q, j)}` :
+      `: ${who} ${state.m === null ? 'most ' : ''}at “${pane.keys[j].label}”, ${row[j].toFixed(2)}`;
   } else text += ': choose a token';
   $('headline').textContent = `${text}.`;
 }
@@ -543,7 +551,8 @@ function showControls() {
     select.replaceChildren(...labels.map(([value, text]) => element('option', {value, textContent: text})));
     select.value = chosen;
   };
-  const short = text => [...text].length > 46 ? `${[...text].slice(0, 22).join('')} … ${[...text].slice(-20).join('')}` : text;
+  const short = text => [...text].length <= 46 ? text :
+    `${[...text].slice(0, 22).join('')} … ${[...text].slice(-20).join('')}`;
   const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${short(s.source || s.target)}` +
     (s.origin === report.sentences[0].origin ? '' : ` (${s.origin})`)]);
   fill($('sentence'), sentences, state.s);
@@ -594,7 +603,8 @@ function showGrid() {
 
 function showRanking() {
   const {q, m} = state, [layers, heads] = shape(), [pane] = panes;
-  $('ranking-hint').textContent = q === null || m === null ? 'Choose a token that looks, and then one that is looked at.' :
+  $('ranking-hint').textContent = q === null || m === null ?
+    'Choose a token that looks, and then one that is looked at.' :
     `All heads of ${KINDS[state.k][1]} by their weight from “${pane.queries[q].label}” to “${pane.keys[m].label}”:`;
   const found = q === null || m === null ? [] : range(layers).flatMap(l => range(heads).map(h =>
     ({l, h, weight: head(sentence(), state.k, l, h, state.words).at(q, m)}))).sort((a, b) => b.weight - a.weight);
@@ -635,10 +645,10 @@ function showCalculation() {
   const column = state.m === null ? null : axis(of, state.k, 'key', state.words)[state.m];
   const found = calculate(of, state.k, state.l, state.h, query), width = found.q.length;
   const unit = piece('query')[query];
-  $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece “${unit.reads ?? unit.label}”` +
-    `${unit.reads === null ? '' : ` before “${unit.label}”`}: its query q has d_k = ${width} numbers, and so has each key k. ` +
-    `The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} is the weight α, and the head's output is the sum of ` +
-    `the values v times α, of length ${found.length.toFixed(2)}.`;
+  const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}” before “${unit.label}”`;
+  $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece ${who}: its query q has ` +
+    `d_k = ${width} numbers, and so has each key k. The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
+    `is the weight α, and the head's output is the sum of the values v times α, of length ${found.length.toFixed(2)}.`;
   const titles = ['key', 'q·k', ...(of.vectors.scaled ? ['q·k / √d_k'] : []), 'α', '', '|α v|'];
   const rows = found.dot.map((dot, m) => {
     const bar = element('span', {className: 'bar'});
@@ -664,14 +674,16 @@ function showStep() {
   $('step-count').textContent = `${t + 1} of ${last + 1}`;
   const {reads, predicts} = of.texts;
   $('prefix').replaceChildren('Read so far: ', ...reads.pieces.slice(0, t + 1).map(text => `${text} `),
-    '→ writes ', element('mark', {textContent: predicts.pieces[t]}), ` (log-probability ${of.log_probs[t].toFixed(3)})`);
+    '→ writes ', element('mark', {textContent: predicts.pieces[t]}),
+    ` (log-probability ${of.log_probs[t].toFixed(3)})`);
   const row = (label, share, chosen) => {
     const bar = element('span', {className: 'bar'});
     bar.style.width = `${8 * share}rem`;
     return element('tr', {className: chosen ? 'chosen' : ''}, element('td', {dir: 'auto', textContent: label}),
       element('td', {textContent: share.toFixed(3)}), element('td', {style: 'text-align:start'}, bar));
   };
-  const table = (title, ...rows) => element('div', {}, element('h3', {textContent: title}), element('table', {}, ...rows));
+  const table = (title, ...rows) =>
+    element('div', {}, element('h3', {textContent: title}), element('table', {}, ...rows));
   const rest = Math.max(0, 1 - step.top.reduce((sum, [, share]) => sum + share, 0));
   const parts = [table('The next token', ...step.top.map(([text, share]) => row(text, share, text === step.written)),
                        row('all others together', rest, false))];
@@ -679,8 +691,8 @@ function showStep() {
     const [layers, heads, Q, M] = of.shapes.cross;
     const look = theme(), chips = element('p', {className: 'chips', dir: 'auto'});
     range(M).forEach(m => {
-      const share = range(heads).reduce((sum, h) => sum + of.maps.cross[((layers - 1) * heads + h) * Q * M + t * M + m], 0)
-        / heads / 65535;
+      const weight = h => of.maps.cross[((layers - 1) * heads + h) * Q * M + t * M + m] / 65535;
+      const share = range(heads).reduce((sum, h) => sum + weight(h), 0) / heads;
       const chip = element('span', {textContent: of.texts.source.pieces[m], title: share.toFixed(3)});
       chip.style.background = shade(look, share);
       chip.style.color = shade(look, share > 0.5 ? 0 : 1);
@@ -711,9 +723,12 @@ function play() {
 
 // Hypotheses step by step, best first: kept, pruned (dim) and finished (with their score), the result's path bold.
 function drawBeam(make) {
-  const {nodes, best} = sentence().beam, look = theme(), [wide, high] = [118, 19];
+  const {nodes, best} = sentence().beam, look = theme(), [wide, high] = [134, 19];
   const rows = new Map();
-  const places = nodes.map(([, step]) => { rows.set(step, (rows.get(step) ?? -1) + 1); return [step, rows.get(step)]; });
+  const places = nodes.map(([, step]) => {
+    rows.set(step, (rows.get(step) ?? -1) + 1);
+    return [step, rows.get(step)];
+  });
   const pen = make((rows.size + 1) * wide, (Math.max(...rows.values()) + 1) * high + 8);
   pen.fillStyle = look.ground;
   pen.fillRect(0, 0, (rows.size + 1) * wide, (Math.max(...rows.values()) + 1) * high + 8);
@@ -723,7 +738,7 @@ function drawBeam(make) {
     pen.font = `${onPath ? 'bold ' : fate === 'pruned' ? 'italic ' : ''}12px sans-serif`;
     const number = score === null ? logProb.toFixed(2) : `■ ${score.toFixed(2)}`;
     pen.fillText(`${[...label].slice(0, 9).join('')} ${number}`, x, y);
-    pen.strokeStyle = onPath ? look.accent : look.line;
+    pen.strokeStyle = onPath ? look.accent : fate === 'pruned' ? look.line : look.dim;
     pen.lineWidth = onPath ? 2.5 : 1;
     pen.beginPath();
     pen.moveTo(parent < 0 ? 2 : places[parent][0] * wide + wide - 4, parent < 0 ? 13 : places[parent][1] * high + 13);
@@ -738,10 +753,10 @@ function showBeam() {
   $('beam-panel').hidden = !beam;
   if (!beam) return;
   const count = fate => beam.nodes.filter(node => node[4] === fate).length;
-  let text = `Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its score: ` +
-    `${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
+  let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
+    `score: ${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
   if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
-    `log-probability is ${beam.left.log_prob.toFixed(2)} there, the least that was kept has ${beam.left.least_kept.toFixed(2)}.`;
+    `log-probability is ${beam.left.log_prob.toFixed(2)} there, the least kept ${beam.left.least_kept.toFixed(2)}.`;
   else if (beam.compared) text += 'The reference never left the beam.';
   $('beam-text').replaceChildren(text, ' ', ...exportButtons('beam', drawBeam));
   const canvas = $('beam');
@@ -769,8 +784,9 @@ function showEffects() {
   const effect = found[state.l][state.h];
   const before = of.target.split(' '), after = effect.text.split(' ');
   const same = matches(after.map(label => ({label})), before.map(label => ({label})));
-  $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this translation ` +
-    `goes from ${effects.log_prob.toFixed(2)} to ${(effects.log_prob + effect.change).toFixed(2)}, and the search writes: `,
+  const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => value.toFixed(2));
+  $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
+    `translation goes from ${open} to ${closed}, and the search writes: `,
     ...(effect.text === of.target ? ['the same.'] : after.flatMap((word, i) =>
       [same[i] < 0 ? element('mark', {textContent: word}) : word, ' '])));
 }

@@ -21,7 +21,7 @@ from explorer.gates import KINDS, Head
 from explorer.opening import Opening
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_MOST_NUMBERS = 150_000  # of queries, keys and values that a report holds unasked: 300 kB before packing
+_MOST_NUMBERS = 150_000  # of queries, keys and values that a sentence holds unasked: 300 kB before packing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +64,8 @@ def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
 
 def vectors_fit(captures: Sequence[Capture]) -> bool:
   """Whether queries, keys and values are few enough to be in a report that nobody asked to have them."""
-  return sum(values.size for capture in captures for operands in capture.operands.values()
-             for values in operands) <= _MOST_NUMBERS
+  return all(sum(values.size for operands in capture.operands.values() for values in operands) <= _MOST_NUMBERS
+             for capture in captures)
 
 
 def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool

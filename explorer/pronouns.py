@@ -70,7 +70,8 @@ def best_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str)
 
 
 def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> dict[str, Any]:
-  """The head that looks at the deciding adjective most often on validation: its share of sentences there and on test."""
+  """The head that looks at the deciding adjective most often on validation: its share of sentences there and on
+  test."""
   chosen = at_adjective(validation, kind)
   place = tuple(map(int, np.unravel_index(chosen.argmax(), chosen.shape)))
   return {'head': Head(kind, *place).name, 'validation': round(float(chosen[place]), 4),

@@ -90,14 +90,14 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
   lines = [line for line in lines if line.strip()]
   references = [line for line in references if line.strip()] if references is not None else []
   if not lines or references and len(references) != len(lines):
-    raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected at least one sentence, and one '
-                     'reference for each or none')
+    raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected at least one sentence, and '
+                     'one reference for each or none')
   model, source, target = translator.parts
   found = translator.translate(lines)
   sources = translator.encode(lines)
   has_source = any(sources)
-  readings = [Reading(ids, [*written.ids, target.eos_id], f'as the search {"translated" if has_source else "continued"} it')
-              for ids, written in zip(sources, found)]
+  origin = f'as the search {"translated" if has_source else "continued"} it'
+  readings = [Reading(ids, [*written.ids, target.eos_id], origin) for ids, written in zip(sources, found)]
   readings += [Reading(reading.source, [*target.encode(text), target.eos_id], 'the reference, read out to the decoder')
                for reading, text in zip(readings, references)]
   spelt = [*lines, *lines[:len(references)]]
@@ -164,8 +164,9 @@ def _trees(translator: Any, readings: Sequence[Reading], captures: Sequence[capt
   found = []
   for number in range(count):
     tree = beam.search(model, translator.params, readings[number].source, target.bos_id, target.eos_id, config)
-    compared = number + count < len(readings)
-    gone = beam.departure(tree, readings[number + count].target, captures[number + count].log_probs) if compared else None
+    reference = number + count  # references follow what the search found
+    compared = reference < len(readings)
+    gone = beam.departure(tree, readings[reference].target, captures[reference].log_probs) if compared else None
     found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), gone, compared))
   return found
 

@@ -1,11 +1,13 @@
 """What heads do over a corpus, by the definitions of Voita et al. (2019) and Michel et al. (2019).
 
     positional   at least 90 % of its rows have their maximum at one offset (Voita et al., §5.1)
-    syntactic    its maximum meets a relation's other word at least 10 points more often than the best fixed offset (§5.2)
+    syntactic    its maximum meets a relation's other word at least 10 points more often than the best fixed offset
+                 does (§5.2)
     rare         its maximum stands on one of the sentence's two least frequent words more often than chance (§5.3)
     confidence   the mean over rows of the largest weight, the sentence's end left out (§4)
 
-Maps are between words, [N, H, Q, M] of one sentence; rows of BOS and EOS do not count. "The maximum" is over all columns.
+Maps are between words, [N, H, Q, M] of one sentence; rows of BOS and EOS do not count. "The maximum" is over all
+columns.
 """
 
 import collections
@@ -62,7 +64,7 @@ def positional(corpus: Sequence[Observed]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, int]]:
-  """Of each relation: how often each head's maximum meets it [N, H], how often the best fixed offset does, and cases."""
+  """Of each relation: how often each head's maximum meets it [N, H], how often the best fixed offset does, cases."""
   hits, offsets = collections.defaultdict(list), collections.defaultdict(collections.Counter)
   for each in corpus:
     for name, row, column in each.relations:

@@ -78,9 +78,9 @@ def drawn(source, target, layers=2, heads=3, width=5, seed=0, with_operands=True
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     weights[kind] = (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
     operands[kind] = Operands(query, key, value)
-  words = ('⟨bos⟩', *target.words)
-  reads = Text(('⟨bos⟩', *target.pieces[:-1]), words[:2 + target.word_of_piece[-2]] if len(target.pieces) > 1 else words[:1],
-               (0, *(word + 1 for word in target.word_of_piece[:-1])), (True, *target.special[:-1]))
+  of_read = (0, *(word + 1 for word in target.word_of_piece[:-1]))
+  reads = Text(('⟨bos⟩', *target.pieces[:-1]), ('⟨bos⟩', *target.words)[:of_read[-1] + 1], of_read,
+               (True, *target.special[:-1]))
   shares = np.sort(draw.dirichlet(np.ones(20), len(target.pieces)))[:, ::-1][:, :10]
   top = tuple(tuple(zip([piece, *(f'other {n}' for n in range(9))], row.tolist()))
               for piece, row in zip(target.pieces, shares))

@@ -24,9 +24,11 @@ def test_the_best_path_is_what_beam_search_finds(parts, config):
   vocabulary = small_vocabulary()
   tree = beam.search(model, params, source, vocabulary.bos_id, vocabulary.eos_id, config)
   limit = len(source) + config.extra_length
-  cache = model.init_cache(params, model.encode(params, tokens.pad([source], 1, len(source), 0)), limit, config.beam_size)
-  found = jax.jit(lambda cache: beam_search(lambda c, t: model.decode_step(params, c, t), cache, np.array([limit]), limit,
-                                            vocabulary.bos_id, vocabulary.eos_id, 0, config))(cache)
+  memory = model.encode(params, tokens.pad([source], 1, len(source), 0))
+  cache = model.init_cache(params, memory, limit, config.beam_size)
+  step = lambda cache, last: model.decode_step(params, cache, last)
+  found = jax.jit(lambda cache: beam_search(step, cache, np.array([limit]), limit, vocabulary.bos_id, vocabulary.eos_id,
+                                            0, config))(cache)
   best = tree.tokens_of(tree.best[-1])
   assert best == found.tokens[0, 0, :len(best)].tolist() and best[-1] == vocabulary.eos_id
   np.testing.assert_allclose(tree.nodes[tree.best[-1]].score, found.scores[0, 0], rtol=1e-4)

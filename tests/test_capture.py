@@ -1,4 +1,4 @@
-"""What is taken down of a sentence: right labels, words as sums and means of pieces, weights that follow from operands."""
+"""What is taken down of a sentence: right labels, words as sums and means of pieces, weights that operands explain."""
 
 import jax
 import jax.numpy as jnp

@@ -91,7 +91,8 @@ def test_visualize_draws(figure, tmp_path, monkeypatch):
 
 def test_pruning_without_an_analysis_is_refused(tmp_path):
   (tmp_path / 'config.json').write_text(command_line.load_config('configs/phrasebook.py').to_json())
-  options = command_line.parse_visualize(['visualize.py', f'--workdir={tmp_path}', '--format=png', '--figure=pruning'], '')
+  argv = ['visualize.py', f'--workdir={tmp_path}', '--format=png', '--figure=pruning']
+  options = command_line.parse_visualize(argv, '')
   assert options.output == 'pruning.png'
   with pytest.raises(ConfigError, match='analyze.py'):
     visualize.main(options)

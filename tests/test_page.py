@@ -1,4 +1,4 @@
-"""The page as a reader meets it, in a real browser: nothing asked of any network, right numbers, texts that stay texts."""
+"""The page as a reader meets it, in a real browser: no request, right numbers, texts that stay texts."""
 
 import json
 import os
@@ -37,7 +37,8 @@ def sentence(capture):
 
 @pytest.fixture(scope='module')
 def captures():
-  return [drawn(SOURCE, TARGET, seed=1), drawn(OTHER, TARGET, seed=2), drawn(text_of(HOSTILE), text_of(HOSTILE), seed=3)]
+  hostile = text_of(HOSTILE)
+  return [drawn(SOURCE, TARGET, seed=1), drawn(OTHER, TARGET, seed=2), drawn(hostile, hostile, seed=3)]
 
 
 @pytest.fixture(scope='module')
@@ -63,7 +64,8 @@ def test_no_text_can_end_the_script_that_holds_it(written):
 def test_the_page_names_no_other_place(written):
   text = written.read_text(encoding='utf-8')
   assert "default-src 'none'" in text
-  assert not any(word in text.replace('http://www.w3.org/2000/svg', '') for word in ('http:', 'https:', 'src="', '@import'))
+  text = text.replace('http://www.w3.org/2000/svg', '')  # a name, which nobody asks for
+  assert not any(word in text for word in ('http:', 'https:', 'src="', '@import'))
 
 
 def test_weights_lose_less_than_a_65000th(captures):
@@ -234,7 +236,8 @@ def test_heads_are_ranked_as_numpy_ranks_them(tab, captures):
 def test_the_calculation_is_numpys(tab, captures, kind):
   query, key, value = captures[0].operands[kind]
   for layer, head, row in [(0, 1, 0), (1, 2, 3)]:
-    found = tab.page.evaluate('([kind, l, h, q]) => calculate(report.sentences[0], kind, l, h, q)', [kind, layer, head, row])
+    found = tab.page.evaluate('([kind, l, h, q]) => calculate(report.sentences[0], kind, l, h, q)',
+                              [kind, layer, head, row])
     visible = row + 1 if kind == 'decoder' else key.shape[2]
     dots = key[layer, head, :visible] @ query[layer, head, row]
     weights = captures[0].weights[kind][layer, head, row, :visible]

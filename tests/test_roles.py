@@ -112,7 +112,8 @@ def test_a_pair_counts_when_both_readings_are_right():
               about_it('q', 2, 5, 2, 2, 5, 8), about_it('q', 5, 2, 2, 2, 5, 8), about_it('alone', 1, 4, 1, 1, 1, 1)]
   np.testing.assert_array_equal(pronouns.antecedent_right(readings, 'encoder'), [[0, 0.5, 0, 0]])
   np.testing.assert_array_equal(pronouns.at_adjective(readings[:4], 'cross'), [[0, 0, 0, 1]])
-  assert pronouns.best_head(readings[:2], readings[2:], 'encoder') == pronouns.Finding(Head('encoder', 0, 1), 1.0, 0.0, 0.0)
+  assert pronouns.best_head(readings[:2], readings[2:], 'encoder') == pronouns.Finding(
+      Head('encoder', 0, 1), 1.0, 0.0, 0.0)
   assert pronouns.fixed_offset_pairs(readings, -5) == 0
   with pytest.raises(ValueError, match='two nouns'):
     about_it('p', 1, 1, 1)
@@ -204,11 +205,12 @@ def run(tmp_path, monkeypatch):
 def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   (tmp_path / 'in').write_text('\n'.join(LINES) + '\n')
   (tmp_path / 'ref').write_text('\n'.join(reversed(LINES)) + '\n')
-  assert analyze.main(options(f'--workdir={run}', f'--input={tmp_path}/in', f'--reference={tmp_path}/ref', '--sentences=3',
-                              f'--output={tmp_path}/heads.json', '--prune=5', f'--pruned_workdir={tmp_path}/pruned',
-                              '--pruning')) == 0
+  assert analyze.main(options(f'--workdir={run}', f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
+                              '--sentences=3', f'--output={tmp_path}/heads.json', '--prune=5',
+                              f'--pruned_workdir={tmp_path}/pruned', '--pruning')) == 0
   record = json.loads((tmp_path / 'heads.json').read_text())
-  assert record['sentences'] == 3 and len(record['heads']['cross'][1]) == 2 and len(record['least_important_first']) == 12
+  assert record['sentences'] == 3 and len(record['heads']['cross'][1]) == 2
+  assert len(record['least_important_first']) == 12
   assert [step['closed'] for step in record['pruning']] == list(range(12))
   assert 'encoder 2.2' in capsys.readouterr().out
   # The new run is the old one with five heads closed, and loads like any other.
@@ -222,8 +224,8 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
 
 
 def _output(params, head):
-  side, part = {'encoder': ('encoder', 'self'), 'decoder': ('decoder', 'self'), 'cross': ('decoder', 'cross')}[head.kind]
-  return params[f'{side}_layers_{head.layer}'][f'{part}_attention']['w_out'][head.head]
+  layer = params[f'{"encoder" if head.kind == "encoder" else "decoder"}_layers_{head.layer}']
+  return layer['cross_attention' if head.kind == 'cross' else 'self_attention']['w_out'][head.head]
 
 
 def test_the_phrasebooks_pairs_are_found(monkeypatch):

@@ -80,8 +80,8 @@ def test_a_report_shows_itself_in_a_notebook():
 
 def test_a_language_model_is_read_its_prompt_and_what_it_wrote():
   vocabulary = small_vocabulary()
-  model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2, num_layers=2,
-                                                  d_ff=11, dropout=0.0))
+  model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2,
+                                                  num_layers=2, d_ff=11, dropout=0.0))
   params = shaken(jax.jit(model.init)(jax.random.key(0)))
   writer = Continuer(model, params, vocabulary, SearchConfig(beam_size=1, extra_length=3), 16, batch_tokens=8)
   report = reports.explain(reports.Continuing(writer), ['the dog', 'a cat'])
@@ -98,16 +98,15 @@ def test_a_recurrent_models_attention_is_one_head():
   vocabulary = small_vocabulary()
   model = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7))
   params = jax.jit(model.init)(jax.random.key(0))
-  translator = translation.Translator(model, params, vocabulary, vocabulary, SearchConfig(beam_size=1, extra_length=3), 8)
-  report = reports.explain(translator, LINES[:1])
+  greedy = SearchConfig(beam_size=1, extra_length=3)
+  report = reports.explain(translation.Translator(model, params, vocabulary, vocabulary, greedy, 8), LINES[:1])
   seen = report.sentences[0]
   assert {kind: weights.shape[:2] for kind, weights in seen.capture.weights.items()} == {'cross': (1, 1)}
   assert not seen.effects and report.opening.kind == 'cross'
   blind = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7, score='none'))
-  translator = translation.Translator(blind, jax.jit(blind.init)(jax.random.key(0)), vocabulary, vocabulary,
-                                      SearchConfig(beam_size=1, extra_length=3), 8)
+  params = jax.jit(blind.init)(jax.random.key(0))
   with pytest.raises(ValueError, match='no attention'):
-    reports.explain(translator, LINES[:1])
+    reports.explain(translation.Translator(blind, params, vocabulary, vocabulary, greedy, 8), LINES[:1])
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch):
