@@ -1,4 +1,4 @@
-"""A decoder-only language model on one file of running text, or on the phrasebook's English; also in the sizes of GPT and GPT-2.
+"""A decoder-only language model on running text: a file, or the phrasebook's English; also in GPT's and GPT-2's sizes.
 
     python train.py --config=configs/language_model.py --config.data.text=text.txt --workdir=runs/lm
     echo "Once upon a time" | python decode.py --workdir=runs/lm
