@@ -20,7 +20,7 @@ import functools  # noqa: E402
 import math  # noqa: E402
 import shlex  # noqa: E402
 import signal  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Sequence  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 
 import jax  # noqa: E402
@@ -98,7 +98,7 @@ class Progress:
 
 def main(options: command_line.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
-  records = check(options.config)
+  records = check(options.config, options.given)
   folder = run_folder.RunFolder(options.workdir)
   # A schedule that ends with the run is another one when the run gets longer.
   bound = command_line.LENGTHS if records.optimizer.ends_with_run else ()
@@ -125,8 +125,13 @@ def main(options: command_line.TrainOptions) -> int:
 # ------------------------------------------------------------------------------------------ before anything is made
 
 
-def check(config) -> Records:
-  """All sections turned into records; every mistake is reported at once, before any file is read or made."""
+def check(config, given: Sequence[str] = ()) -> Records:
+  """All sections turned into records; every mistake is reported at once, before any file is read or made.
+
+  Args:
+    config: the resolved configuration.
+    given: dotted names of the options that somebody asked for; one that changes nothing is a mistake.
+  """
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
     task = tasks.of(config)
@@ -143,6 +148,8 @@ def check(config) -> Records:
                         length_known=train_.num_minutes is None),
         search=build(SearchConfig, config.search),
         task=task)
+    if wrong := translation.without_effect(config, given):
+      raise command_line.ConfigError('\n  '.join(wrong))
   with command_line.as_config_error():
     if train_.num_steps:  # epochs are known in steps once the text is
       optimizers.learning_rate(records.optimizer, train_.num_steps)

@@ -9,7 +9,7 @@ and nothing else, so what asks for another learning rate or for more updates sho
 Hardware: two CPU cores, about a minute a run.
 """
 
-from configs import phrasebook, recurrent
+from configs import default, phrasebook, recurrent
 
 TRANSFORMERS = {
     'base': {},
@@ -48,8 +48,10 @@ def get_config(arg: str = 'base'):
   config.model.d_ff = 256
   config.model.norm = 'post'
 
+  config.optimizer = default.get_config().optimizer  # Eq. 3
   config.optimizer.learning_rate_scale = 0.5  # a peak of 4.4e-3 at d_model 64
   config.optimizer.warmup_steps = 200
+  config.optimizer.clip_norm = 1.0
 
   config.train.num_steps = 700
   config.train.checkpoint_every = 1000  # the last state is saved in any case

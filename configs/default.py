@@ -66,7 +66,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
-  data.kind = 'tfds'  # phrasebook, text, tsv, tfds (pairs); running_text; labelled_phrasebook, _text, _tsv (examples)
+  data.kind = 'tfds'  # phrasebook, text, tsv, tfds (pairs); running_text, phrasebook_text; labelled_phrasebook, _text, _tsv
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
   data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
   data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>; labelled_text: <split>.tsv

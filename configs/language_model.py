@@ -1,7 +1,8 @@
-"""A decoder-only language model on one file of running text; `:gpt` and `:gpt2_xl` have the sizes of those papers.
+"""A decoder-only language model on running text: a file, or the phrasebook's English; also in GPT's and GPT-2's sizes.
 
     python train.py --config=configs/language_model.py --config.data.text=text.txt --workdir=runs/lm
     echo "Once upon a time" | python decode.py --workdir=runs/lm
+    python train.py --config=configs/language_model.py:phrasebook --workdir=runs/lm_phrasebook
 
 Data: a text of a megabyte or more, plain or .gz; its last tenth is held out, half to validate and half to test.
 Hardware: two CPU cores, minutes.
@@ -14,7 +15,7 @@ from configs import default
 
 
 def get_config(arg: str = ''):
-  """A small one for a laptop; 'gpt' (Radford et al., 2018) or 'gpt2_xl' (Radford et al., 2019)."""
+  """A small one for a laptop, on a file; or one of VARIANTS."""
   config = default.get_config()
   config.model.architecture = 'language_model'
   config.data.kind = 'running_text'
@@ -49,10 +50,10 @@ def get_config(arg: str = ''):
   config.search.temperature = 0.8
   config.search.top_p = 0.95
   config.search.extra_length = 64
-  if arg and arg not in _VARIANTS:
-    raise ValueError(f'configs/language_model.py has no variant {arg!r}; it has {" and ".join(_VARIANTS)}')
+  if arg and arg not in VARIANTS:
+    raise ValueError(f'configs/language_model.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   if arg:
-    _VARIANTS[arg](config)
+    VARIANTS[arg](config)
   return config
 
 
@@ -63,6 +64,16 @@ def set_gpt2_layers(config) -> None:
   config.model.positions = 'learned'
   config.model.attention_bias = True
   config.model.layer_norm_epsilon = 1e-5
+
+
+def set_phrasebook(config) -> None:
+  """The embedded corpus's English sentences, made offline: what configs/fine_tune.py starts from."""
+  config.data.kind = 'phrasebook_text'
+  config.data.text = None
+  config.data.source_language = 'en'
+  config.data.max_shapes = 4
+  config.train.batch_tokens = 4096
+  config.search.extra_length = 40
 
 
 def set_gpt(config) -> None:
@@ -117,4 +128,4 @@ def _set_long_run(config) -> None:
   config.search.extra_length = 100
 
 
-_VARIANTS = {'gpt': set_gpt, 'gpt2_xl': set_gpt2_xl}
+VARIANTS = {'phrasebook': set_phrasebook, 'gpt': set_gpt, 'gpt2_xl': set_gpt2_xl}

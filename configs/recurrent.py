@@ -10,7 +10,7 @@ Departures that all variants share: subwords of one vocabulary, one matrix for b
 Adam at Eq. 3 with label smoothing, recurrent matrices that start orthogonal, and sizes for two CPU cores.
 """
 
-from configs import phrasebook
+from configs import default, phrasebook
 
 
 def sutskever(config) -> None:
@@ -83,6 +83,8 @@ def get_config(arg: str = 'bahdanau'):
   config.model.architecture = 'recurrent'
   config.model.d_model = 256
   config.model.num_layers = 1
-  config.optimizer.learning_rate_scale = 1.0
+  config.optimizer = default.get_config().optimizer  # Eq. 3
+  config.optimizer.warmup_steps = 400
+  config.optimizer.clip_norm = 1.0
   VARIANTS[arg](config)
   return config

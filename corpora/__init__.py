@@ -3,7 +3,7 @@
     phrasebook     the embedded corpus: a grammar, so that the first run needs no download
     text_files     two text files per split, or one file with tab-separated columns
     tfds_sets      TFDS translation sets, WMT among them
-    running_text   one file of running text, for language models: splits of documents, not of pairs
+    running_text   running text for language models: splits of documents, not of pairs; a file, or the phrasebook's
     labelled       labelled text, for fine-tuning a language model: splits of examples, loaded by labelled.load
     vocabulary     SentencePiece
 
@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-KINDS = ('phrasebook', 'text', 'tsv', 'tfds', 'running_text')
+KINDS = ('phrasebook', 'text', 'tsv', 'tfds', 'running_text', 'phrasebook_text')
 DOCUMENTS = ('file', 'paragraph', 'line')
 LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
              'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese'}
@@ -129,9 +129,9 @@ def load(config: CorpusConfig) -> Corpus:
   if config.kind == 'tfds':
     from corpora import tfds_sets
     return tfds_sets.corpus(config)
-  if config.kind == 'running_text':
+  if config.kind in ('running_text', 'phrasebook_text'):
     from corpora import running_text
-    return running_text.corpus(config)
+    return running_text.corpus(config) if config.kind == 'running_text' else running_text.phrasebook_corpus(config)
   from corpora import text_files
   return text_files.directory_corpus(config) if config.kind == 'text' else text_files.tsv_corpus(config)
 

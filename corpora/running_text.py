@@ -13,7 +13,7 @@ and counted in `num_bytes`.
 import hashlib
 import os
 
-from corpora import Corpus, CorpusConfig, TextSplit
+from corpora import LANGUAGES, Corpus, CorpusConfig, TextSplit
 from corpora.errors import DataError
 from corpora.text_files import read_lines
 
@@ -41,6 +41,17 @@ def corpus(config: CorpusConfig) -> Corpus:
       notes.append(f'{other.name}: {shared:,} of {len(other):,} documents stand in the training text, too')
   return Corpus(name=config.text, source_language='', target_language='', train=train, validation=validation,
                 test=test, notes=tuple(notes))
+
+
+def phrasebook_corpus(config: CorpusConfig) -> Corpus:
+  """The phrasebook's sentences in the configured source language, each a document; its splits are the phrasebook's."""
+  from corpora import phrasebook
+  pairs = phrasebook.corpus(config)
+  language = LANGUAGES[pairs.source_language]
+  splits = {name: _split(f'{pairs.name} {language} {name}', [pair.source for pair in getattr(pairs, name)], 'line')
+            for name in phrasebook.SPLITS}
+  return Corpus(name=f'{pairs.name} ({language})', source_language=pairs.source_language, target_language='',
+                notes=(f'{pairs.notes[-1]}; each sentence is a document',), **splits)
 
 
 def _shares(config: CorpusConfig) -> list[float]:

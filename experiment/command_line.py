@@ -59,6 +59,7 @@ class TrainOptions:
 
   config: config_dict.ConfigDict  # resolved, locked; exactly one of train.num_steps, num_epochs, num_minutes is set
   workdir: str
+  given: tuple[str, ...]  # the options of config that the command line set, by dotted name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +205,7 @@ def parse_train(argv: Sequence[str], doc: str) -> TrainOptions:
   with _answers(argv, doc, TRAIN_FLAGS, 'config'):
     parsed = parse(argv, TRAIN_FLAGS, 'config')
     config = choose_length(parsed.trees['config'], parsed.given['config'])
-    return TrainOptions(config, parsed.flags['workdir'])
+    return TrainOptions(config, parsed.flags['workdir'], tuple(parsed.given['config']))
 
 
 def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:

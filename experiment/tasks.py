@@ -113,7 +113,8 @@ FINE_TUNING = Task(
     adopt=fine_tuning.language_model_of)
 
 # Any other kind of corpus holds translations.
-_BY_DATA = {'running_text': LANGUAGE_MODELLING, **dict.fromkeys(labelled.KINDS, FINE_TUNING)}
+_BY_DATA = {**dict.fromkeys(('running_text', 'phrasebook_text'), LANGUAGE_MODELLING),
+            **dict.fromkeys(labelled.KINDS, FINE_TUNING)}
 
 
 def measure_of(config: Any) -> Measure:

@@ -1,7 +1,8 @@
 """Raw lines in, raw lines out: lines -> batches -> search -> lines in their order."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,10 +24,12 @@ _ROWS = 8
 ModelRecord = ModelConfig | RecurrentConfig | LanguageModelConfig
 
 
+_SHARED = ('d_model', 'num_layers', 'num_decoder_layers', 'dropout', 'share_embeddings', 'tie_output', 'initializer',
+           'dtype')  # what a recurrent model takes from the section `model`
+
+
 def _recurrent(build: Callable, config, **sizes: int) -> RecurrentConfig:
-  shared = {name: config.model[name] for name in (
-      'd_model', 'num_layers', 'num_decoder_layers', 'dropout', 'share_embeddings', 'tie_output', 'initializer',
-      'dtype') if name in config.model}  # build() tells what is missing
+  shared = {name: config.model[name] for name in _SHARED if name in config.model}  # build() tells what is missing
   return build(RecurrentConfig, config.recurrent, **shared, **sizes)
 
 
@@ -36,6 +39,27 @@ _RECORDS = {
     'recurrent': _recurrent,
     'language_model': lambda build, config, **sizes: build(LanguageModelConfig, config.model, **sizes),
 }
+
+
+def _named(section: str, record: type) -> set[str]:
+  return {f'{section}.{field.name}' for field in dataclasses.fields(record)}
+
+
+# The options that each architecture has.
+_OPTIONS = {
+    'transformer': _named('model', ModelConfig),
+    'recurrent': _named('recurrent', RecurrentConfig) | {f'model.{name}' for name in _SHARED},
+    'language_model': _named('model', LanguageModelConfig),
+}
+
+
+def without_effect(config, given: Iterable[str]) -> list[str]:
+  """Mistakes in what a user asked for: options, by dotted name, that the configured architecture does not have."""
+  architecture = config.model.architecture
+  known = _OPTIONS.get(architecture, set()) | {'model.architecture'}
+  return [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
+          'leave it out, or choose another architecture'
+          for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]
 
 
 def model_record(build: Callable, config, source_size: int, target_size: int) -> ModelRecord:

@@ -10,7 +10,7 @@ import pytest
 import configs
 import input_pipeline
 import train
-from configs import ablation, table3
+from configs import ablation, language_model, table3
 from corpora import labelled
 from experiment import command_line, translation
 from transformer import architectures, training
@@ -19,7 +19,7 @@ from transformer.tokens import Batch, Tokens
 
 VARIANTS = {'ablation': list(ablation.VARIANTS), 'default': [''],
             'fine_tune': ['', 'entailment', 'similarity', 'classification', 'multiple_choice'],
-            'language_model': ['', 'gpt', 'gpt2_xl'],
+            'language_model': ['', *language_model.VARIANTS],
             'multi30k': ['', 'overnight', 'rdrop', 'simcut', 'bpe_dropout'], 'phrasebook': [''],
             'recurrent': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'],
             'table3': list(table3.VARIANTS), 'toy': [''], 'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}

@@ -450,6 +450,17 @@ def test_corpus_in_both_directions(data_dir):
     phrasebook.corpus(config('en', 'fr'))
 
 
+@pytest.mark.parametrize('source, target', [('en', 'de'), ('de', 'en')])
+def test_its_sentences_are_a_language_models_documents(data_dir, source, target):
+  config = lambda kind: corpora.CorpusConfig(kind, source, target, tfds_dir=data_dir)
+  pairs, texts = corpora.load(config('phrasebook')), corpora.load(config('phrasebook_text'))
+  for split in ('train', 'validation', 'test'):
+    sentences = [pair.source for pair in getattr(pairs, split)]
+    assert list(getattr(texts, split)) == sentences
+    assert getattr(texts, split).num_bytes == sum(len(sentence.encode()) + 1 for sentence in sentences)
+  assert texts.target_language == '' and texts.test.name == f'phrasebook {corpora.LANGUAGES[source]} test'
+
+
 def test_no_tensorflow_and_no_noise(data_dir):
   code = (f'import sys; from corpora import phrasebook; phrasebook.prepared({data_dir!r}); '
           'phrasebook.examples("validation", sys.argv[1]); '

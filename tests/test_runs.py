@@ -96,6 +96,19 @@ def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
   assert (run / 'results.json').stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize('architecture, option', [
+    ('recurrent', 'model.positions=rotary'), ('recurrent', 'model.num_heads=2'), ('transformer', 'recurrent.cell=lstm'),
+    ('language_model', 'recurrent.score=dot')])
+def test_an_option_that_the_architecture_has_not_is_refused(architecture, option, tmp_path):
+  config = {'recurrent': 'recurrent.py', 'transformer': 'phrasebook.py', 'language_model': 'language_model.py'}
+  name = option.partition('=')[0]
+  with pytest.raises(command_line.ConfigError, match=f"config.{name} has no effect.*'{architecture}'"):
+    train.main(command_line.parse_train(
+        ['train.py', f'--config={os.path.join(command_line.CONFIGS, config[architecture])}',
+         f'--workdir={tmp_path}/run', f'--config.{option}'], ''))
+  assert not (tmp_path / 'run').exists()
+
+
 def test_another_configuration_is_refused_by_name(corpus, run):
   with pytest.raises(command_line.ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
     train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))

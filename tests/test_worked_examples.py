@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from corpora import vocabulary as vocabularies
+from corpora.vocabulary import Vocabulary, VocabularyConfig
 from tests.conftest import rows
 from transformer import attention
 from transformer import model as models
@@ -71,6 +73,20 @@ def test_a_masked_weight_is_exactly_zero():
 def test_smoothed_targets_of_nine_entries():
   target = np.full(9, 0.1 / 9) + 0.9 * np.eye(9)[4]
   np.testing.assert_allclose([target[4], target[0], target.sum()], [0.911, 0.011, 1.0], atol=5e-4)
+
+
+def test_five_merges_by_hand():
+  counts = {'cat': 4, 'mat': 5, 'mats': 2, 'mate': 3, 'ate': 3, 'eat': 2}
+  specials, letters, merges = 4, 6, 5
+  config = VocabularyConfig(kind='bpe', size=specials + letters + merges, byte_fallback=False, dummy_prefix=False)
+  words = [word for word, count in counts.items() for _ in range(count)]
+  vocabulary = Vocabulary(vocabularies.train(config, words), 'by hand')
+  entries = [vocabulary.pieces([n])[0] for n in range(specials, vocabulary.size)]
+  assert entries[:3] == ['at', 'mat', 'cat'] and set(entries[3:5]) == {'mate', 'ate'}
+  assert sorted(entries[5:]) == sorted('acemst')
+  pieces = {word: vocabulary.pieces(vocabulary.encode(word)) for word in counts}
+  assert pieces.pop('mats') == ['mat', 's'] and pieces.pop('eat') == ['e', 'at']
+  assert pieces == {word: [word] for word in pieces}
 
 
 def test_the_text_names_every_test():

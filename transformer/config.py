@@ -322,6 +322,9 @@ class OptimizerConfig:
     if self.schedule != 'noam' and (self.peak is None or self.peak <= 0):
       raise ValueError(f'peak is {self.peak}; schedule {self.schedule} needs a positive one, the learning rate at '
                        'the end of the warm-up')
+    if self.schedule != 'noam' and self.learning_rate_scale != 1.0:
+      raise ValueError(f'learning_rate_scale is {self.learning_rate_scale}, but it scales Eq. 3 and the schedule is '
+                       f'{self.schedule}; set peak, or schedule=noam')
     if not 0.0 <= self.final_share <= 1.0:
       raise ValueError(f'final_share is {self.final_share}; expected a share from 0 to 1')
     if self.decay_steps is not None and self.decay_steps <= self.warmup_steps:
