@@ -1,15 +1,22 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
-# every test but the long drills. Other Python: make train PYTHON=python3.12
+# every test but the long drills. Then `make explore` shows what the heads of the trained run do.
+# Other Python: make train PYTHON=python3.12
 
 PYTHON ?= python3
 VENV ?= .venv
 RUN ?= runs/phrasebook
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: train test drill clean
+.PHONY: train explore test drill clean
 
 train: $(VENV)/ready
 	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
+
+explore: $(VENV)/ready
+	@test -f $(RUN)/config.json || { echo "There is no run in $(RUN) yet: make train"; exit 2; }
+	printf '%s\n' "The animal didn't cross the street because it was too tired." \
+	  "The animal didn't cross the street because it was too wide." \
+	  | $(VENV)/bin/python visualize.py --workdir=$(RUN) --output=$(RUN)/report.html --open
 
 test: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q

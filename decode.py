@@ -2,14 +2,19 @@
 
     python decode.py --workdir=runs/m30k --input=test.en --output=test.de --reference=ref.de
     echo "The dog sleeps." | python decode.py --workdir=runs/phrasebook
+    python decode.py --workdir=runs/a,runs/b --input=test.en --format=jsonl --n_best=4 --output=test.jsonl
     echo "Once upon a time" | python decode.py --workdir=runs/lm --search.temperature=0.8
 
-A language model continues each line; \\n in a prompt, and in what is written, stands for a line end.
-Search options take the place of the run's own, for instance --search.beam_size=8 --search.alpha=1.0.
+Translations of standard input come line by line. A language model continues each line; \\n in a prompt, and in
+what is written, stands for a line end. Search options take the place of the run's own, for instance
+--search.beam_size=8 --search.alpha=1.0. docs/decoding.md describes every option.
 """
 
+import glob
 import os
 import sys
+from collections.abc import Sequence
+from typing import BinaryIO
 
 from experiment import command_line
 
@@ -20,33 +25,53 @@ OPTIONS = command_line.parse_decode(sys.argv, __doc__) if __name__ == '__main__'
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 
+import corpora  # noqa: E402
 from corpora import text_files, vocabulary  # noqa: E402
-from experiment import scores, tasks  # noqa: E402
+from experiment import jobs, minimum_bayes_risk, output_formats, scores, tasks  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
+
+SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
 
 
 def main(options: command_line.DecodeOptions) -> int:
   """From lines to lines; returns the exit code."""
-  folder = RunFolder.open(options.workdir)
-  task = tasks.of(folder.read_config())
+  folder = RunFolder.open(options.workdir.split(',')[0])
+  config = folder.read_config()
+  task = tasks.of(config)
+  check(options, task)
+  lines, references = read(options, config, task)
+  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+  writer = task.load(options.workdir, options.checkpoint, **search_options(options))
+  if task is tasks.TRANSLATION:
+    writer.say = say
+  if options.target:
+    return score(options, writer, lines)
+  if lines is None:
+    converse(options, task, writer, folder)
+    texts = []
+  else:
+    warn_of_unseen([task.plain(line) for line in lines], folder)
+    texts = translate_all(options, task, writer, lines)
+  for note in writer.notes():
+    say(note)
+  if references:
+    tell_scores(options, texts, references, config['data']['target_language'])
+  return 0
+
+
+def check(options: command_line.DecodeOptions, task: tasks.Task) -> None:
+  """Raises ConfigError when the run is of another kind than the options are for."""
   if options.reference and not task.scores_references:
     raise command_line.ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
-  lines = read(options.input)
-  references = text_files.read_lines(options.reference) if options.reference else None
-  if references is not None:
-    scores.check_counts(lines, references, options.input, options.reference)
-  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  writer = task.load(options.workdir, options.checkpoint, **options.search)
-  warn_of_unseen([task.plain(line) for line in lines], folder)
-  with tqdm.tqdm(total=len(lines), desc=task.verb, unit=' lines', leave=False, disable=None) as bar:
-    texts = [found.text for found in task.write(writer, lines, bar.update)]
-  write(texts, options.output)
-  for note in writer.notes():
-    say(note)
-  if references is not None:
-    say(scores.describe(scores.corpus_scores(texts, references), os.path.basename(options.reference)))
-  return 0
+  if task is not tasks.TRANSLATION and (given := options.for_translations()):
+    raise command_line.ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
+                                   f'({task.name.replace("_", " ")})')
+
+
+def search_options(options: command_line.DecodeOptions) -> dict:
+  """The given ones; samples for minimum Bayes risk have to be drawn."""
+  return {**options.search, **({'strategy': 'sample'} if options.mbr else {})}
 
 
 def say(text: str) -> None:
@@ -54,25 +79,97 @@ def say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def read(source: str) -> list[str]:
-  """The lines of a file, or of standard input for '-'."""
-  if source != '-':
-    return text_files.read_lines(source)
-  if sys.stdin.isatty():
+def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
+         ) -> tuple[list[str] | None, list[list[str]]]:
+  """(lines, references): of files, or of one of the run's own splits; None for lines that are yet to come."""
+  references = [text_files.read_lines(path) for path in options.reference.split(',')] if options.reference else []
+  if options.input.startswith(SPLIT):
+    name = options.input.removeprefix(SPLIT)
+    corpus = corpora.load(command_line.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
+    pairs = {'validation': corpus.validation, 'test': corpus.test}.get(name)
+    if pairs is None:
+      raise command_line.ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
+                                     'has a test split')
+    return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
+  if options.input == '-' and sys.stdin.isatty():
     say('Type sentences, one a line; end with Ctrl-D.')
-  return text_files.decode_lines(sys.stdin.buffer.read(), 'standard input')
+  if options.input == options.output == '-' and task is tasks.TRANSLATION and not (references or options.target):
+    return None, []
+  paths = sorted(glob.glob(options.input)) or [options.input]
+  lines = ([line for path in paths for line in text_files.read_lines(path)] if options.input != '-' else
+           text_files.decode_lines(sys.stdin.buffer.read(), 'standard input'))
+  for path, known in zip((options.reference or '').split(','), references):
+    scores.check_counts(lines, known, options.input, path)
+  return lines, references
 
 
-def write(lines: list[str], destination: str) -> None:
-  """One line each; a file is written whole or not at all."""
-  data = ''.join(f'{line}\n' for line in lines).encode()
-  if destination == '-':
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-    return
-  with open(f'{destination}.unfinished', 'wb') as file:
-    file.write(data)
-  os.replace(f'{destination}.unfinished', destination)
+def answer(options: command_line.DecodeOptions, task: tasks.Task, writer, lines: Sequence[str], first: int, progress=None
+           ) -> list[str]:
+  """A line of output for each of the lines, of which the first has number `first`."""
+  if task is not tasks.TRANSLATION:
+    return [found.text for found in task.write(writer, lines, progress)]
+  asked = output_formats.requests(lines, options.columns.split(','), first)
+  if options.mbr:
+    found = minimum_bayes_risk.translate(writer, asked, int(options.mbr), options.utility, progress, first)
+  else:
+    found = writer.translate(asked, progress, first)
+  return output_formats.write(writer, [request.source for request in asked], found, form_of(options), first)
+
+
+def form_of(options: command_line.DecodeOptions) -> output_formats.Format:
+  return output_formats.Format(options.format, int(options.n_best), options.alignment, options.attention == 'true')
+
+
+def converse(options: command_line.DecodeOptions, task: tasks.Task, writer, folder: RunFolder) -> None:
+  """Answers lines as they come."""
+  first, out = 0, sys.stdout.buffer
+  for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
+    warn_of_unseen([task.plain(line) for line in lines], folder)
+    put(out, answer(options, task, writer, lines, first))
+    first += len(lines)
+
+
+def put(out: BinaryIO, lines: Sequence[str]) -> None:
+  """One line each, at once."""
+  out.write(''.join(f'{line}\n' for line in lines).encode())
+  out.flush()
+
+
+def translate_all(options: command_line.DecodeOptions, task: tasks.Task, writer, lines: list[str]) -> list[str]:
+  """All answers, written to where they belong; a large job into a file is kept in parts, and goes on where it ended."""
+  with tqdm.tqdm(total=len(lines), desc=task.verb, unit=' lines', leave=False, disable=None) as bar:
+    to_lines = lambda some, first: answer(options, task, writer, some, first, bar.update)
+    if options.output != '-':
+      asked = {name: str(value) for name, value in vars(options).items() if name not in ('output', 'reference')}
+      part = int(options.part_lines) if task is tasks.TRANSLATION else len(lines)
+      return jobs.in_parts(lines, options.output, part, asked, to_lines, say)
+    found = to_lines(lines, 0)
+  put(sys.stdout.buffer, found)
+  return found
+
+
+def score(options: command_line.DecodeOptions, writer, sources: list[str]) -> int:
+  """Log-probability and perplexity of given translations."""
+  targets = text_files.read_lines(options.target)
+  scores.check_counts(sources, targets, options.input, options.target)
+  with tqdm.tqdm(total=len(sources), desc='scoring', unit=' lines', leave=False, disable=None) as bar:
+    found = writer.score(sources, targets, bar.update)
+  written = output_formats.scored(found, form_of(options), writer.parts[2])
+  if options.output != '-':
+    jobs.write_whole(options.output, written)
+  else:
+    put(sys.stdout.buffer, written)
+  for note in [output_formats.describe_scored(found), *writer.notes()]:
+    say(note)
+  return 0
+
+
+def tell_scores(options: command_line.DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
+  """BLEU, chrF and TER, and on request BLEU as a paper prints it."""
+  name = os.path.basename(options.reference or options.input)
+  say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))
+  if options.paper_bleu:
+    say(scores.describe_paper(scores.paper_bleu(texts, references[0], options.paper_bleu, language)))
 
 
 def warn_of_unseen(lines: list[str], folder: RunFolder) -> None:

@@ -25,6 +25,7 @@ import grain.python as grain
 import numpy as np
 
 import corpora
+import packing
 from corpora.errors import DataError
 from transformer import classification, tokens
 
@@ -119,9 +120,17 @@ def _open(fingerprint: str, folder: str, write: Callable[[str], None], shortest:
       shutil.rmtree(unfinished, ignore_errors=True)
       if not os.path.isdir(place):  # else another process was faster, and its store is as good
         raise
-  side = lambda name: Side(np.load(os.path.join(place, f'{name}.ids.npy'), mmap_mode='r'),
-                           np.load(os.path.join(place, f'{name}.offsets.npy')))
+  side = lambda name: Side(_load(os.path.join(place, f'{name}.ids.npy'), 'r'),
+                           _load(os.path.join(place, f'{name}.offsets.npy')))
   return Store(side('source'), side('target'), fingerprint, shortest)
+
+
+def _load(path: str, mmap_mode: str | None = None) -> np.ndarray:
+  """One array of a store. NumPy reads no pickled objects here, and no more than there is."""
+  try:
+    return np.load(path, mmap_mode=mmap_mode)
+  except (ValueError, OSError, EOFError) as error:
+    raise DataError(f'{path} is damaged ({error}); delete its folder: it is made again') from None
 
 
 def _write_store(split, source_vocabulary, target_vocabulary, place, progress, chunk=4096) -> None:
@@ -222,21 +231,26 @@ def _while_main_lives(pairs: Iterable) -> Iterator:
 class BatchConfig:
   """How sentences become batches."""
 
-  batching: str  # 'buckets': shapes fitted to the corpus; 'fixed': one shape for all
-  batch_tokens: int  # rows × length of the longer side, padding included, is at most this; 'buckets' only
+  batching: str  # 'buckets': shapes fitted to the corpus; 'fixed': one shape for all; 'packed': see PackedPlan
+  batch_tokens: int  # rows × length of the longer side, padding included, is at most this; not for 'fixed'
   max_length: int  # tokens of either side, EOS included; longer pairs are left out and counted
   max_shapes: int = 16  # each shape is compiled once
   fixed_rows: int | None = None  # the three numbers of 'fixed'
   fixed_source_length: int | None = None
   fixed_target_length: int | None = None
   accumulation_steps: int = 1  # micro-batches that a batch is to be split into, each with a multiple of 8 rows
+  packed_length: int = 256  # tokens of a packed row's longer side; longer pairs are left out
+  subword_sampling: str = 'none'
 
   def __post_init__(self):
-    if self.batching not in ('buckets', 'fixed'):
-      raise ValueError(f'batching is {self.batching!r}; expected buckets or fixed')
+    if self.batching not in ('buckets', 'fixed', 'packed'):
+      raise ValueError(f'batching is {self.batching!r}; expected buckets, fixed or packed')
+    if self.batching == 'packed' and self.subword_sampling != 'none':
+      raise ValueError(f'batching packed with subword_sampling {self.subword_sampling!r}: which sentences share a row '
+                       'is decided once, from lengths that do not change; expected buckets, or subword_sampling none')
     if self.batching == 'fixed' and None in (self.fixed_rows, self.fixed_source_length, self.fixed_target_length):
       raise ValueError('batching fixed needs fixed_rows, fixed_source_length and fixed_target_length')
-    for name in ('batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps'):
+    for name in ('batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps', 'packed_length'):
       if getattr(self, name) < 1:
         raise ValueError(f'{name} is {getattr(self, name)}; expected a positive number')
     if self.batching == 'fixed' and self.fixed_rows % self.row_step:
@@ -256,7 +270,8 @@ class BatchConfig:
   def for_evaluation(self) -> 'BatchConfig':
     """Batches as large as one micro-batch, in few shapes: they are compiled for little use."""
     return dataclasses.replace(
-        self, accumulation_steps=1, max_shapes=min(4, self.max_shapes),
+        self, batching='buckets' if self.batching == 'packed' else self.batching, accumulation_steps=1,
+        max_shapes=min(4, self.max_shapes),
         batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
         fixed_rows=self.fixed_rows and max(ROWS, self.fixed_rows // self.accumulation_steps))
 
@@ -377,6 +392,11 @@ class Plan:
     self._epochs = (_CountedEpochs(lambda number: len(self.epoch(number)), _counts_path(store, config, seed))
                     if store.changing else _EqualEpochs(self.batches_per_epoch))
 
+  @property
+  def store(self) -> Store:
+    """The tokens, with subword sampling those of the first epoch."""
+    return self._store.at(0)
+
   def epoch(self, number: int) -> list[tuple[Shape, np.ndarray]]:
     """The batches of an epoch in order, each a shape and the sentences of its rows."""
     with self._lock:
@@ -422,12 +442,10 @@ class Plan:
     """The batch at step n, or one host's rows of it."""
     epoch, place = self.locate(step)
     shape, sentences = self.epoch(epoch)[place]
-    if shape.rows % hosts:
-      raise DataError(f'batches of {shape.rows} rows do not divide over {hosts} hosts')
     store = self._store.at(epoch)
     if self._store.changing:
       self._store.make_ahead(epoch + 1)
-    rows = shape.rows // hosts
+    rows = _share(shape, hosts)
     mine = sentences[host * rows:(host + 1) * rows]
     pad = lambda side, length: tokens.pad([side[i] for i in mine], rows, length, filler=0)
     return tokens.Batch(pad(store.source, shape.source), pad(store.target, shape.target))
@@ -444,6 +462,17 @@ class Plan:
   def sentences_per_batch(self) -> float:
     """Mean number of sentence pairs in a batch."""
     return sum(len(member.sentences) for member in self._first) / self.batches_per_epoch
+
+  def tokens_per_batch(self) -> float:
+    """Mean number of real target tokens in a batch."""
+    return sum(int(self._lengths[1][member.sentences].sum()) for member in self._first) / self.batches_per_epoch
+
+
+def _share(shape: Shape, hosts: int) -> int:
+  """Rows of a batch that each of `hosts` hosts reads."""
+  if shape.rows % hosts:
+    raise DataError(f'batches of {shape.rows} rows do not divide over {hosts} hosts')
+  return shape.rows // hosts
 
 
 class _EqualEpochs(NamedTuple):
@@ -530,6 +559,82 @@ def _assign(kept: np.ndarray, store: Store, shapes: Sequence[Shape]) -> list[_Me
   return members
 
 
+# --------------------------------------------------------------------------------------------------- packed rows
+
+
+class PackedPlan(Plan):
+  """Which sentences form the batch at step n, several to a row, each a segment of its own.
+
+  All batches have one shape. Who shares a row is decided once; in each epoch sentences of the same two lengths change
+  places, and rows their order, so that an epoch's batches are known without those before it.
+  """
+
+  def __init__(self, store: Store, config: BatchConfig, seed: int, shuffle: bool = True):
+    limit = min(config.max_length, config.packed_length)
+    kept = _kept(store, (limit, limit))
+    if not len(kept):
+      raise DataError(f'no sentence pair is left: all {len(store)} have an empty side or more than {limit} tokens on '
+                      'one; raise data.max_length and data.packed_length')
+    self._store, self._seed, self._shuffle, self._sentences = store, seed, shuffle, kept
+    self._sides = [side.lengths[kept] for side in (store.source, store.target)]
+    room = packing.capacities(*self._sides, config.packed_length)
+    self._packing = packing.pack(*self._sides, room, np.random.default_rng([seed]))
+    shape = Shape(_rows(config, *room), *room)
+    self.shapes, self.dropped = [shape], len(store) - len(kept)
+    self.batches_per_epoch = math.ceil(len(self._packing) / shape.rows)
+    self._epochs, self._lock = _EqualEpochs(self.batches_per_epoch), threading.RLock()
+    self._remembered = functools.lru_cache(maxsize=2)(self._epoch)
+
+  def _epoch(self, number: int) -> list[tuple[Shape, list[np.ndarray]]]:
+    """The batches of an epoch, each a shape and the sentences of each of its rows."""
+    rows = packing.redealt(self._packing, *self._sides, np.random.default_rng([self._seed, number])
+                           ) if self._shuffle else self._packing
+    return _PackedEpoch(self.shapes[0], rows, self._sentences)
+
+  def batch_at(self, step: int, host: int = 0, hosts: int = 1) -> tokens.Batch:
+    """The batch at step n, or one host's rows of it."""
+    epoch, place = self.locate(step)
+    shape, members = self.epoch(epoch)[place]
+    rows = _share(shape, hosts)
+    mine = members[host * rows:(host + 1) * rows]
+    lay = lambda side, length: tokens.pack([[side[i] for i in row] for row in mine], rows, length, filler=0)
+    return tokens.Batch(lay(self._store.source, shape.source), lay(self._store.target, shape.target))
+
+  def padding(self) -> float:
+    """Share of an epoch's cells that are padding, empty rows included."""
+    return 1.0 - sum(int(side.sum()) for side in self._sides) / (self.batches_per_epoch * self.shapes[0].size)
+
+  def sentences_per_batch(self) -> float:
+    """Mean number of sentence pairs in a batch."""
+    return len(self._sentences) / self.batches_per_epoch
+
+  def tokens_per_batch(self) -> float:
+    """Mean number of real target tokens in a batch."""
+    return int(self._sides[1].sum()) / self.batches_per_epoch
+
+
+class _PackedEpoch:
+  """Batches of packed rows, made when asked for: a list of all rows of a large corpus would not be small."""
+
+  def __init__(self, shape: Shape, rows: packing.Packing, sentences: np.ndarray):
+    self._shape, self._rows, self._sentences = shape, rows, sentences
+
+  def __len__(self) -> int:
+    return math.ceil(len(self._rows) / self._shape.rows)
+
+  def __getitem__(self, place: int) -> tuple[Shape, list[np.ndarray]]:
+    if not 0 <= place < len(self):
+      raise IndexError(place)
+    first = place * self._shape.rows
+    numbers = range(first, min(first + self._shape.rows, len(self._rows)))
+    return self._shape, [self._sentences[self._rows.row(number)] for number in numbers]
+
+
+def make_plan(store: Store | SampledStores, config: BatchConfig, seed: int, shuffle: bool = True) -> Plan:
+  """The plan that config.batching asks for."""
+  return (PackedPlan if config.batching == 'packed' else Plan)(store, config, seed, shuffle)
+
+
 def batches(plan: Plan, start: int, stop: int, host: int = 0, hosts: int = 1, num_threads: int = 2
             ) -> Iterator[tokens.Batch]:
   """Batches start … stop - 1, prepared ahead by threads (no worker processes; nothing of their state is saved)."""
@@ -560,9 +665,7 @@ class LabelledPlan(Plan):
   def batch_at(self, step: int, host: int = 0, hosts: int = 1) -> classification.LabelledBatch:
     """The batch at step n, or one host's rows of it."""
     shape, examples = self.epoch(step // self.batches_per_epoch)[step % self.batches_per_epoch]
-    if shape.rows % hosts:
-      raise DataError(f'batches of {shape.rows} rows do not divide over {hosts} hosts')
-    rows = shape.rows // hosts
+    rows = _share(shape, hosts)
     mine = examples[host * rows:(host + 1) * rows]
     flat = tokens.pad([ids for i in mine for ids in self._sequences[i]], rows * self._each, shape.target, filler=0)
     labels = np.zeros(rows, np.int32)
@@ -579,3 +682,7 @@ class LabelledPlan(Plan):
     """Share of an epoch's cells that are padding, empty rows included."""
     real = sum(len(ids) for _, examples in self.epoch(0) for i in examples for ids in self._sequences[i])
     return 1.0 - real / sum(self.cells(shape) for shape, _ in self.epoch(0))
+
+  def tokens_per_batch(self) -> float:
+    """Mean number of real tokens in a batch."""
+    return (1.0 - self.padding()) * sum(self.cells(shape) for shape, _ in self.epoch(0)) / self.batches_per_epoch

@@ -19,7 +19,6 @@ import dataclasses  # noqa: E402
 import functools  # noqa: E402
 import math  # noqa: E402
 import shlex  # noqa: E402
-import signal  # noqa: E402
 from collections.abc import Callable, Sequence  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
 
@@ -29,25 +28,36 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
-from corpora import labelled  # noqa: E402
+from corpora import cleaning, labelled  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import checkpoint, evaluation, input_formats, run_folder, tasks, translation  # noqa: E402
-from experiment.progress import Clock, Meter, ProgressBar  # noqa: E402
+from experiment import (  # noqa: E402
+  checkpoint,
+  evaluation,
+  failures,
+  hardware,
+  input_formats,
+  inspection,
+  processes,
+  run_folder,
+  stopping,
+  tasks,
+  translation,
+)
+from experiment.exit_codes import DONE, UNEXPECTED  # noqa: E402
+from experiment.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
 from experiment.translation import model_config, model_record  # noqa: E402
+from transformer import architectures, partitioning, training  # noqa: E402
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
-from transformer import architectures, partitioning, training  # noqa: E402
-from transformer.config import ConsistencyConfig, LossConfig, OptimizerConfig, SearchConfig  # noqa: E402
-
-
-INTERRUPTED, PREEMPTED = 130, 143  # exit codes: Ctrl-C, SIGTERM
+from transformer.config import ConsistencyConfig, LossConfig, MeshConfig, OptimizerConfig, SearchConfig  # noqa: E402
 
 
 class Records(NamedTuple):
   """The configuration's sections as the records that the library takes, each checked."""
 
   corpus: corpora.CorpusConfig
+  cleaning: cleaning.CleaningConfig
   vocabulary: vocabularies.VocabularyConfig
   sampling: vocabularies.SamplingConfig
   batches: input_pipeline.BatchConfig
@@ -55,10 +65,13 @@ class Records(NamedTuple):
   consistency: ConsistencyConfig
   optimizer: OptimizerConfig
   search: SearchConfig
+  mesh: MeshConfig
+  guards: failures.GuardConfig
   task: tasks.Task
 
 
-class Run(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Run:
   """What stays the same while a run trains."""
 
   config: Any
@@ -72,13 +85,25 @@ class Run(NamedTuple):
   model: models.Model
   optimizer: optax.GradientTransformation
   mesh: jax.sharding.Mesh
-  checkpoints: checkpoint.Checkpoints
   total_steps: int | None  # None when time decides
 
   @property
   def task(self) -> tasks.Task:
     """What differs from training for something else."""
     return self.records.task
+
+  @functools.cached_property
+  def checkpoints(self) -> checkpoint.Checkpoints:
+    """Those in the run's folder. Made when first asked for, by all processes at once."""
+    options = self.config.train
+    return checkpoint.Checkpoints(
+        self.folder.checkpoints, max(options.keep_last, options.average_last), options.keep_best, self.task.measure)
+
+  @property
+  def objective(self) -> training.Objective:
+    """What training descends on, on the mesh."""
+    objective = training.build_objective(self.model, self.records.loss, self.target.bos_id, self.records.consistency)
+    return partitioning.gathering(objective, self.model.axes(), self.mesh)
 
   @property
   def setting(self) -> evaluation.Setting:
@@ -94,32 +119,53 @@ class Progress:
   best: float | None = None  # the task's measure on validation, so far
   evaluations_since_best: int = 0
   stopped_early: bool = False
+  evaluated: int = -1  # the last step that was evaluated
+  meter: dict = dataclasses.field(default_factory=dict)  # measures that are in no line of metrics yet
+  vocabulary: list[str] = dataclasses.field(default_factory=list)  # fingerprints, source and target
 
 
 def main(options: command_line.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
   records = check(options.config, options.given)
+  processes.join(records.guards.heartbeat_seconds)
   folder = run_folder.RunFolder(options.workdir)
   # A schedule that ends with the run is another one when the run gets longer.
   bound = command_line.LENGTHS if records.optimizer.ends_with_run else ()
-  with folder.create_or_resume(options.config.to_dict(), bound):
+  with (processes.errors_end_all(), stopping.StopRequest() as stop,
+        folder.create_or_resume(options.config.to_dict(), bound) if processes.is_main() else folder):
     try:
-      run = prepare(options.config, records, folder)
-      state, progress = begin(run)
+      run = stop.run(prepare, options.config, records, folder)
+      if options.inspect:
+        return inspect(run)
+      state, progress = stop.run(begin, run)
     except (command_line.ConfigError, DataError):
       folder.give_up()
       raise
+    except stopping.Stopped:
+      return say_stopped(stop)
+    if options.replay is not None:
+      return replay(run, state, options.replay)
     if is_over(run, int(state.step), progress) and is_scored(run, int(state.step)):
       return say_finished(run)
     announce(run, state)
     judge = Judge(run)
-    with StopRequest() as stop:
-      state, progress = train(run, state, progress, stop, judge)
-    if stop.exit_code:
-      print(f'Stopped at step {int(state.step):,}, saved. The same command goes on from here.', flush=True)
-      return stop.exit_code
-    conclude(run, state, progress, judge)
-  return 0
+    with stopping.Watchdog(records.guards.stall_seconds) as watchdog, failures.lack_of_memory_told(options.config):
+      state, progress = Training(run, state, progress, stop, judge, watchdog).to_the_end()
+      if stop.exit_code:
+        return say_stopped(stop, int(state.step))
+      try:
+        stop.run(conclude, run, state, progress, judge)
+      except stopping.Stopped:
+        return say_stopped(stop, int(state.step))
+  return DONE
+
+
+def say_stopped(stop: stopping.StopRequest, step: int | None = None) -> int:
+  """What to do after a stop; the exit code."""
+  print(('Stopped before training began.' if step is None else f'Stopped at step {step:,}, saved.')
+        + ' The same command goes on from here.', flush=True)
+  processes.leave()
+  return stop.exit_code
 
 
 # ------------------------------------------------------------------------------------------ before anything is made
@@ -138,6 +184,7 @@ def check(config, given: Sequence[str] = ()) -> Records:
     model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     records = Records(
         corpus=build(task.corpus_config, data, seed=config.seed),
+        cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data.mix)),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
         sampling=build(vocabularies.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
         batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens,
@@ -147,9 +194,14 @@ def check(config, given: Sequence[str] = ()) -> Records:
         optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
                         length_known=train_.num_minutes is None),
         search=build(SearchConfig, config.search),
+        mesh=build(MeshConfig, config.mesh, compile=config.compile),
+        guards=build(failures.GuardConfig, train_),
         task=task)
     if wrong := translation.without_effect(config, given):
       raise command_line.ConfigError('\n  '.join(wrong))
+  if task.texts != 'pairs' and records.cleaning != cleaning.CleaningConfig():
+    raise command_line.ConfigError(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
+                                   f'{task.texts}; leave max_characters to mix at their defaults')
   with command_line.as_config_error():
     if train_.num_steps:  # epochs are known in steps once the text is
       optimizers.learning_rate(records.optimizer, train_.num_steps)
@@ -162,28 +214,6 @@ def largest_dropout(model: translation.ModelRecord | None) -> float:
              if field.name.endswith('dropout')) if model else 1.0
 
 
-class StopRequest:
-  """Ctrl-C or SIGTERM asks for a stop after the step at hand; a second Ctrl-C stops at once."""
-
-  def __init__(self):
-    self.exit_code = 0
-    self._before = {}
-
-  def __enter__(self):
-    for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, PREEMPTED)):
-      self._before[number] = signal.signal(number, lambda *_, code=code: self._ask(code))
-    return self
-
-  def _ask(self, code: int) -> None:
-    if self.exit_code == code == INTERRUPTED:
-      raise KeyboardInterrupt
-    self.exit_code = code
-
-  def __exit__(self, *_):
-    for number, handler in self._before.items():
-      signal.signal(number, handler)
-
-
 # ---------------------------------------------------------------------------------------------------- preparation
 
 
@@ -192,18 +222,28 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   jax.config.update('jax_compilation_cache_dir', config.compile_cache or folder.compile_cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
   with command_line.as_config_error():
-    mesh = partitioning.make_mesh(config.mesh.data)
+    mesh = partitioning.make_mesh(records.mesh)
+    partitioning.share_of_rows(mesh)
+  with processes.main_first('prepare'):
+    return prepare_on(mesh, config, records, folder)
+
+
+def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_folder.RunFolder) -> Run:
+  """The same, once the devices are known."""
   corpus = records.task.load_corpus(records.corpus)
+  if records.task.texts == 'pairs':
+    corpus = cleaning.apply(corpus, records.cleaning, records.corpus)
   splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
   print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
   for note in corpus.notes:
     print(f'  {note}')
   hashes = {split.name: split.fingerprint for split in splits}
   folder.check_data(hashes)
-  folder.record_environment(run_folder.environment(jax.devices(), hashes))
-  run_folder.write_json(folder.suggestions, corpus.suggestions)
+  if processes.is_main():
+    folder.record_environment(run_folder.environment(jax.devices(), hashes))
+    run_folder.write_json(folder.suggestions, corpus.suggestions)
+    run_folder.write_json(folder.labels, corpus.labels)
   source, target = vocabularies_of(config, records, corpus, folder)
-  run_folder.write_json(folder.labels, corpus.labels)
   model = records.task.finish_model(architectures.build(model_config(config, source, target)), corpus, config)
 
   plan = functools.partial(PLANS[records.task.texts], config, folder, source, target)
@@ -220,14 +260,11 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
   with command_line.as_config_error():
     optimizer = optimizers.build(records.optimizer, total)
-  checkpoints = checkpoint.Checkpoints(
-      folder.checkpoints, max(config.train.keep_last, config.train.average_last), config.train.keep_best,
-      records.task.measure)
-  return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh,
-             checkpoints, total)
+  return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh, total)
 
 
-# The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew each epoch.
+# The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew in each
+# epoch.
 
 
 def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
@@ -241,7 +278,7 @@ def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabu
     store = input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
   else:
     store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
-  return input_pipeline.Plan(store, batches, config.seed, shuffle)
+  return input_pipeline.make_plan(store, batches, config.seed, shuffle)
 
 
 def plan_documents(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
@@ -251,7 +288,7 @@ def plan_documents(config, folder: run_folder.RunFolder, source: vocabularies.Vo
   bar = functools.partial(tqdm.tqdm, total=len(split), desc='tokenising', unit=' documents', leave=False, disable=None)
   place = config.data.cache_dir or folder.data
   store = input_pipeline.open_text_store(split, target, config.data.max_length, place, bar)
-  return input_pipeline.Plan(store, batches, config.seed, shuffle)
+  return input_pipeline.make_plan(store, batches, config.seed, shuffle)
 
 
 def plan_examples(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
@@ -265,6 +302,15 @@ def plan_examples(config, folder: run_folder.RunFolder, source: vocabularies.Voc
 
 
 PLANS = {'pairs': plan_pairs, 'documents': plan_documents, 'examples': plan_examples}
+
+
+def inspect(run: Run) -> int:
+  """Tells what training would read; the folder keeps the vocabulary and the token store."""
+  if run.task.texts != 'pairs':
+    raise command_line.ConfigError(f'--inspect is for pairs; data.kind {run.config.data.kind!r} holds {run.task.texts}')
+  for line in inspection.report(run.corpus, run.plan, run.source, run.target):
+    print(line)
+  return DONE
 
 
 def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: run_folder.RunFolder
@@ -285,19 +331,32 @@ def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: ru
 
 
 def begin(run: Run) -> tuple[training.TrainState, Progress]:
-  """The state to go on from: the newest checkpoint, another run's parameters, or fresh ones."""
-  replicated = partitioning.replicated(run.mesh)
+  """The state to go on from: the newest whole checkpoint, another run's parameters, or fresh ones."""
   fresh = lambda key: training.init_state(run.model, run.optimizer, key, run.config.train.ema_decay)
   key = jax.random.key(run.config.seed)
-  abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated),
-                          jax.eval_shape(fresh, key))
-  step = run.checkpoints.latest()
+  abstract = jax.eval_shape(fresh, key)
+  shardings = partitioning.state_shardings(run.model.axes(), abstract, run.mesh)
+  abstract = jax.tree.map(lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+                          abstract, shardings)
+  if processes.is_main():
+    # A checkpoint on disk is whole, whatever the mesh; the next one is written before the oldest is removed.
+    run.folder.probe(partitioning.bytes_of(abstract))
+  vocabulary = [run.source.fingerprint, run.target.fingerprint]
+  step, notes = run.checkpoints.newest_whole()
+  for note in notes:
+    print(f'Note: {note}', flush=True)
   if step is not None:
-    state, progress = run.checkpoints.restore(step, abstract)
-    return state, Progress(**progress)
+    state, saved = run.checkpoints.restore(step, abstract)
+    progress = Progress(**saved)
+    if progress.vocabulary and progress.vocabulary != vocabulary:
+      raise checkpoint.CheckpointError(
+          f'checkpoint {step} in {run.folder.checkpoints} was trained with another vocabulary than the files of '
+          'vocabulary.* in the run\'s folder now hold; put the run\'s own back, or give another --workdir')
+    progress.vocabulary = vocabulary
+    return state, progress
+  state = jax.jit(fresh, out_shardings=shardings)(key)
   if not run.config.init_from:
-    return jax.jit(fresh, out_shardings=replicated)(key), Progress()
-  state = jax.jit(fresh, out_shardings=replicated)(key)
+    return state, Progress(vocabulary=vocabulary)
   if run.task.adopt:
     params = run.task.adopt(run.config.init_from, abstract.params, state.params)
   else:
@@ -305,7 +364,7 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
     other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(folder.read_config()))
     params = other.average(other.resolve('best'), abstract.params)
   average = jax.tree.map(lambda x: x.copy(), params) if run.config.train.ema_decay else ()
-  return state._replace(params=params, average=average), Progress()
+  return state._replace(params=params, average=average), Progress(vocabulary=vocabulary)
 
 
 def departures(run: Run) -> list[str]:
@@ -329,6 +388,16 @@ def announce(run: Run, state: training.TrainState) -> None:
         f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} {run.task.rows} each, '
         f'{plan.padding():.1%} padding'
         + (f'; {plan.dropped:,} {run.task.rows} empty or too long left out' if plan.dropped else ''))
+  axes = ' × '.join(f'{name} {size}' for name, size in run.mesh.shape.items())
+  parts = math.prod(run.mesh.shape[axis] for axis in partitioning.ROWS)
+  of = lambda tree: hardware.in_units(partitioning.bytes_per_device(tree))
+  print(f'Mesh: {axes} on {jax.process_count()} process{"es" * (jax.process_count() > 1)}. Each device holds '
+        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and {largest.rows // parts} of '
+        f'{largest.rows} rows of the largest batch; a batch has {plan.tokens_per_batch():,.0f} real target tokens')
+  whole = partitioning.undivided(run.model.axes(), state.params, run.mesh)
+  if whole:
+    print(f'  not divided by the mesh, and so whole on more devices: {", ".join(whole[:8])}'
+          + (f' and {len(whole) - 8} more' if len(whole) > 8 else ''))
   print(f'Training for {length} on {run.mesh.size} × {device.device_kind} '
         f'({", ".join([config.compile, config.model.dtype, *departures(run)])})'
         + (f', going on from step {int(state.step):,}' if int(state.step) else ''), flush=True)
@@ -359,51 +428,131 @@ def say_finished(run: Run) -> int:
 # ---------------------------------------------------------------------------------------------------------- training
 
 
-def train(run: Run, state: training.TrainState, progress: Progress, stop: StopRequest, judge: 'Judge'
-          ) -> tuple[training.TrainState, Progress]:
+def compile_training(run: Run, state: training.TrainState) -> partitioning.CompiledStep:
+  """The training step on the run's mesh; the state stays laid out as it is."""
+  options = run.config.train
+  step = training.make_train_step(run.objective, run.optimizer, options.ema_decay, options.accumulation_steps)
+  out = jax.tree.map(lambda leaf: leaf.sharding, state), partitioning.replicated(run.mesh)
+  return partitioning.compile_step(step, run.mesh, run.config.compile, donate=True, out=out)
+
+
+class Training:
   """Steps until the run's length is reached or a stop is asked for; the last state is saved either way."""
-  options, config = run.config.train, run.config
-  objective = training.build_objective(run.model, run.records.loss, run.target.bos_id, run.records.consistency)
-  step_fn = partitioning.compile_step(
-      training.make_train_step(objective, run.optimizer, options.ema_decay, options.accumulation_steps),
-      run.mesh, config.compile, donate=True)
-  step = saved = int(state.step)
-  clock, meter = Clock(progress.seconds), Meter()
-  metrics = run_folder.Metrics(run.folder, step)
-  last = sys.maxsize if run.total_steps is None else run.total_steps
-  batches = input_pipeline.batches(run.plan, step, last, jax.process_index(), jax.process_count(),
-                                   config.data.num_threads) if step < last else iter(())
-  with ProgressBar(run.total_steps, (options.num_minutes or 0) * 60, step, progress.seconds) as bar:
-    while not stop.exit_code and not is_over(run, step, progress):
-      shape = run.plan.shape_at(step)
-      bar.announce_compilation(shape)
-      state, measures = step_fn(state, next(batches))
-      meter.add(measures, run.plan.cells(shape))
-      step, progress.seconds = step + 1, clock.seconds()
-      bar.advance(step, progress.seconds, meter)
-      if step % options.log_every == 0:
-        metrics.write(step, meter.read() | {'seconds': progress.seconds, 'epoch': run.plan.epochs_done(step)})
-      measured = None
-      if step % options.eval_every == 0 or step == options.first_eval:
-        measured = judge.evaluate(state, step, progress)
-        metrics.write(step, {f'validation/{name}': value for name, value in measured.items()})
-        bar.write(judge.told)
-        progress.seconds = clock.seconds()
-      if measured or step % options.checkpoint_every == 0:
-        save(run, state, progress, measured)
-        saved = step
-    if saved != step:
-      save(run, state, progress)
-  run.checkpoints.wait()
-  metrics.close()
-  return state, progress
 
+  def __init__(self, run: Run, state: training.TrainState, progress: Progress, stop: stopping.StopRequest,
+               judge: 'Judge', watchdog: stopping.Watchdog):
+    self._run, self._state, self._progress = run, state, progress
+    self._stop, self._judge, self._watchdog = stop, judge, watchdog
+    self._step = int(state.step)
+    self._saved = self._step if self._step in run.checkpoints.steps() else -1
+    self._clock, self._meter = Clock(progress.seconds), Meter(progress.meter)
+    self._compiled = compile_training(run, state)
+    self._metrics = run_folder.Metrics(run.folder, self._step) if processes.is_main() else run_folder.NoMetrics()
+    self._profile = Profile(run.folder.profile, self._step, run.config.train.profile_steps)
+    self._flops = hardware.flops_per_token(state.params)
+    last = sys.maxsize if run.total_steps is None else run.total_steps
+    self._batches = input_pipeline.batches(
+        run.plan, self._step, last, *partitioning.share_of_rows(run.mesh), run.config.data.num_threads
+    ) if self._step < last else iter(())
 
-def save(run: Run, state: training.TrainState, progress: Progress, measured: dict | None = None) -> None:
-  """Saves a checkpoint; on a CPU it waits, since there the next step would overwrite the very memory being saved."""
-  run.checkpoints.save(int(state.step), state, dataclasses.asdict(progress), measured)
-  if jax.default_backend() == 'cpu':
+  def to_the_end(self) -> tuple[training.TrainState, Progress]:
+    """Trains; returns the last state, which is saved."""
+    run, options = self._run, self._run.config.train
+    with ProgressBar(run.total_steps, (options.num_minutes or 0) * 60, self._step, self._progress.seconds) as bar:
+      try:
+        while True:
+          self._watchdog.beat()
+          measured = self._evaluate(bar) if self._is_evaluation_due() else None
+          if measured or self._step % options.checkpoint_every == 0 and self._step and self._saved != self._step:
+            self._save(measured)
+          if is_over(run, self._step, self._progress) or self._stop.is_asked():
+            break
+          self._advance(bar)
+          if self._step % options.log_every == 0:
+            self._metrics.write(self._step, with_mfu(run, self._meter.read()) | {
+                'seconds': self._progress.seconds, 'epoch': run.plan.epochs_done(self._step)})
+          if self._meter.skipped >= options.max_skipped:
+            self._give_up()
+      except stopping.Stopped:
+        pass  # in the middle of something that may be given up: the state is that of the last whole step
+      if self._saved != self._step:
+        self._save()
     run.checkpoints.wait()
+    self._metrics.close()
+    return self._state, self._progress
+
+  def _is_evaluation_due(self) -> bool:
+    """Also after a stop that came in the middle of one."""
+    options = self._run.config.train
+    due = self._step % options.eval_every == 0 or self._step == options.first_eval
+    return due and self._step > max(0, self._progress.evaluated)
+
+  def _evaluate(self, bar: ProgressBar) -> dict[str, float]:
+    with self._meter.paused():
+      measured, self._progress = self._stop.run(self._judge.evaluate, self._state, self._step, self._progress)
+    self._metrics.write(self._step, {f'validation/{name}': value for name, value in measured.items()})
+    bar.write(self._judge.told)
+    return measured
+
+  def _save(self, measured: dict | None = None) -> None:
+    """Saves a checkpoint; on a CPU it waits, since there the next step would overwrite the very memory being saved."""
+    with self._meter.paused():
+      self._progress.seconds, self._progress.meter = self._clock.seconds(), self._meter.suspend()
+      self._run.checkpoints.save(self._step, self._state, dataclasses.asdict(self._progress), measured)
+      if jax.default_backend() == 'cpu':
+        self._run.checkpoints.wait()
+    self._saved = self._step
+
+  def _advance(self, bar: ProgressBar) -> None:
+    """One step."""
+    shape = self._run.plan.shape_at(self._step)
+    with self._meter.waiting(), self._stop.waiting():
+      batch = next(self._batches)
+    if self._compiled.is_new(batch):
+      self._compile(batch, shape, bar)
+    with self._profile.of(self._step):
+      self._state, measures = self._compiled(self._state, batch)
+      self._meter.add(measures, self._run.plan.cells(shape), flops=hardware.step_flops(self._flops, batch))
+    self._step, self._progress.seconds = self._step + 1, self._clock.seconds()
+    bar.advance(self._step, self._progress.seconds, self._meter)
+
+  def _compile(self, batch: Any, shape: input_pipeline.Shape, bar: ProgressBar) -> None:
+    bar.announce_compilation(shape)
+    with self._meter.paused():
+      program = self._stop.run(self._compiled.program, self._state, batch)
+    failures.check_memory(program, self._run.config, shape, self._state)
+    self._meter.compiled(program.seconds)
+    bar.compiled(shape, program.seconds, program.peak_bytes)
+
+  def _give_up(self) -> None:
+    """Raises NonFiniteError, unless a step still under way was finite again."""
+    self._meter.settle()
+    skipped = self._meter.skipped
+    if skipped >= self._run.config.train.max_skipped:
+      self._run.checkpoints.wait()
+      first, share = self._step - skipped, partitioning.share_of_rows(self._run.mesh)
+      failures.dump(self._run.folder, self._state._replace(step=self._state.step - skipped),
+                    self._meter.first_skipped, self._run.plan.batch_at(first, *share), skipped)
+
+
+def with_mfu(run: Run, measured: dict[str, float]) -> dict[str, float]:
+  """The measures, with model FLOPs utilisation where the devices' peak is known."""
+  peak = hardware.peak_tflops(run.mesh.devices.flat[0], run.config.train.peak_tflops)
+  return measured | ({'train/mfu': measured['train/tflops'] / (peak * run.mesh.size)} if peak else {})
+
+
+def replay(run: Run, state: training.TrainState, step: int) -> int:
+  """Computes an update again that was not finite, and says whether it came out the same, bit for bit."""
+  wanted = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
+  state, found = failures.read_dump(run.folder, step, wanted)
+  batch = run.plan.batch_at(step, *partitioning.share_of_rows(run.mesh))
+  _, measures = compile_training(run, state)(state, batch)
+  now = failures.in_bits({name: value for name, value in jax.device_get(measures).items() if name != 'skipped'})
+  same = now == found['measures'] and (not processes.is_main() or failures.fingerprint(batch) == found['batch'])
+  for name, value in now.items():
+    print(f'{name:<16} {float.fromhex(value):<24g} then {float.fromhex(found["measures"][name]):g}')
+  print(f'Step {step:,} ' + ('came out the same, bit for bit.' if same else 'came out different.'), flush=True)
+  return DONE if same else UNEXPECTED
 
 
 class Judge:
@@ -411,32 +560,37 @@ class Judge:
 
   def __init__(self, run: Run):
     self._run, self.told = run, ''
+    objective = training.build_objective(run.model, run.records.loss, run.target.bos_id)
     self._eval_step = partitioning.compile_step(
-        training.make_eval_step(training.build_objective(run.model, run.records.loss, run.target.bos_id)), run.mesh,
+        training.make_eval_step(partitioning.gathering(objective, run.model.axes(), run.mesh)), run.mesh,
         run.config.compile, donate=False)
     self._examine = run.task.examiner(run.setting)
 
   def sums(self, params: Any, split: corpora.Split) -> dict[str, float]:
     """Loss, tokens and hits over all of a split."""
-    plan = self._run.heldout_plan(split)
-    params = jax.device_put(params, partitioning.replicated(self._run.mesh))  # averaged ones lie on one device alone
-    return evaluation.totals(self._eval_step, params, map(plan.batch_at, range(plan.batches_per_epoch)))
+    run = self._run
+    plan, share = run.heldout_plan(split), partitioning.share_of_rows(run.mesh)
+    # Averaged parameters come whole; the step is compiled for split ones.
+    params = partitioning.lay_out(params, partitioning.parameter_shardings(run.model.axes(), params, run.mesh))
+    batches = (plan.batch_at(step, *share) for step in range(plan.batches_per_epoch))
+    return evaluation.totals(self._eval_step, params, batches)
 
-  def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> dict[str, float]:
-    """The figures of this step on validation; writes samples/, and brings `progress` up to date."""
+  def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> tuple[dict[str, float], Progress]:
+    """The figures of this step on validation, and the progress with them; writes samples/."""
     run, options, measure = self._run, self._run.config.train, self._run.task.measure
     params = state.average if options.ema_decay else state.params
     sums = self.sums(params, run.corpus.validation)
-    found = self._examine(params, sums, step)
+    found = self._examine(partitioning.lay_out(params, partitioning.replicated(run.mesh)), sums, step)
     measured = evaluation.per_token(sums) | found.measures
-    evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, found.samples)
+    if processes.is_main():
+      evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, found.samples)
     better = progress.best is None or measure.rank(measured) > measure.rank({measure.name: progress.best})
-    progress.best = measured[measure.name] if better else progress.best
-    progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
-    progress.stopped_early = 0 < options.patience <= progress.evaluations_since_best
+    since = 0 if better else progress.evaluations_since_best + 1
     self.told = (f'step {step:,}  validation loss {measured["loss"]:.3f}, perplexity {measured["perplexity"]:.2f}, '
                  f'{found.told}')
-    return measured
+    return measured, dataclasses.replace(
+        progress, evaluated=step, best=measured[measure.name] if better else progress.best,
+        evaluations_since_best=since, stopped_early=0 < options.patience <= since)
 
 
 # -------------------------------------------------------------------------------------------------------- conclusion
@@ -445,7 +599,9 @@ class Judge:
 def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Judge) -> None:
   """Averages the last checkpoints, scores the test split, and says how to go on."""
   steps = run.checkpoints.resolve(f'average:{min(run.config.train.average_last, len(run.checkpoints.steps()))}')
-  params = run.checkpoints.average(steps, jax.eval_shape(lambda p: p, state.params))
+  replicated = partitioning.replicated(run.mesh)
+  params = run.checkpoints.average(steps, jax.tree.map(
+      lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated), state.params))
   print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
   examined = run.corpus.test or run.corpus.validation
   found = run.task.conclude(run.setting, params, examined, judge.sums)
@@ -456,9 +612,10 @@ def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Ju
       f'best_validation_{run.task.measure.name}': progress.best,
       'validation_perplexity': measured['perplexity'],  # per token
       'length': {name: run.config.train[name] for name in ('num_steps', 'num_epochs', 'num_minutes')}}
-  with open(os.path.join(run.folder.samples, run.task.outputs), 'w', encoding='utf-8') as file:
-    file.writelines(f'{line}\n' for line in found.outputs)
-  run_folder.write_json(run.folder.results, results)
+  if processes.is_main():
+    with open(os.path.join(run.folder.samples, run.task.outputs), 'w', encoding='utf-8') as file:
+      file.writelines(f'{line}\n' for line in found.outputs)
+    run_folder.write_json(run.folder.results, results)
   print(found.told)
   print(next_commands(run, found.example))
 
@@ -483,4 +640,4 @@ def kept_flags() -> list[str]:
 
 
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  command_line.run(lambda: stopping.end(main(OPTIONS)))

@@ -19,7 +19,7 @@ from experiment.run_folder import RunFolder
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--workdir', required=True, help='folder of a run on the phrasebook')
-  parser.add_argument('--checkpoint', default='best', help='best, latest, average:N or the number of a step')
+  parser.add_argument('--checkpoint', default='final', help='final, best, latest, average:N or the number of a step')
   options = parser.parse_args()
   data = RunFolder.open(options.workdir).read_config()['data']
   if data['kind'] != 'phrasebook':

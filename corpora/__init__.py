@@ -5,6 +5,7 @@
     tfds_sets      TFDS translation sets, WMT among them
     running_text   running text for language models: splits of documents, not of pairs; a file, or the phrasebook's
     labelled       labelled text, for fine-tuning a language model: splits of examples, loaded by labelled.load
+    cleaning       what of the training pairs is dropped, and what is mixed in
     vocabulary     SentencePiece
 
 Knows neither models nor runs.

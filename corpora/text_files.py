@@ -74,27 +74,33 @@ def _listing(folder: str, wanted: str) -> str:
 def directory_corpus(config: CorpusConfig) -> Corpus:
   """`<directory>/<split>.<language>`, plain or `.gz`, one sentence per line, the two sides aligned."""
   notes = [direction(config)]
-
-  def split(stem: str, drop_empty: bool) -> Split:
-    paths = [find(config.directory, f'{stem}.{code}', 'Splits are named by --config.data.train_split, '
-                  'validation_split and test_split, languages by source_language and target_language')
-             for code in (config.source_language, config.target_language)]
-    sides = [read_lines(path, notes) for path in paths]
-    for path, lines in zip(paths, sides):
-      if not lines:
-        raise DataError(f'{path} is empty; expected one sentence per line')
-    if len(sides[0]) != len(sides[1]):
-      raise DataError(f'{paths[0]} has {len(sides[0]):,} lines and {paths[1]} has {len(sides[1]):,}; line n of one '
-                      'must translate line n of the other')
-    pairs = [Pair(*texts) for texts in zip(*sides)]
-    if drop_empty:
-      pairs = _without_empty(pairs, stem, notes)
-    return _split(counted(stem, len(pairs)) if stem.startswith('newstest') else stem, pairs)
-
   return Corpus(
       name=config.directory, source_language=config.source_language, target_language=config.target_language,
-      train=split(config.train_split, True), validation=split(config.validation_split, False),
-      test=split(config.test_split, False) if config.test_split else None, notes=tuple(notes))
+      train=training_pairs(config, notes), validation=_file_pairs(config, config.validation_split, notes),
+      test=_file_pairs(config, config.test_split, notes) if config.test_split else None, notes=tuple(notes))
+
+
+def training_pairs(config: CorpusConfig, notes: list[str]) -> Split:
+  """The training split of a folder; what was left out is told in `notes`."""
+  return _file_pairs(config, config.train_split, notes, drop_empty=True)
+
+
+def _file_pairs(config: CorpusConfig, stem: str, notes: list[str], drop_empty: bool = False) -> Split:
+  """`<directory>/<stem>.<language>` of both languages."""
+  paths = [find(config.directory, f'{stem}.{code}', 'Splits are named by --config.data.train_split, '
+                'validation_split and test_split, languages by source_language and target_language')
+           for code in (config.source_language, config.target_language)]
+  sides = [read_lines(path, notes) for path in paths]
+  for path, lines in zip(paths, sides):
+    if not lines:
+      raise DataError(f'{path} is empty; expected one sentence per line')
+  if len(sides[0]) != len(sides[1]):
+    raise DataError(f'{paths[0]} has {len(sides[0]):,} lines and {paths[1]} has {len(sides[1]):,}; line n of one '
+                    'must translate line n of the other')
+  pairs = [Pair(*texts) for texts in zip(*sides)]
+  if drop_empty:
+    pairs = _without_empty(pairs, stem, notes)
+  return _split(counted(stem, len(pairs)) if stem.startswith('newstest') else stem, pairs)
 
 
 def find(directory: str, name: str, advice: str) -> str:

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 from absl import flags
 from ml_collections import config_dict, config_flags
 
+from experiment import exit_codes
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIGS = os.path.join(ROOT, 'configs')
 LENGTHS = ('train.num_steps', 'train.num_epochs', 'train.num_minutes')
@@ -39,7 +41,7 @@ MOST_USED = ('seed', 'init_from', 'model.architecture', 'model.d_model', 'model.
 class ConfigError(Exception):
   """A mistake on the command line or in a configuration; scripts end with this exit code."""
 
-  exit_code = 2
+  exit_code = exit_codes.CONFIG
 
 
 class Flag(NamedTuple):
@@ -59,7 +61,9 @@ class TrainOptions:
 
   config: config_dict.ConfigDict  # resolved, locked; exactly one of train.num_steps, num_epochs, num_minutes is set
   workdir: str
-  given: tuple[str, ...]  # the options of config that the command line set, by dotted name
+  given: tuple[str, ...] = ()  # the options of config that the command line set, by dotted name
+  replay: int | None = None  # a step whose dump is computed again, and nothing else
+  inspect: bool = False  # tell what training would read, and nothing else
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +74,56 @@ class DecodeOptions:
   input: str  # path, or - for standard input
   output: str  # path, or - for standard output
   reference: str | None
-  checkpoint: str  # best, latest, average:N or a step
+  checkpoint: str  # final, best, latest, average:N or a step; several separated by commas
   search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
+  columns: str = 'source'  # of the input, separated by commas
+  format: str = 'text'
+  n_best: str = '1'
+  alignment: str = 'shift'
+  attention: str | None = None  # 'true' when asked for
+  target: str | None = None  # translations to score
+  mbr: str | None = None  # samples for minimum Bayes risk
+  utility: str = 'chrf'
+  paper_bleu: str | None = None
+  part_lines: str = '20000'
+
+  def for_translations(self) -> list[str]:
+    """The given flags that only translations have."""
+    return [f'--{name}={getattr(self, name)}' for name, default in _OF_TRANSLATIONS.items()
+            if getattr(self, name) != default]
+
+
+@dataclasses.dataclass(frozen=True)
+class VisualizeOptions:
+  """What visualize.py is asked to do."""
+
+  workdir: str
+  input: str  # path, or - for standard input
+  output: str  # path of the page or figure
+  format: str  # one of FORMATS
+  figure: str  # one of FIGURES
+  beside: tuple[str, ...]  # further runs, or what analyze.py wrote, to be drawn with this one
+  reference: str | None
+  checkpoint: str  # best, latest, average:N or a step
+  effects: bool  # whether to close each head in turn
+  vectors: bool  # whether the page holds queries, keys and values however many there are
+  open: bool  # whether to show the page in the browser
+  search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalyzeOptions:
+  """What analyze.py is asked to do."""
+
+  workdir: str
+  input: str | None  # None: the phrasebook's test split
+  reference: str | None
+  output: str
+  checkpoint: str  # best, latest, average:N or a step
+  sentences: int  # at most so many are looked at
+  pruning: bool  # whether to close heads one after the other, with BLEU
+  prune: int | None  # how many heads the new run has closed
+  pruned_workdir: str | None  # folder of the new run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,14 +163,75 @@ TRAIN_FLAGS = (
     Flag('config', 'the configuration to start from: PATH.py or PATH.py:VARIANT', required=True),
     Flag('workdir', "the run's folder; if it holds a run, that run goes on", required=True),
     Flag('init_from', "another run's folder: start from its vocabulary and parameters", stands_for='config.init_from'),
+    Flag('replay', 'the number of a step that was not finite: computes it again from its dump, and nothing else'),
+    Flag('inspect', 'tells what training would read: what was dropped and why, lengths, batches as text', switch=True),
 )
 DECODE_FLAGS = (
-    Flag('workdir', "the run's folder, made by train.py", required=True),
-    Flag('input', 'text to translate, one sentence a line, or prompts to continue; - is standard input', default='-'),
+    Flag('workdir', "the run's folder, made by train.py; several, separated by commas, translate as an ensemble",
+         required=True),
+    Flag('input', 'text to translate, one sentence a line, or prompts to continue: a file, a pattern of files in the '
+         "order of their names, - for standard input, or split:validation or split:test of the run's own corpus",
+         default='-'),
     Flag('output', 'where the result goes, a line for each line, in order; - is standard output', default='-'),
-    Flag('reference', 'translations to score against, one a line'),
-    Flag('checkpoint', 'best (on validation text), latest, average:N (of the last N) or the number of a step',
-         default='best'),
+    Flag('reference', 'translations to score against, one a line; several files separated by commas'),
+    Flag('checkpoint', "final (the mean of those that the run's results were scored with; best where there are none), "
+         'best (on validation text), latest, average:N (of the last N) or the number of a step; several, separated by '
+         'commas, are an ensemble', default='final'),
+    Flag('columns', "what the tab-separated columns of the input are, in order, separated by commas: source, prefix, "
+         'required, forbidden; phrases are separated by |', default='source'),
+    Flag('format', 'of the output: text, jsonl (with scores, tokens, alignments) or pharaoh (alignments: 0-0 1-2)',
+         default='text'),
+    Flag('n_best', 'translations of each line, with jsonl', default='1'),
+    Flag('alignment', 'read from cross-attention one step late (shift) or at once (plain)', default='shift'),
+    Flag('attention', 'jsonl: also the attention that alignments are read from', switch=True),
+    Flag('target', 'translations of the input, one a line: writes their log-probability and perplexity, no others'),
+    Flag('mbr', 'draws so many samples of each line and takes the one most like the others (minimum Bayes risk)'),
+    Flag('utility', 'how alike two samples are: chrf or bleu', default='chrf'),
+    Flag('paper_bleu', 'also BLEU as papers print it: wmt14, multi30k or iwslt14'),
+    Flag('part_lines', 'a longer job is written in parts of so many lines, and goes on where it was stopped',
+         default='20000'),
+)
+# Flags of decode.py that only translations have: their defaults, and what they may be.
+_OF_TRANSLATIONS = {'columns': 'source', 'format': 'text', 'n_best': '1', 'alignment': 'shift', 'attention': None,
+                    'target': None, 'mbr': None, 'utility': 'chrf', 'paper_bleu': None}
+_POSITIVE = ('[1-9][0-9]*', 'a positive whole number')
+_CHOICES = lambda *names: ('|'.join(names), ' or '.join(names))
+_DECODE_VALUES = {
+    'columns': ('source(,(prefix|required|forbidden)){0,3}', 'source, then any of prefix, required, forbidden'),
+    'format': _CHOICES('text', 'jsonl', 'pharaoh'), 'n_best': _POSITIVE, 'alignment': _CHOICES('shift', 'plain'),
+    'mbr': _POSITIVE, 'utility': _CHOICES('chrf', 'bleu'), 'paper_bleu': _CHOICES('wmt14', 'multi30k', 'iwslt14'),
+    'part_lines': _POSITIVE}
+FORMATS = ('html', 'png', 'svg')
+FIGURES = ('encoder', 'decoder', 'cross', 'positions', 'curves', 'pruning', 'distributions')
+VISUALIZE_FLAGS = (
+    Flag('workdir', "the run's folder, made by train.py", required=True),
+    Flag('input', 'sentences to look into, one a line; - is standard input', default='-'),
+    Flag('output', 'the page, one file that needs no network, or the figure; by default report.html or FIGURE.FORMAT'),
+    Flag('format', 'html for the page, png or svg for a figure', default='html'),
+    Flag('figure', f'what a figure shows, of the first line where it shows a sentence: {", ".join(FIGURES)}',
+         default='encoder'),
+    Flag('beside', "further runs' folders for curves, or for pruning the files that analyze.py wrote; with commas"),
+    Flag('reference', 'translations to show beside those that the search finds, one a line'),
+    Flag('checkpoint', "final (the mean of those that the run's results were scored with; best where there are none), "
+         'best (on validation text), latest, average:N (of the last N) or the number of a step', default='final'),
+    Flag('effects', 'close each head in turn, and tell what that does; --effects=false saves the time',
+         default='true', switch=True),
+    Flag('vectors', 'keep queries, keys and values, and with them the calculation behind each weight, even where they '
+         'make the page large', switch=True),
+    Flag('open', 'show the page in the browser', switch=True),
+)
+ANALYZE_FLAGS = (
+    Flag('workdir', "the run's folder, made by train.py", required=True),
+    Flag('input', "sentences to look into, one a line; by default the phrasebook's test split, where the run is one on "
+         'the phrasebook'),
+    Flag('reference', 'their translations, one a line; they are read out to the decoder'),
+    Flag('output', 'the figures as JSON', default='analysis.json'),
+    Flag('checkpoint', "final (the mean of those that the run's results were scored with; best where there are none), "
+         'best (on validation text), latest, average:N (of the last N) or the number of a step', default='final'),
+    Flag('sentences', 'at most so many are looked at', default='200'),
+    Flag('pruning', 'close the heads from the least important on, with BLEU at a dozen steps', switch=True),
+    Flag('prune', 'writes a run with so many of the least important heads closed, into --pruned_workdir'),
+    Flag('pruned_workdir', 'the new folder of that run'),
 )
 SWEEP_FLAGS = (
     Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
@@ -140,14 +253,37 @@ def parse_train(argv: Sequence[str], doc: str) -> TrainOptions:
   with _answers(argv, doc, TRAIN_FLAGS, 'config'):
     parsed = parse(argv, TRAIN_FLAGS, 'config')
     config = choose_length(parsed.trees['config'], parsed.given['config'])
-    return TrainOptions(config, parsed.flags['workdir'], tuple(parsed.given['config']))
+    replay = parsed.flags['replay']
+    if replay is not None and not replay.isdigit():
+      raise ConfigError(f'--replay={replay}: expected the number of a step, as a folder in nonfinite/ is called')
+    return TrainOptions(config, parsed.flags['workdir'], given=tuple(parsed.given['config']),
+                        replay=None if replay is None else int(replay), inspect=parsed.flags['inspect'] == 'true')
 
 
 def parse_decode(argv: Sequence[str], doc: str) -> DecodeOptions:
   """The options of decode.py; answers --help and mistakes itself, by ending the program."""
   with _answers(argv, doc, DECODE_FLAGS, 'search'):
-    parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search})
+    parsed = parse(argv, DECODE_FLAGS, 'search', {'search': default_config().search}, _decode_mistakes)
     return DecodeOptions(**parsed.flags, search=parsed.given['search'])
+
+
+def parse_visualize(argv: Sequence[str], doc: str) -> VisualizeOptions:
+  """The options of visualize.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, VISUALIZE_FLAGS, 'search'):
+    parsed = parse(argv, VISUALIZE_FLAGS, 'search', {'search': default_config().search}, check=_visualize_mistakes)
+    values = parsed.flags
+    switches = {flag.name: values[flag.name] == 'true' for flag in VISUALIZE_FLAGS if flag.switch}
+    output = values['output'] or f'{"report" if values["format"] == "html" else values["figure"]}.{values["format"]}'
+    beside = tuple(values['beside'].split(',')) if values['beside'] else ()
+    return VisualizeOptions(**{**values, **switches, 'output': output, 'beside': beside}, search=parsed.given['search'])
+
+
+def parse_analyze(argv: Sequence[str], doc: str) -> AnalyzeOptions:
+  """The options of analyze.py; answers --help and mistakes itself, by ending the program."""
+  with _answers(argv, doc, ANALYZE_FLAGS, 'search'):
+    values = parse(argv, ANALYZE_FLAGS, 'search', {'search': default_config().search}, check=_analyze_mistakes).flags
+    return AnalyzeOptions(**values | {'sentences': int(values['sentences']), 'pruning': values['pruning'] == 'true',
+                                      'prune': int(values['prune']) if values['prune'] else None})
 
 
 def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
@@ -177,7 +313,7 @@ def run(main: Callable[..., int | None], *options: Any) -> None:
     sys.exit(main(*options) or 0)
   except KeyboardInterrupt:
     print('Interrupted.', file=sys.stderr)
-    sys.exit(130)
+    sys.exit(exit_codes.INTERRUPTED)
   except Exception as error:
     if not isinstance(getattr(error, 'exit_code', None), int):
       raise
@@ -537,6 +673,23 @@ def _fail(error: Exception) -> None:
   sys.exit(error.exit_code)
 
 
+def _decode_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """What is wrong with the flags of decode.py, each alone and together."""
+  errors = [f'--{name}={values[name]}: expected {expected}' for name, (pattern, expected) in _DECODE_VALUES.items()
+            if values[name] is not None and not re.fullmatch(pattern, values[name])]
+  needs = [('n_best', '1', 'jsonl'), ('attention', None, 'jsonl')]
+  errors += [f'--{name} needs --format={form}: the others have one text a line' for name, default, form in needs
+             if values[name] != default and values['format'] != form]
+  if values['format'] != 'text' and (values['reference'] or values['paper_bleu']):
+    errors.append(f'--format={values["format"]} with --reference or --paper_bleu: scores are of text; expected '
+                  '--format=text')
+  if values['paper_bleu'] and not values['reference'] and not (values['input'] or '').startswith('split:'):
+    errors.append('--paper_bleu needs --reference')
+  if values['target'] and (values['mbr'] or values['reference'] or values['format'] == 'pharaoh'):
+    errors.append('--target scores given translations; it does not go with --mbr, --reference or --format=pharaoh')
+  return errors
+
+
 # ------------------------------------------------------------------------------------------------ rows of a sweep
 
 
@@ -556,6 +709,22 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
     name, _, variant = body.rpartition('=')
     texts.append(_RowText(text, name or variant, variant, tuple(changes)))
   return texts
+
+
+def _visualize_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """Choices that are none."""
+  return [f'--{name}={values[name]}: expected one of {", ".join(choices)}'
+          for name, choices in (('format', FORMATS), ('figure', FIGURES)) if values[name] not in choices]
+
+
+def _analyze_mistakes(values: Mapping[str, str | None]) -> list[str]:
+  """Numbers that are none, and options that need each other."""
+  errors = [f'--{name}={values[name]}: expected a positive whole number' for name in ('sentences', 'prune')
+            if values[name] is not None and not re.fullmatch('[1-9][0-9]*', values[name])]
+  for one, other in (('prune', 'pruned_workdir'), ('input', 'reference')):
+    if (values[one] is None) != (values[other] is None):
+      errors.append(f'--{one} and --{other} go together; give both or neither')
+  return errors
 
 
 def _sweep_mistakes(values: Mapping[str, str | None]) -> list[str]:

@@ -22,7 +22,7 @@ from experiment.checkpoint import Checkpoints, Measure
 from experiment.evaluation import Conclusion, Examination, Setting, per_token
 from experiment.language_modelling import BITS_PER_BYTE
 from experiment.run_folder import RunFolder, read_json
-from experiment.translation import length_class, model_config
+from experiment.translation import chosen_steps, length_class, model_config
 from transformer import architectures, classification, tokens
 from transformer.config import ClassificationConfig
 from transformer.model import Model
@@ -60,6 +60,8 @@ def check(config: Any) -> list[str]:
   for section, name in (('data', 'subword_sampling'), ('train', 'consistency')):
     if config[section][name] != 'none':
       wrong.append(f'config.{section}.{name} is {config[section][name]!r}; expected none: it is for translation')
+  if config['data']['batching'] == 'packed':
+    wrong.append("config.data.batching is 'packed'; expected buckets or fixed: each row is an example with a label")
   return wrong
 
 
@@ -147,7 +149,7 @@ def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:
   return tokens.Tokens(*(leaf.reshape(_ROWS, each, length) for leaf in flat))
 
 
-def load(workdir: str, checkpoint: str = 'best', **search_options) -> Classifier:
+def load(workdir: str, checkpoint: str = 'final', **search_options) -> Classifier:
   """A fine-tuned run, ready to classify: load('runs/entailment').classify_lines(['A dog sleeps.\\tIt sleeps.'])."""
   del search_options  # nothing is searched for
   folder = RunFolder.open(workdir)
@@ -155,7 +157,8 @@ def load(workdir: str, checkpoint: str = 'best', **search_options) -> Classifier
   vocabulary, _ = folder.load_vocabularies()
   model = _with_classifier(architectures.build(model_config(config, vocabulary, vocabulary)), len(labels), config)
   checkpoints = Checkpoints(folder.checkpoints, measure=ACCURACY)
-  params = checkpoints.average(checkpoints.resolve(checkpoint), jax.eval_shape(model.init, jax.random.key(0)))
+  params = checkpoints.average(chosen_steps(folder, checkpoints, checkpoint),
+                               jax.eval_shape(model.init, jax.random.key(0)))
   return Classifier(model, params, vocabulary, labels, config.data.task, config.data.max_length)
 
 

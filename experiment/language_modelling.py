@@ -21,7 +21,7 @@ from experiment.checkpoint import Measure
 from experiment.command_line import ConfigError
 from experiment.evaluation import Conclusion, Examination, Setting, exponential, per_token
 from experiment.translation import line_numbers, read_run, search_batches, search_rows, until
-from transformer import search, tokens
+from transformer import search, search_rules, tokens
 from transformer.config import SearchConfig
 from transformer.model import Model
 
@@ -137,7 +137,7 @@ def conclude(setting: Setting, params: Any, split: corpora.TextSplit, sums_of: C
 # ------------------------------------------------------------------------------------------------------ continuing
 
 
-def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Continuer':
+def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Continuer':
   """A run, ready to write: load('runs/lm').continue_lines(['Once upon'])[0].text
 
   Args and errors as in translation.load.
@@ -167,6 +167,7 @@ class Continuation(NamedTuple):
 
   text: str  # one line: a line end within is LINE_END
   log_prob: float  # natural logarithm of what was written, EOS included, given the prompt
+  ids: tuple[int, ...] = ()  # prompt and continuation, without EOS
 
 
 class Continuer:
@@ -203,11 +204,10 @@ class Continuer:
     limits = jnp.where(lengths >= 0, lengths + self._config.extra_length + 1, 1)
     nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
     memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
-    step, cache = search.force_prefix(
-        lambda cache, token: self._model.decode_step(params, cache, token),
-        self._model.init_cache(params, memory, length, self._config.width), prefix, lengths)
-    best = search.search(step, cache, limits, length, self._vocabulary.bos_id, self._vocabulary.eos_id,
-                         self._vocabulary.pad_id, self._config, search.row_keys(self._config.seed, lines))
+    cache = self._model.init_cache(params, memory, length, self._config.width)
+    best = search.search(lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
+                         self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id, self._config,
+                         search.row_keys(self._config.seed, lines), [search_rules.prefix(prefix, lengths)])
     return best.tokens[:, 0], best.log_probs[:, 0]
 
   def continue_lines(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Continuation]:
@@ -230,9 +230,10 @@ class Continuer:
       for row, (ids, log_prob) in enumerate(zip(*jax.device_get(found))):
         if row < len(members):
           index = members[row]
-          text = self._written(asked[index], until(ids, self._vocabulary.eos_id))
+          whole = until(ids, self._vocabulary.eos_id)
+          text = self._written(asked[index], whole)
           text = lines[index] + text if self._include_prompt else text
-          out[index] = Continuation(text, float(log_prob))
+          out[index] = Continuation(text, float(log_prob), tuple(whole))
       if progress:
         progress(len(members))
     return out
@@ -241,6 +242,11 @@ class Continuer:
     """What stands in ids after the prompt. Decoded together, since a vocabulary may drop a text's first space."""
     before, whole = self._vocabulary.decode(prompt), self._vocabulary.decode(ids)
     return whole[len(before):].replace('\n', LINE_END)
+
+  @property
+  def parts(self) -> tuple[Model, Vocabulary]:
+    """The model and its vocabulary."""
+    return self._model, self._vocabulary
 
   def notes(self) -> list[str]:
     """What a user should know of the lines so far."""

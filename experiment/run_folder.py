@@ -6,9 +6,13 @@
     results.json      the final scores                tensorboard/      events
     suggestions.json  sentences that one may try      samples/          the same sentences, translated
     labels.json       a classifier's labels, in the order of its outputs
+    damaged/          checkpoints that were not what was saved
+    nonfinite/        what updates started from that were not finite
+    profile/          of a few steps, where asked for
     data/             token stores, and compile_cache/: both may be deleted at any time
 """
 
+import contextlib
 import fcntl
 import importlib.metadata
 import json
@@ -24,6 +28,7 @@ from typing import Any
 
 from configs import default
 from corpora.vocabulary import Vocabulary
+from experiment import exit_codes
 from experiment.command_line import ConfigError
 
 # What may differ from the saved configuration when a run goes on; anything else would change what it computes.
@@ -33,7 +38,8 @@ MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.c
               'vocabulary.source_model', 'vocabulary.target_model',
               'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
-              'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples')
+              'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples', 'train.max_skipped',
+              'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps', 'train.peak_tflops')
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
             'sacrebleu', 'ml_collections', 'numpy')
 
@@ -41,7 +47,13 @@ PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tens
 class FolderBusyError(Exception):
   """Another process works in the folder; scripts end with this exit code."""
 
-  exit_code = 9
+  exit_code = exit_codes.FOLDER_BUSY
+
+
+class FolderFullError(Exception):
+  """The folder has no room for a checkpoint; scripts end with this exit code."""
+
+  exit_code = exit_codes.CHECKPOINT
 
 
 def write_json(path: str, content: Any) -> None:
@@ -56,6 +68,12 @@ def read_json(path: str) -> Any:
   """What write_json wrote."""
   with open(path, encoding='utf-8') as file:
     return json.load(file)
+
+
+def read_lines(path: str) -> list[dict[str, Any]]:
+  """Records of a file of JSON lines, such as metrics.jsonl."""
+  with open(path, encoding='utf-8') as file:
+    return [json.loads(line) for line in file if line.endswith('\n')]
 
 
 def as_written(content: Any) -> Any:
@@ -75,7 +93,7 @@ class RunFolder:
     self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
     self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
-    self.labels = place('labels.json')
+    self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self._lock, self._new = None, False
 
@@ -114,12 +132,33 @@ class RunFolder:
 
   def read_config(self) -> dict[str, Any]:
     """The saved configuration; options younger than the run have their defaults, which do what was done before them."""
-    return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+    try:
+      return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+    except (ValueError, AttributeError) as error:
+      raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
 
   def give_up(self) -> None:
     """Removes what a new run has made so far: a mistake found while preparing shall not bind the next try."""
     if self._new:
       shutil.rmtree(self.path)
+
+  def probe(self, num_bytes: int) -> None:
+    """Raises FolderFullError when a checkpoint of so many bytes, beside those that are there, finds no room."""
+    path = os.path.join(self.path, 'probe.unfinished')
+    try:
+      with open(path, 'wb') as file:
+        file.write(bytes(4096))
+        file.flush()
+        os.fsync(file.fileno())
+      free = shutil.disk_usage(self.path).free
+    except OSError as error:
+      raise FolderFullError(f'--workdir={self.path} cannot be written to: {error.strerror}') from None
+    finally:
+      with contextlib.suppress(OSError):
+        os.remove(path)
+    if free < num_bytes:
+      raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about '
+                            f'{num_bytes:,}; make room, or give another')
 
   def _check_place(self) -> None:
     try:
@@ -264,3 +303,13 @@ class Metrics:
     """Writes out what is buffered."""
     self._lines.close()
     self._events.close()
+
+
+class NoMetrics:
+  """In place of Metrics in processes that do not write."""
+
+  def write(self, step: int, values: dict[str, float]) -> None:
+    """Nothing."""
+
+  def close(self) -> None:
+    """Nothing."""

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TextIO
 
 from experiment.command_line import ROOT, SweepOptions, as_overrides
+from experiment.exit_codes import INTERRUPTED, PREEMPTED
 from experiment.run_folder import RunFolder, as_written, read_json
-
-INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, SIGTERM
 
 
 class QueuedRun(NamedTuple):
@@ -117,7 +116,7 @@ class _StopSignal(BaseException):
   """Ctrl-C, SIGTERM or a closed terminal; no `except Exception` may swallow it."""
 
   def __init__(self, number: int):
-    self.number, self.exit_code = number, INTERRUPTED if number == signal.SIGINT else TERMINATED
+    self.number, self.exit_code = number, INTERRUPTED if number == signal.SIGINT else PREEMPTED
 
 
 @contextlib.contextmanager

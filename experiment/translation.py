@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,17 +10,21 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from corpora.vocabulary import Vocabulary
 from experiment import command_line
 from experiment.checkpoint import BLEU, Checkpoints, Measure
-from experiment.run_folder import RunFolder
-from transformer import architectures, search, tokens
+from experiment.run_folder import RunFolder, read_json
+from transformer import architectures, beam_cache, partitioning, search, search_rules, tokens
 from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
 from transformer.model import Model
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
+NOISE = 2e-5  # what the arithmetic of another machine or batch size may add to a score
 _ROWS = 8
+_MARGIN = 8  # places of a cache beyond the source's length, until a translation needs more
+_OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 
 ModelRecord = ModelConfig | RecurrentConfig | LanguageModelConfig
 
@@ -107,109 +112,368 @@ def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: di
     search_config = build(SearchConfig, config.search)
   checkpoints = Checkpoints(folder.checkpoints, measure=measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))
-  params = checkpoints.average(checkpoints.resolve(checkpoint), wanted)
+  params = checkpoints.average(chosen_steps(folder, checkpoints, checkpoint), wanted)
   return Trained(config, source, target, model, params, search_config)
 
 
-def load(workdir: str, checkpoint: str = 'best', **search_options) -> 'Translator':
+def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:
+  """The steps to average: 'final' are those that the run's results.json was scored with, else see resolve().
+
+  A run without results, or one that went on after them, has no final steps: 'final' is its best then.
+  """
+  if wanted != 'final':
+    return checkpoints.resolve(wanted)
+  steps, there = (read_json(folder.results)['averaged_steps'] if os.path.isfile(folder.results) else []), checkpoints.steps()
+  return steps if steps and steps[-1] == there[-1] and set(steps) <= set(there) else checkpoints.resolve('best')
+
+
+def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translator':
   """A run, ready to translate: load('runs/phrasebook').translate(['The dog sleeps.'])[0].text
 
   Args:
-    workdir: folder of a run.
-    checkpoint: 'best', 'latest', 'average:N' or a step.
-    search_options: fields of SearchConfig that shall differ from the run's own, and batch_tokens.
+    workdir: folder of a run; several, separated by commas, translate together as an ensemble.
+    checkpoint: 'final' (those averaged for the run's results), 'best', 'latest', 'average:N' or a step; one for all
+      runs, or as many as there are, separated by commas. Several of one run are an ensemble, too.
+    search_options: fields of SearchConfig that shall differ from the (first) run's own, and batch_tokens.
 
   Raises:
-    ConfigError, CheckpointError: when the folder is no run or has no such checkpoint.
+    ConfigError, CheckpointError: when a folder is no run or has no such checkpoint, or vocabularies differ.
   """
-  run = read_run(workdir, checkpoint, BLEU, search_options)
-  return Translator(run.model, run.params, run.source, run.target, run.search, run.config.search.batch_tokens)
+  folders, wanted = workdir.split(','), checkpoint.split(',')
+  if len(folders) > 1 and len(wanted) > 1 and len(folders) != len(wanted):
+    raise command_line.ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one '
+                                   'checkpoint for all, or one for each')
+  count = max(len(folders), len(wanted))
+  runs = [read_run(folder, step, BLEU, search_options)
+          for folder, step in zip(folders * (count // len(folders)), wanted * (count // len(wanted)))]
+  first = runs[0]
+  for folder, run in zip(folders, runs):
+    if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
+      raise command_line.ConfigError(f'{folder} has another vocabulary than {folders[0]}; the models of an ensemble '
+                                     'have to share one (--config.init_from, or vocabulary.source_model)')
+  return Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
+                    first.search, first.config.search.batch_tokens)
+
+
+class Request(NamedTuple):
+  """A line to translate, and what its translation has to be like."""
+
+  source: str
+  prefix: str = ''  # what the translation begins with
+  required: tuple[str, ...] = ()  # phrases that it contains
+  forbidden: tuple[str, ...] = ()  # phrases that it does not
 
 
 class Translation(NamedTuple):
-  """One line's best translation."""
+  """One line's best translation, and with it the next best."""
 
   text: str
-  score: float  # log-probability / length penalty, by which hypotheses were ranked
-  log_prob: float  # natural logarithm, EOS included
+  score: float = 0.0  # log-probability / length penalty, by which hypotheses were ranked
+  log_prob: float = 0.0  # natural logarithm, EOS included
+  ids: tuple[int, ...] = ()  # EOS left out
+  token_log_probs: tuple[float, ...] = ()  # of each id, and of EOS
+  others: tuple['Translation', ...] = ()  # best first
 
 
 class Translator:
-  """A model with its vocabularies and search options, ready for lines.
+  """One model, or several as an ensemble, with vocabularies and search options, ready for lines.
 
-  The rows of a search batch depend on nothing but the length of its sentences, and a sentence's length class on the
-  sentence alone: a line is translated in the same shapes whatever stands beside it, so its translation does not
-  depend on its neighbours.
+  The rows that a device searches together depend on nothing but the length of their sentences, and a sentence's length
+  class on the sentence alone: a line is translated in the same shapes whatever stands beside it and however many
+  devices there are, so its translation depends on neither. Each device searches for itself, until its own rows are done.
   """
 
-  def __init__(self, model: Model, params: Any, source_vocabulary, target_vocabulary, config: SearchConfig,
-               batch_tokens: int = 2048):
-    """batch_tokens bounds rows × source length of a search batch, padding included; each row holds a whole beam."""
-    self._model, self.params = model, params
-    self._source, self._target = source_vocabulary, target_vocabulary
-    self._config, self._batch_tokens = config, batch_tokens
-    self._compiled = jax.jit(self._search)
-    self.longest_source = longest_source(model, config)
-    self.cut = 0  # lines cut to longest_source tokens so far
+  def __init__(self, models: Sequence[Model], params: Sequence[Any], source_vocabulary, target_vocabulary,
+               config: SearchConfig, batch_tokens: int = 2048, say: Callable[[str], Any] | None = None,
+               devices: Sequence[Any] | None = None):
+    """Ready at once; nothing is computed yet.
+
+    Args:
+      models, params: of an ensemble's members; mostly one.
+      source_vocabulary, target_vocabulary: of all of them.
+      config: how to search.
+      batch_tokens: bounds rows × source length of a device's search batch, padding included; each row holds a whole
+        beam.
+      say: is told what a user should know before it happens.
+      devices: those to search on; by default all of this process.
+    """
+    self._models, self._source, self._target = list(models), source_vocabulary, target_vocabulary
+    self._config, self._batch_tokens, self.say = config, batch_tokens, say or (lambda text: None)
+    devices = list(devices or jax.local_devices())
+    self._mesh = jax.make_mesh((len(devices),), (partitioning.DATA,), axis_types=(jax.sharding.AxisType.Auto,),
+                               devices=devices)
+    self.params = params
+    self._compiled = self._sharded(self._search)
+    self._scoring = self._sharded(self._score)
+    self.longest_source = min(longest_source(model, config) for model in models)
+    self._halvings = 0  # of the rows of a search batch, where memory was short
+    self._largest = 0  # bytes of the largest cache so far
+    self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
+    self._close: list[int] = []  # lines whose two best translations are as good as equal
+
+  @property
+  def params(self) -> list[Any]:
+    """Of each model, on every device."""
+    return self._params
+
+  @params.setter
+  def params(self, params: Sequence[Any]) -> None:
+    self._params = jax.device_put(partitioning.own_copy(list(params)), NamedSharding(self._mesh, PartitionSpec()))
 
   @property
   def parts(self) -> tuple[Model, Any, Any]:
-    """The model, and the vocabularies of source and target."""
-    return self._model, self._source, self._target
+    """The (first) model, and the vocabularies of source and target."""
+    return self._models[0], self._source, self._target
 
-  def _search(self, params, source: tokens.Tokens, lines: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Best hypothesis of each row: tokens [B, L], score [B], log-probability [B]. `lines` [B] seed what is drawn."""
-    length = source.ids.shape[1] + self._config.extra_length
+  @property
+  def search_config(self) -> SearchConfig:
+    """How translations are looked for."""
+    return self._config
+
+  def _sharded(self, function: Callable) -> Callable:
+    """function(params, rows) with its rows split over the devices, each of which works on its own."""
+    every, split = PartitionSpec(), PartitionSpec(partitioning.DATA)
+    return jax.jit(jax.shard_map(function, mesh=self._mesh, in_specs=(every, split), out_specs=split, check_vma=False))
+
+  def _init_caches(self, params: Sequence[Any], source: tokens.Tokens) -> list[Any]:
+    """As long as most translations are; the search lets them grow."""
+    return [model.init_cache(own, model.encode(own, source), self._first_places(source), self._config.width)
+            for model, own in zip(self._models, params)]
+
+  def _first_places(self, source: tokens.Tokens) -> int:
+    return source.ids.shape[1] + min(_MARGIN, self._config.extra_length)
+
+  def _search(self, params: Sequence[Any], batch: 'SearchBatch') -> search.Hypotheses:
+    """The hypotheses of each row."""
+    source, width = batch.source, self._config.width
     real = (source.segments > 0).sum(axis=1)
     limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
-    cache = self._model.init_cache(params, self._model.encode(params, source), length, self._config.width)
-    best = search.search(lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
-                         self._target.bos_id, self._target.eos_id, self._target.pad_id, self._config,
-                         search.row_keys(self._config.seed, lines))
-    return best.tokens[:, 0], best.scores[:, 0], best.log_probs[:, 0]
+    steps = [lambda cache, token, model=model, own=own: model.decode_step(own, cache, token)
+             for model, own in zip(self._models, params)]
+    caches, grows = self._init_caches(params, source), [model.grow_cache for model in self._models]
+    step, cache, grow = search.ensemble(steps, caches, grows) if len(steps) > 1 else (steps[0], caches[0], grows[0])
+    rules = []
+    if batch.prefix is not None:
+      rules.append(search_rules.prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1)))
+    if batch.forbidden is not None:
+      rules.append(search_rules.forbidden(batch.forbidden, width))
+    if batch.required is not None:
+      rules.append(search_rules.required(batch.required, width, self._target.eos_id))
+    length = source.ids.shape[1] + self._config.extra_length
+    return search.search(step, cache, limits, length, self._target.bos_id, self._target.eos_id, self._target.pad_id,
+                         self._config, search.row_keys(batch.seeds, batch.lines), rules,
+                         search.Growth(self._first_places(source), grow))
 
-  def translate(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Translation]:
+  def encode(self, lines: Sequence[str]) -> list[list[int]]:
+    """What the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
+    longest = self.longest_source
+    return [ids if len(ids) <= longest else ids[:longest - 1] + ids[-1:] for ids in self._encode_whole(lines)]
+
+  def _encode_whole(self, lines: Sequence[str]) -> list[list[int]]:
+    return [[*ids, self._source.eos_id] if line.strip() else []
+            for line, ids in zip(lines, self._source.encode_batch(list(lines)))]
+
+  def translate(self, lines: Sequence[str | Request], progress: Callable[[int], Any] | None = None, first: int = 0,
+                draw: int = 0) -> list[Translation]:
     """One translation per line, in order; a blank line stays blank.
 
     Args:
-      lines: raw text without line ends.
+      lines: raw text without line ends, or requests.
       progress: called with the number of lines just finished.
+      first: number of the first line, from 0; sampling depends on a line's number ...
+      draw: ... and on this, added to the seed: 0, 1, … are as many samples.
+
+    Raises:
+      ConfigError: when the phrases of a request leave no room for a translation.
     """
-    encoded = [[*ids, self._source.eos_id] if line.strip() else []
-               for line, ids in zip(lines, self._source.encode_batch(list(lines)))]
-    longest = self.longest_source
-    self.cut += sum(len(sentence) > longest for sentence in encoded)
-    encoded = [s if len(s) <= longest else s[:longest - 1] + s[-1:] for s in encoded]
-    out = [Translation('', 0.0, 0.0)] * len(lines)
-    for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s}, self._batch_tokens):
-      rows = search_rows(length, self._batch_tokens)
-      source = tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id)
-      found = self._compiled(self.params, source, line_numbers(members, rows))
-      ids, scores, log_probs = jax.device_get(found)
-      for row, index in enumerate(members):
-        text = self._target.decode(until(ids[row], self._target.eos_id))
-        out[index] = Translation(' '.join(text.split('\n')), float(scores[row]), float(log_probs[row]))
+    requests = [Request(line) if isinstance(line, str) else line for line in lines]
+    encoded = self._encode([request.source for request in requests], first)
+    wishes = [self._wishes(number, request) for number, request in enumerate(requests, first + 1)]
+    out = [Translation('')] * len(lines)
+    for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s},
+                                          self._batch_tokens, self._mesh.size):
+      while members:
+        rows = max(1, search_rows(length, self._batch_tokens) >> self._halvings)
+        chosen = members[:rows * self._mesh.size]
+        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, first, draw)
+        self._tell_memory(rows, length)
+        try:
+          found = jax.device_get(self._compiled(self.params, batch))
+        except jax.errors.JaxRuntimeError as error:
+          if _OUT_OF_MEMORY not in str(error) or rows == 1:
+            raise
+          self._halvings += 1
+          self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
+                   f'half as many (--search.batch_tokens={self._batch_tokens >> self._halvings} would begin with them)')
+          continue
+        for row, index in enumerate(chosen):
+          out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), first + index + 1)
+        members = members[len(chosen):]
+        if progress:
+          progress(len(chosen))
+    return out
+
+  def _encode(self, lines: Sequence[str], first: int) -> list[list[int]]:
+    """The same, telling which lines are cut; the first has the number `first`, from 0."""
+    for number, ids in enumerate(self._encode_whole(lines), first + 1):
+      if len(ids) > self.longest_source:
+        self._cut.append(number)
+        self.say(f'line {number:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+    return self.encode(lines)
+
+  def _wishes(self, number: int, request: Request) -> 'Wishes':
+    spell = lambda phrases: [self._target.encode(phrase) for phrase in phrases]
+    wishes = Wishes(self._target.encode(request.prefix) if request.prefix else [], spell(request.required),
+                    spell(request.forbidden))
+    needed = len(wishes.prefix) + sum(map(len, wishes.required))
+    if needed >= self._config.extra_length:
+      raise command_line.ConfigError(
+          f'line {number}: its prefix and required phrases have {needed} tokens; expected fewer than '
+          f'search.extra_length, {self._config.extra_length}: raise it or shorten them')
+    return wishes
+
+  def _batch(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence['Wishes'], rows: int,
+             length: int, first: int, draw: int) -> 'SearchBatch':
+    theirs = [wishes[i] for i in members]
+    longest = max(len(wish.prefix) for wish in theirs)
+    prefix = tokens.pad([wish.prefix for wish in theirs], rows, -(-longest // _ROWS) * _ROWS, self._target.pad_id)
+    return SearchBatch(
+        source=tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
+        lines=line_numbers([first + i for i in members], rows),
+        seeds=np.full(rows, self._config.seed + draw, np.int32), prefix=prefix if longest else None,
+        required=lay_phrases([wish.required for wish in theirs], rows, to_the_right=False),
+        forbidden=lay_phrases([wish.forbidden for wish in theirs], rows, to_the_right=True))
+
+  def _tell_memory(self, rows: int, length: int) -> None:
+    """Says how large the cache of a search batch will be, when it is the largest so far."""
+    blank = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+    size = beam_cache.num_bytes(jax.eval_shape(self._init_caches, self.params, tokens.Tokens(blank, blank, blank)))
+    if size > self._largest:
+      self._largest = size
+      self.say(f'search batches of up to {rows} rows × {length} source tokens, {self._config.width} beams: '
+               f'{size / 2**20:,.1f} MiB of cache on each device')
+
+  def _read(self, found: search.Hypotheses, number: int) -> Translation:
+    """One line's translations, from its row."""
+    scores = found.scores.astype(np.float64)
+    if len(scores) > 1 and scores[1] > search.NEVER and scores[0] - scores[1] < NOISE:
+      self._close.append(number)
+    listed = []
+    for rank in range(len(scores)):
+      ids, size = tuple(until(found.tokens[rank], self._target.eos_id)), int(found.lengths[rank])
+      if scores[rank] > search.NEVER and ids not in [other.ids for other in listed]:  # groups may find the same
+        text = ' '.join(self._target.decode(ids).split('\n'))
+        listed.append(Translation(text, float(scores[rank]), float(found.log_probs[rank]), ids,
+                                  tuple(found.token_log_probs[rank, :size].astype(float).tolist())))
+    return listed[0]._replace(others=tuple(listed[1:]))
+
+  def _score(self, params: Sequence[Any], batch: tokens.Batch) -> jax.Array:
+    """[B, T] log-probability of each target token, 0 under padding."""
+    read = tokens.shift_right(batch.target, self._target.bos_id)
+    said = [jax.nn.log_softmax(model.decode(own, model.encode(own, batch.source), read), axis=-1)
+            for model, own in zip(self._models, params)]
+    mean = jax.nn.logsumexp(jnp.stack(said), axis=0) - jnp.log(len(said))
+    gained = jnp.take_along_axis(mean, batch.target.ids[..., None], axis=-1)[..., 0]
+    return jnp.where(batch.target.segments > 0, gained, 0.0)
+
+  def score(self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], Any] | None = None
+            ) -> list[Translation]:
+    """The given translations with their log-probabilities, as translate() has them.
+
+    A target is spelt as the vocabulary spells it, which may be another way than a search has chosen.
+
+    Raises:
+      ConfigError: naming the line, when a target is longer than the model can write.
+    """
+    written = [[*ids, self._target.eos_id] for ids in self._target.encode_batch(list(targets))]
+    longest = min((model.longest or LONGEST_SOURCE * 2 for model in self._models))
+    for number, ids in enumerate(written, 1):
+      if len(ids) > longest:
+        raise command_line.ConfigError(f'line {number} of the target has {len(ids):,} tokens; expected at most {longest}')
+    return self._score_ids(self._encode(sources, 0), written, targets, progress)
+
+  def _score_ids(self, sources: Sequence[list[int]], written: Sequence[list[int]], texts: Sequence[str],
+                 progress: Callable[[int], Any] | None) -> list[Translation]:
+    """`sources` and `written` end in EOS."""
+    out = [Translation(text) for text in texts]
+    longer = {i: max(len(ids), len(written[i])) for i, ids in enumerate(sources) if ids}
+    for length, members in search_batches(longer, self._batch_tokens, self._mesh.size):
+      rows = search_rows(length, self._batch_tokens) * self._mesh.size
+      batch = tokens.Batch(tokens.pad([sources[i] for i in members], rows, length, self._source.pad_id),
+                           tokens.pad([written[i] for i in members], rows, length, self._target.pad_id))
+      gained = np.asarray(self._scoring(self.params, batch), np.float64)
+      for row, i in enumerate(members):
+        each = gained[row, :len(written[i])]
+        penalty = float(search.length_penalty(len(written[i]), self._config))
+        out[i] = Translation(texts[i], float(each.sum()) / penalty, float(each.sum()), tuple(written[i][:-1]),
+                             tuple(each.tolist()))
       if progress:
         progress(len(members))
     return out
 
   def notes(self) -> list[str]:
     """What a user should know of the lines so far."""
-    return [f'{self.cut:,} lines were longer than {self.longest_source} tokens and were cut'] if self.cut else []
+    notes = []
+    if self._cut:
+      notes.append(f'{len(self._cut):,} lines were longer than {self.longest_source} tokens and were cut: '
+                   + _some(self._cut))
+    if self._close:
+      notes.append(f'{len(self._close):,} lines have two best translations within {NOISE:g} of each other, so that another '
+                   f'machine may choose the other one: {_some(self._close)}')
+    return notes
 
 
-def search_batches(lengths: dict[int, int], batch_tokens: int) -> Iterator[tuple[int, list[int]]]:
+def _some(lines: Sequence[int]) -> str:
+  lines = sorted(lines)
+  return ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
+
+
+class Wishes(NamedTuple):
+  """A request's prefix and phrases, as ids."""
+
+  prefix: list[int]
+  required: list[list[int]]
+  forbidden: list[list[int]]
+
+
+class SearchBatch(NamedTuple):
+  """Rows to search for. None: no row of the batch has any."""
+
+  source: tokens.Tokens
+  lines: np.ndarray  # [B] numbers on which what is drawn depends ...
+  seeds: np.ndarray  # [B] ... and these
+  prefix: tokens.Tokens | None
+  required: np.ndarray | None  # [B, P, N], see search_rules.required
+  forbidden: np.ndarray | None  # [B, P, N], see search_rules.forbidden
+
+
+def lay_phrases(phrases: Sequence[list[list[int]]], rows: int, to_the_right: bool) -> np.ndarray | None:
+  """[rows, P, N] as search_rules has phrases, P and N powers of two so that few shapes compile; None without any."""
+  if not any(phrases):
+    return None
+  count, longest = (1 << (max(sizes) - 1).bit_length() for sizes in (
+      [len(some) for some in phrases], [len(phrase) for some in phrases for phrase in some]))
+  laid = np.full((rows, count, longest), search_rules.NO_TOKEN, np.int32)
+  for row, some in enumerate(phrases):
+    for number, phrase in enumerate(some):
+      start = longest - len(phrase) if to_the_right else 0
+      laid[row, number, start:start + len(phrase)] = phrase
+  return laid
+
+
+def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1) -> Iterator[tuple[int, list[int]]]:
   """(padded length, lines) of each search batch: the longest first, so that a lack of memory shows at once.
 
   Args:
     lengths: of each line, by its number, its tokens.
-    batch_tokens: see search_rows.
+    batch_tokens: of one device, see search_rows.
+    devices: that share a batch.
   """
   classes: dict[int, list[int]] = {}
   for line in sorted(lengths, key=lambda line: -lengths[line]):
     classes.setdefault(length_class(lengths[line]), []).append(line)
   for length, members in classes.items():
-    rows = search_rows(length, batch_tokens)
+    rows = search_rows(length, batch_tokens) * devices
     for start in range(0, len(members), rows):
       yield length, members[start:start + rows]
 

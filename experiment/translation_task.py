@@ -43,7 +43,7 @@ class Examiner:
     self._translator = _translator(setting, None, greedy)
 
   def __call__(self, params: Any, sums: dict[str, float], step: int) -> Examination:
-    self._translator.params = params
+    self._translator.params = [params]
     scored, hypotheses = translation_scores(self._translator, self._sources, self._references)
     shown = list(zip(self._sources, self._references, hypotheses))[:self._options.num_samples]
     source, _, hypothesis = shown[step // self._options.eval_every % len(shown)]
@@ -54,7 +54,7 @@ class Examiner:
 
 
 def _translator(setting: Setting, params: Any, search) -> Translator:
-  return Translator(setting.model, params, setting.source, setting.target, search, setting.config.search.batch_tokens)
+  return Translator([setting.model], [params], setting.source, setting.target, search, setting.config.search.batch_tokens)
 
 
 def conclude(setting: Setting, params: Any, split: corpora.Split, sums_of: Callable) -> Conclusion:

@@ -62,7 +62,7 @@ class Letters:
     (RecurrentConfig(37, 37, 7), 1, 1), (RecurrentConfig(37, 37, 7, score='none'), 0, 0)])
 def test_attention_is_cut_to_its_sentences(config, layers, heads):
   model = architectures.build(config)
-  translator = types.SimpleNamespace(parts=(model, Letters(), Letters()), params=jax.jit(model.init)(jax.random.key(0)))
+  translator = types.SimpleNamespace(parts=(model, Letters(), Letters()), params=[jax.jit(model.init)(jax.random.key(0))])
   pairs = [('abc', 'hallo'), ('defgh', 'du'), ('i', 'j')]
   seen = list(alignments.attention(translator, pairs))
   assert [[layer.shape for layer in each] for each in seen] == [

@@ -15,6 +15,7 @@ import pytest
 from experiment import checkpoint, command_line
 from experiment.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
+from transformer.config import MeshConfig
 
 ADAM = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(lambda count: 1e-3 / (count + 1)))
 
@@ -86,7 +87,7 @@ def test_restored_state_can_be_donated(folder):
 
 
 def test_arrays_go_where_they_are_wanted(folder):
-  mesh = partitioning.make_mesh(8)
+  mesh = partitioning.make_mesh(MeshConfig(8))
   sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, 'data'))
   wanted = abstract(state_at(3), partitioning.replicated(mesh))
   kernel = wanted.params['layer']['kernel']
@@ -138,11 +139,14 @@ def test_without_scores_the_newest_are_kept(folder):
   assert checkpoints.steps() == [3, 4, 5] and checkpoints.best() is None
 
 
-def test_saving_a_step_again_keeps_the_first(folder):
-  checkpoints = saved(folder, [4])
-  checkpoints.save(4, state_at(5), {'seconds': 0})
+def test_saving_a_step_again_replaces_it(folder):
+  """As when a stop came in the middle of an evaluation: the step's second checkpoint has its figures."""
+  checkpoints = saved(folder, [3, 4])
+  checkpoints.save(4, state_at(5), {'seconds': 0}, {'bleu': 7.0})
   checkpoints.wait()
-  assert checkpoints.restore(4, abstract(state_at()))[1] == {'seconds': 6.0}
+  state, progress = checkpoints.restore(4, abstract(state_at()))
+  assert_equal(state, state_at(5))
+  assert progress == {'seconds': 0} and checkpoints.best() == 4 and Checkpoints(folder).newest_whole() == (4, [])
 
 
 @pytest.mark.parametrize('wanted, steps', [

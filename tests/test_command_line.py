@@ -144,11 +144,34 @@ def test_config_that_cannot_be_read(spec, expected):
 def test_decode_options_hold_only_the_given_search_options():
   options = decode('--input=in.txt', '--search.beam_size=5', '--search.alpha=1')
   assert options.search == {'beam_size': 5, 'alpha': 1.0}
-  assert (options.input, options.output, options.reference, options.checkpoint) == ('in.txt', '-', None, 'best')
+  assert (options.input, options.output, options.reference, options.checkpoint) == ('in.txt', '-', None, 'final')
 
 
 def test_decode_takes_a_single_hyphen_for_standard_input():
   assert decode('--input', '-').input == '-'
+
+
+def test_decode_tells_all_mistakes_together(capsys):
+  with pytest.raises(SystemExit) as ended:
+    decode('--format=xml', '--n_best=0', '--columns=prefix', '--mbr=many', '--paper_bleu=wmt14', '--attention',
+           '--target=x', '--reference=y')
+  told = capsys.readouterr().err
+  assert ended.value.code == 2
+  for words in ('--format=xml: expected text or jsonl or pharaoh', '--n_best=0: expected a positive', '--mbr=many',
+                '--columns=prefix: expected source', '--attention needs --format=jsonl', '--target scores given'):
+    assert words in told
+  with pytest.raises(SystemExit):
+    decode('--paper_bleu=wmt14')
+  assert decode('--n_best=2', '--format=jsonl').for_translations() == ['--format=jsonl', '--n_best=2']
+
+
+def test_decode_knows_every_choice_that_there_is():
+  from experiment import alignments, minimum_bayes_risk, output_formats, scores
+  for name, known in (('format', output_formats.FORMATS), ('alignment', alignments.METHODS),
+                      ('utility', minimum_bayes_risk.UTILITIES), ('paper_bleu', scores.PAPERS)):
+    assert set(command_line._DECODE_VALUES[name][0].split('|')) == set(known)
+  assert ('source', *command_line._DECODE_VALUES['columns'][0].split('(')[2].split(')')[0].split('|')
+          ) == output_formats.COLUMNS
 
 
 def test_decode_names_the_nearest_search_option(capsys):

@@ -182,7 +182,7 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error(store):
 
 
 @pytest.mark.parametrize('wrong, words', [
-    (dict(batching='loose'), 'buckets or fixed'), (dict(batching='fixed'), 'needs fixed_rows'),
+    (dict(batching='loose'), 'buckets, fixed or packed'), (dict(batching='fixed'), 'needs fixed_rows'),
     (dict(batch_tokens=0), 'batch_tokens'), (dict(max_shapes=0), 'max_shapes'),
     (dict(batching='fixed', fixed_rows=12, fixed_source_length=5, fixed_target_length=5), 'multiple of 8')])
 def test_mistaken_settings_are_refused(wrong, words):

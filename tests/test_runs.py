@@ -57,11 +57,14 @@ def saved(workdir, step=8):
       leaf.dtype, jax.dtypes.prng_key) else leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
+CLOCKS = ('seconds', 'train/tokens_per_second', 'train/tflops', 'train/input_wait', 'train/compile_seconds')
+
+
 def metrics(workdir):
   """What was measured, without what depends on the clock."""
   with open(os.path.join(workdir, 'metrics.jsonl')) as file:
     lines = [json.loads(line) for line in file]
-  return [{k: v for k, v in line.items() if k not in ('seconds', 'train/tokens_per_second')} for line in lines]
+  return [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines]
 
 
 def test_a_run_leaves_everything_in_its_folder(run):
@@ -85,8 +88,7 @@ def test_stopped_and_continued_equals_uninterrupted_bit_for_bit(corpus, run, tmp
   assert whole.keys() == parts.keys() and len(whole) > 50
   for name in whole:
     np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
-  of = lambda folder: [line for line in metrics(folder) if line['step'] in (8,) and 'validation/loss' in line]
-  assert of(run) == of(workdir) and len(of(run)) == 1
+  assert metrics(run) == metrics(workdir) and len(metrics(run)) == 6
 
 
 def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
@@ -134,7 +136,7 @@ def test_the_moving_average_is_kept_and_is_what_translates(corpus, tmp_path):
   average, params = "['average']['embedding']", "['params']['embedding']"
   np.testing.assert_allclose(second[average], 0.75 * first[average] + 0.25 * second[params], atol=1e-7)
   assert np.abs(second[average] - second[params]).max() > 1e-5
-  np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params['embedding'], second[average])
+  np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params[0]['embedding'], second[average])
 
 
 @pytest.mark.drill
@@ -169,12 +171,48 @@ def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
 
 def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
   argv = ['decode.py', f'--workdir={run}', f'--input={corpus}/test.en', f'--output={tmp_path}/out',
-          f'--reference={corpus}/test.de', '--checkpoint=average:2']
+          f'--reference={corpus}/test.de']
   assert decode.main(command_line.parse_decode(argv, '')) == 0
   results = json.loads((run / 'results.json').read_text())
   told = capsys.readouterr().err
-  assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f} on test.de' in told and results['signature'] in told
+  assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f}, TER' in told and 'on test.de' in told
+  assert results['signature'] in told
   assert (tmp_path / 'out').read_text() == (run / 'samples' / 'test_translations.txt').read_text()
+
+
+def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp_path, capfd, monkeypatch):
+  def decoded(*arguments):
+    argv = ['decode.py', f'--workdir={run}', '--search.beam_size=1', *arguments]
+    assert decode.main(command_line.parse_decode(argv, '')) == 0
+    return capfd.readouterr()
+
+  out, into = os.pipe()
+  os.write(into, (corpus / 'test.en').read_bytes())
+  os.close(into)
+  decoded(f'--input={corpus}/test.en', f'--output={tmp_path}/out')
+  expected = (tmp_path / 'out').read_text()
+  with os.fdopen(out) as pipe:
+    monkeypatch.setattr(sys, 'stdin', pipe)
+    assert decoded().out == expected
+  own = decoded('--input=split:test', '--paper_bleu=multi30k')
+  assert own.out == expected and 'on split:test' in own.err and 'multi30k (de)' in own.err
+  decoded(f'--input={corpus}/test.en', f'--output={tmp_path}/parts', '--part_lines=3')
+  assert (tmp_path / 'parts').read_text() == expected
+  scored = decoded(f'--input={corpus}/test.en', f'--target={corpus}/test.de').out.split('\n')
+  assert len(scored) == 8 and all(float(line.split('\t')[0]) < 0 < float(line.split('\t')[1]) for line in scored[:7])
+  with pytest.raises(command_line.ConfigError, match='expected split:validation'):
+    decoded('--input=split:dev')
+
+
+def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
+  there = checkpoint.Checkpoints(str(run / 'checkpoints'))
+  folder = run_folder.RunFolder.open(str(run))
+  results = run_folder.read_json(folder.results)
+  assert translation.chosen_steps(folder, there, 'final') == results['averaged_steps'] == there.resolve('average:2')
+  folder.results = str(tmp_path / 'results.json')
+  assert translation.chosen_steps(folder, there, 'final') == [there.best()]  # no results yet
+  run_folder.write_json(folder.results, results | {'averaged_steps': [4, 6]})
+  assert translation.chosen_steps(folder, there, 'final') == [there.best()]  # the run went on after them
 
 
 def test_a_line_does_not_depend_on_its_neighbours(run):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import BOS, EOS, FILLER
-from transformer import search
+from transformer import search, search_rules
 from transformer.config import SearchConfig
 
 V, LONGEST = 7, 5
@@ -34,8 +34,8 @@ def chain(seed=0, spread=1.3):
 @functools.partial(jax.jit, static_argnames=('config', 'length'))
 def run(table, limits, lines, prefix, lengths, config, length=LONGEST):
   cache = Cache(jax.numpy.full((len(limits), config.width), BOS), table)
-  step, cache = search.force_prefix(chain_step, cache, prefix, lengths)
-  return search.search(step, cache, limits, length, BOS, EOS, FILLER, config, search.row_keys(config.seed, lines))
+  return search.search(chain_step, cache, limits, length, BOS, EOS, FILLER, config,
+                       search.row_keys(config.seed, lines), [search_rules.prefix(prefix, lengths)])
 
 
 def draw(table, rows, config, lines=None, prefixes=None, limit=LONGEST):

@@ -38,8 +38,7 @@ def chains(seed=0, spread=1.5):
 
 @functools.lru_cache
 def compiled(how, config):
-  options = () if how is search.greedy_search else (config,)
-  return jax.jit(lambda cache, limits: how(chain_step, cache, limits, LONGEST, BOS, EOS, FILLER, *options))
+  return jax.jit(lambda cache, limits: how(chain_step, cache, limits, LONGEST, BOS, EOS, FILLER, config))
 
 
 def run(table, config, limits=LIMITS, how=search.beam_search):
@@ -72,6 +71,17 @@ def exhaustive(chain, limit, config):
       log_prob = log_probability(chain, sentence)
       found.append((log_prob / penalty(config, length), log_prob, sentence))
   return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize('entries, count', [(1031, 8), (1280, 13), (2311, 1), (89, 100), (1031, 70)])
+def test_the_largest_entries_are_those_of_a_sort(entries, count):
+  scores = np.random.default_rng(entries).normal(size=(2, 3, entries)).astype(np.float32)
+  scores[0, 0, -count:] += 9.0  # in the last, incomplete row of columns
+  scores[1, 2, ::256] += 9.0  # all in one column
+  values, places = jax.jit(search.largest, static_argnums=1)(scores, count)
+  order = np.argsort(-scores, axis=-1)[..., :count]
+  np.testing.assert_array_equal(places, order)
+  np.testing.assert_array_equal(values, np.take_along_axis(scores, order, axis=-1))
 
 
 @pytest.mark.parametrize('kind', LENGTH_PENALTIES)
@@ -116,6 +126,9 @@ def test_a_narrow_beam_tells_true_and_sorted_scores(width):
         sentence = found.tokens[row, rank, :length]
         assert length <= limit and sentence[-1] == EOS and EOS not in sentence[:-1]
         by_hand = log_probability(table[row], sentence)
+        each = [log_probability(table[row], sentence[:n]) for n in range(length + 1)]
+        np.testing.assert_allclose(found.token_log_probs[row, rank, :length], np.diff(each), atol=1e-4)
+        assert (found.token_log_probs[row, rank, length:] == 0).all()
         assert abs(found.log_probs[row, rank] - by_hand) < 1e-4
         assert abs(found.scores[row, rank] - by_hand / penalty(config, length)) < 1e-4
 
@@ -176,6 +189,85 @@ def test_the_cache_moves_with_its_hypothesis():
   assert abs(found.log_probs[0, 0] - log_probability(chain, [1, 4, EOS])) < 1e-5
 
 
+def test_stopping_early_changes_nothing():
+  config = SearchConfig(beam_size=3, alpha=0.9)
+  patient = functools.partial(search.beam_search, stop_early=False)
+  for seed in range(40):
+    table = chains(seed, spread=2.5)
+    for quick, slow in zip(run(table, config), run(table, config, how=patient)):
+      np.testing.assert_array_equal(quick, slow)
+
+
+def test_the_shortest_output_is_kept_to_unless_the_limit_is_shorter():
+  table = chains(2)
+  table[..., EOS] = 4.0  # would end at once
+  for config in (SearchConfig(beam_size=3, min_length=2), SearchConfig(beam_size=1, min_length=2)):
+    found = run(table, config, how=search.search)
+    assert found.lengths[:, 0].tolist() == [3, 1, 3]
+    assert (found.lengths[found.scores > search.NEVER] >= 1).all()
+    for row in range(3):
+      sentence = found.tokens[row, 0, :found.lengths[row, 0]]
+      assert abs(found.log_probs[row, 0] - log_probability(table[row], sentence)) < 1e-4  # EOS forbidden: no discount
+
+
+def test_diverse_groups_shun_each_others_tokens():
+  """By hand: two groups of one beam are two greedy searches, of which the second pays for the first one's tokens."""
+  strength = 0.8
+  config = SearchConfig(beam_size=2, groups=2, diversity=strength, length_penalty='none')
+  different = 0
+  for seed in range(6):
+    table = chains(seed)
+    table[..., EOS] = -30.0  # only at the limit
+    found = run(table, config)
+    for row, limit in enumerate(LIMITS):
+      pasts, written = [[BOS, BOS], [BOS, BOS]], []
+      for _ in range(limit - 1):
+        scores = [table[row, past[-2], past[-1]].copy() for past in pasts]
+        first = int(scores[0].argmax())
+        scores[1][first] -= strength
+        for past, token in zip(pasts, (first, int(scores[1].argmax()))):
+          past.append(token)
+      written = sorted(((log_probability(table[row], [*past[2:], EOS]), [*past[2:], EOS]) for past in pasts),
+                       reverse=True)
+      different += written[0][1] != written[1][1]
+      for rank, (log_prob, sentence) in enumerate(written):
+        assert found.tokens[row, rank, :limit].tolist() == sentence
+        assert abs(found.log_probs[row, rank] - log_prob) < 1e-4  # the model's own, without the penalty
+  assert different > 6
+
+
+def test_groups_without_diversity_are_searches_of_their_size():
+  both = SearchConfig(beam_size=4, groups=2, diversity=0.0, length_penalty='none')
+  for seed in range(3):
+    table = chains(seed)
+    found, alone = run(table, both), run(table, SearchConfig(beam_size=2, length_penalty='none'))
+    np.testing.assert_array_equal(found.tokens[:, 0], alone.tokens[:, 0])
+    np.testing.assert_allclose(found.log_probs[:, 0], alone.log_probs[:, 0], atol=1e-5)
+
+
+def ensemble_search(step, cache, *rest):
+  """Two models, the second of which reads the chains from the end of the batch."""
+  other = cache._replace(chains=cache.chains[::-1])
+  return search.beam_search(*search.ensemble([step, step], [cache, other])[:2], *rest)
+
+
+def twice(step, cache, *rest):
+  return search.beam_search(*search.ensemble([step, step], [cache, cache])[:2], *rest)
+
+
+def test_an_ensemble_has_the_mean_probability():
+  config, table = SearchConfig(beam_size=3), chains(6)
+  together = run(table, config, how=ensemble_search)
+  probability = lambda chain: np.exp(chain) / np.exp(chain).sum(-1, keepdims=True)
+  mean = np.log((probability(table) + probability(table[::-1])) / 2).astype(np.float32)
+  expected = run(mean, config)
+  np.testing.assert_array_equal(together.tokens, expected.tokens)
+  np.testing.assert_allclose(together.log_probs, expected.log_probs, rtol=1e-4)
+  alone, doubled = run(table, config), run(table, config, how=twice)
+  np.testing.assert_array_equal(doubled.tokens, alone.tokens)
+  np.testing.assert_allclose(doubled.log_probs, alone.log_probs, rtol=1e-5)
+
+
 def test_search_chooses_by_beam_size():
   table = chains(3)
   one, two = SearchConfig(1, 'gnmt'), SearchConfig(2, 'none')
@@ -192,7 +284,7 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
   def translate(params, source):
     cache = model.init_cache(params, model.encode(params, source), length)
     step = lambda cache, last: model.decode_step(params, cache, last)
-    return search.greedy_search(step, cache, limits, length, BOS, EOS, FILLER)
+    return search.greedy_search(step, cache, limits, length, BOS, EOS, FILLER, SearchConfig(beam_size=1))
 
   found = jax.tree.map(np.asarray, jax.jit(translate)(params, source))
   words = [found.tokens[row, 0, :found.lengths[row, 0]].tolist() for row in range(3)]

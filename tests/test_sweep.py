@@ -119,9 +119,9 @@ def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   pairs = [(ids, wanted) for ids, wanted in pairs if max(len(ids), len(wanted)) <= 16]
   assert 5 < len(pairs)
   model = models.build(translation.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
-  memory = model.encode(run.params, tokens.pad([ids for ids, _ in pairs], len(pairs), 16, 0))
+  memory = model.encode(run.params[0], tokens.pad([ids for ids, _ in pairs], len(pairs), 16, 0))
   shifted = [[target.bos_id, *wanted[:-1]] for _, wanted in pairs]
-  logits = np.asarray(model.decode(run.params, memory, tokens.pad(shifted, len(pairs), 16, 0)), np.float64)
+  logits = np.asarray(model.decode(run.params[0], memory, tokens.pad(shifted, len(pairs), 16, 0)), np.float64)
   nll = [np.log(np.exp(logits[row, place]).sum()) - logits[row, place, token]
          for row, (_, wanted) in enumerate(pairs) for place, token in enumerate(wanted)]
   assert read_json(f'{folder}/results.json')['validation_perplexity'] == pytest.approx(np.exp(np.mean(nll)), 1e-4)

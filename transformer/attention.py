@@ -10,17 +10,19 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import attention_scores, initializers, positions
+from transformer import attention_scores, beam_cache, initializers, positions
+from transformer.beam_cache import KeyValue
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.positions import NOTHING, Relation
 
-WITNESS = 'witness'  # the collection into which heads put their weights when someone asks (model.inspect)
+WITNESS = 'witness'  # the collection into which heads put what they did when someone asks (model.inspect)
 
 
-class KeyValue(NamedTuple):
-  """Keys and values of the entries that queries look at."""
+class Operands(NamedTuple):
+  """What Eq. 1 is computed from, head by head, as the scores see it: turned, where positions turn."""
 
+  query: jax.Array  # [B, Q, H, K]
   key: jax.Array  # [B, M, G, K]
   value: jax.Array  # [B, M, G, U]
 
@@ -50,9 +52,10 @@ def weighted_sum(weights: jax.Array, value: jax.Array, edges: jax.Array | None =
     [B, Q, H, U].
   """
   weights = weights.astype(value.dtype)
-  context = jnp.einsum('bgrqm,bmgu->bqgru', weights, value)
+  context = jnp.einsum('bgrqm,bmgu->bgrqu', weights, value)
   if edges is not None:
-    context += jnp.einsum('bgrqm,qmu->bqgru', weights, edges)
+    context += jnp.einsum('bgrqm,qmu->bgrqu', weights, edges)
+  context = context.transpose(0, 3, 1, 2, 4)
   return context.reshape(*context.shape[:2], -1, context.shape[-1])
 
 
@@ -131,7 +134,9 @@ class MultiHeadAttention(nn.Module):
     if relation.bias is not None:
       scores += relation.bias.reshape(1, *scores.shape[1:])
     weights = masked_softmax(scores, mask)
-    self.sow(WITNESS, 'weights', by_head(weights))  # kept only when the caller makes the collection mutable
+    # Kept only when the caller makes the collection mutable.
+    self.sow(WITNESS, 'weights', by_head(weights))
+    self.sow(WITNESS, 'operands', Operands(query, *memory))
     context = weighted_sum(self.dropout(weights), memory.value, relation.edges(relation.value_table, query.dtype))
     return self._project('bqhu,hud->bqd', context, 'out')
 
@@ -143,24 +148,21 @@ class MultiHeadAttention(nn.Module):
     """Queries from x [B, Q, D] over another text's projected memory, mask [B or 1, Q, M]; [B, Q, D]."""
     return self.attend(self.queries(x), memory, mask)
 
-  def extend(self, x: jax.Array, past: KeyValue, step: jax.Array, relation: Relation = NOTHING
+  def extend(self, x: jax.Array, past: KeyValue, step: jax.Array, mask: jax.Array, relation: Relation = NOTHING
              ) -> tuple[jax.Array, KeyValue]:
     """One cached step of causal self-attention: every beam's newest token over its own past.
 
+    The beams stand where queries stand in training, and what all of them wrote, place by place, where entries do.
+
     Args:
       x: [B, W, D] the newest token of each beam.
-      past: keys [B, W, T, G, K] and values [B, W, T, G, U], filled before `step`.
+      past: a layer's cache (beam_cache.blank), filled before `step`.
       step: [] int32, the place being written.
-      relation: of this one place to the places 0 … T - 1.
+      mask: [B, W, T·W] bool, which entries are a hypothesis's own (beam_cache.visible).
+      relation: of this one place to those of the entries (Relation.of_beams).
 
     Returns:
       [B, W, D], and the cache with place `step` filled.
     """
-    newest = self.memory(x, relation)  # [B, W, G, K]: the beams stand where entries stand in training
-    past = jax.tree.map(lambda all_, new: jax.lax.dynamic_update_slice_in_dim(all_, new[:, :, None], step, axis=2),
-                        past, newest)
-    batch, beams, length = past.key.shape[:3]
-    flat = jax.tree.map(lambda a: a.reshape((batch * beams,) + a.shape[2:]), past)
-    mask = (jnp.arange(length) <= step)[None, None, :]
-    query = self.queries(x.reshape(batch * beams, 1, -1), relation)
-    return self.attend(query, flat, mask, relation).reshape(batch, beams, -1), past
+    past = beam_cache.write(past, self.memory(x, relation), step)
+    return self.attend(self.queries(x, relation), beam_cache.heads_first(past), mask, relation), past

@@ -22,7 +22,9 @@ from transformer.config import ModelConfig
 
 def dot_products(query: jax.Array, key: jax.Array, edges: jax.Array | None = None) -> jax.Array:
   """q · (k + edge), each product summed in float32; shapes as in the file's head."""
-  scores = jnp.einsum('bqgrk,bmgk->bgrqm', query, key, preferred_element_type=jnp.float32)
+  # Written out, because einsum would put the keys first, and a transposition behind: [B, G, Q, R, M].
+  scores = jax.lax.dot_general(query, key, (((4,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.float32)
+  scores = scores.swapaxes(2, 3)
   if edges is not None:  # no [B, Q, M, K] is made: the sum over K splits in two
     scores += jnp.einsum('bqgrk,qmk->bgrqm', query, edges, preferred_element_type=jnp.float32)
   return scores

@@ -345,6 +345,27 @@ class OptimizerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class MeshConfig:
+  """How many devices share which work. See partitioning."""
+
+  data: int = -1  # parts of a batch's rows; -1: as many as there are devices left
+  fsdp: int = 1  # parts of a batch's rows again, over which parameters and the optimiser's state are split, too
+  tensor: int = 1  # parts of heads, of the feed-forward network's units and of the vocabulary
+  compile: str = 'jit'  # jit, pmap
+
+  def __post_init__(self):
+    _one_of('compile', self.compile, ('jit', 'pmap'))
+    if self.data < 1 and self.data != -1:
+      raise ValueError(f'mesh.data is {self.data}; expected a positive number of devices, or -1 for all')
+    for name in ('fsdp', 'tensor'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'mesh.{name} is {getattr(self, name)}; expected a positive number of devices')
+    if self.compile == 'pmap' and self.fsdp * self.tensor > 1:
+      raise ValueError(f'compile is pmap, which splits batches alone, with mesh.fsdp {self.fsdp} and mesh.tensor '
+                       f'{self.tensor}; expected 1 for both, or compile=jit')
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchConfig:
   """How translations and continuations are looked for (§6.1). See search.search."""
 
@@ -352,6 +373,9 @@ class SearchConfig:
   length_penalty: str = 'gnmt'  # gnmt: ((5 + |y|) / 6)^alpha (Wu et al., 2016); length: |y|^alpha; none
   alpha: float = 0.6
   extra_length: int = 50  # longest output: source length + this many tokens, §6.1
+  min_length: int = 0  # fewest tokens before EOS
+  groups: int = 1  # beam: parts of it that look for different translations (Vijayakumar et al., 2018); 1: off
+  diversity: float = 0.5  # groups: taken off a log-probability for each earlier group that took the same token now
   strategy: str = 'beam'  # beam: the likeliest found; sample: drawn at random, see search.sample
   temperature: float = 1.0  # sample: logits are divided by it
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
@@ -362,6 +386,13 @@ class SearchConfig:
     _positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
     _one_of('strategy', self.strategy, STRATEGIES)
     _one_of('length_penalty', self.length_penalty, LENGTH_PENALTIES)
+    if not 0 <= self.min_length <= self.extra_length:
+      raise ValueError(f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: every '
+                       'sentence, the shortest too, may be so long')
+    if self.groups < 1 or self.beam_size % self.groups:
+      raise ValueError(f'groups is {self.groups}; expected a positive number that divides beam_size, {self.beam_size}')
+    if self.diversity < 0:
+      raise ValueError(f'diversity is {self.diversity}; expected 0 (groups alike) or more')
     if self.top_k < 0:
       raise ValueError(f'top_k is {self.top_k}; expected 0 (all tokens) or a positive number')
     if not 0.0 < self.top_p <= 1.0:
@@ -373,6 +404,7 @@ class SearchConfig:
   def width(self) -> int:
     """W: beams that the cache needs."""
     return self.beam_size if self.strategy == 'beam' else 1
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationConfig:

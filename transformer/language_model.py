@@ -2,7 +2,7 @@
 
 Figure 1's decoder without its attention over an encoder: a layer is masked self-attention and the feed-forward network.
 It fulfils the same Model record as the encoder-decoder, with a source of no columns, so that trainer, loss and search
-are those of translation. A prompt is no source: it is the beginning of the target (search.force_prefix).
+are those of translation. A prompt is no source: it is the beginning of the target (search_rules.prefix).
 
     GPT    (Radford et al., 2018, §4.1)   norm post, learned positions, GELU, biases
     GPT-2  (Radford et al., 2019, §2.3)   norm pre with a final normalisation, else the same
@@ -18,11 +18,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers, layers, masks, normalization, positions
-from transformer.attention import WITNESS, KeyValue
+from transformer import beam_cache, initializers, layers, masks, normalization, positions
+from transformer.attention import WITNESS
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
-from transformer.model import Cache, Model, Params
+from transformer.model import Cache, Model, Params, witnessed
 from transformer.tokens import Tokens, look_up
 
 
@@ -55,7 +55,7 @@ class LanguageModel(nn.Module):
     """The source itself, which has no columns: it says how many rows there are."""
     if source.ids.shape[1]:
       raise ValueError(f'a language model has no source, found {source.ids.shape[1]} columns; give a prompt as the '
-                       "target's beginning (search.force_prefix)")
+                       "target's beginning (search_rules.prefix)")
     return source
 
   def hidden(self, target: Tokens) -> jax.Array:
@@ -76,20 +76,24 @@ class LanguageModel(nn.Module):
     return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
 
   def init_cache(self, memory: Tokens, length: int, beams: int) -> Cache:
-    cfg, batch = self.config, memory.ids.shape[0]
-    blank = lambda width: jnp.zeros((batch, beams, length, cfg.kv_heads, width), jnp.dtype(cfg.dtype))
-    return Cache(beams=[KeyValue(blank(cfg.key_size), blank(cfg.value_size)) for _ in self.layers], source=(),
-                 step=jnp.zeros((), jnp.int32))
+    batch = memory.ids.shape[0]
+    return Cache(
+        beams=beam_cache.origins(batch, beams, length),
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.layers],
+        source=(),
+        step=jnp.zeros((), jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
-    length = cache.beams[0].key.shape[2]
+    beams, length = cache.beams.shape[1:]
     x = self._embed(tokens, self.positions.embed(cache.step[None, None], length))
-    relations = self.positions.relate(cache.step[None], jnp.arange(length))
-    beams = []
-    for number, (layer, past) in enumerate(zip(self.layers, cache.beams)):
-      x, past = layer.extend(x, relations.at(number), past, cache.step)
-      beams.append(past)
-    return self._logits(self._finish(x)), cache._replace(beams=beams, step=cache.step + 1)
+    relations = self.positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
+    origin = beam_cache.stay(cache.beams, cache.step)
+    mask = beam_cache.visible(origin, cache.step)
+    written = []
+    for number, (layer, past) in enumerate(zip(self.layers, cache.past)):
+      x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
+      written.append(past)
+    return self._logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
     """Both at once; what initialisation traces and inspect() reads."""
@@ -115,8 +119,8 @@ def build(config: LanguageModelConfig) -> Model:
 
   def inspect(params: Params, source: Tokens, target: Tokens):
     logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
-    weights = [seen[WITNESS][f'layers_{n}']['self_attention']['weights'][0] for n in range(config.num_layers)]
-    return logits, {'encoder': [], 'decoder': weights, 'cross': []}  # per layer [B, H, T, T]
+    layers_seen = [seen[WITNESS][f'layers_{n}']['self_attention'] for n in range(config.num_layers)]
+    return logits, witnessed(encoder=[], decoder=layers_seen, cross=[])
 
   return Model(
       config=config,
@@ -127,6 +131,7 @@ def build(config: LanguageModelConfig) -> Model:
       init_cache=lambda params, memory, length, beams=1: call_plain(
           functools.partial(LanguageModel.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
+      grow_cache=beam_cache.grow,
       inspect=inspect,
       longest=config.max_positions if config.positions == 'learned' else None,
       hidden=lambda params, target, key=None: call('hidden', params, target, key=key),

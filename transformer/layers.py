@@ -6,7 +6,8 @@ import flax.linen as nn
 import jax
 
 from transformer import normalization
-from transformer.attention import WITNESS, KeyValue, MultiHeadAttention
+from transformer.attention import WITNESS, MultiHeadAttention
+from transformer.beam_cache import KeyValue
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.feed_forward import FeedForward
@@ -54,9 +55,10 @@ class EncoderLayer(nn.Module):
     y = self.self_attention(self.around_self.enter(x), mask, relation)
     return self._after_self(self.around_self.leave(x, y))
 
-  def extend(self, x: jax.Array, relation: Relation, past: KeyValue, step: jax.Array) -> tuple[jax.Array, KeyValue]:
+  def extend(self, x: jax.Array, relation: Relation, past: KeyValue, step: jax.Array, mask: jax.Array
+             ) -> tuple[jax.Array, KeyValue]:
     """One cached step under a causal mask: x [B, W, D] over the beams' past, see MultiHeadAttention.extend."""
-    y, past = self.self_attention.extend(self.around_self.enter(x), past, step, relation)
+    y, past = self.self_attention.extend(self.around_self.enter(x), past, step, mask, relation)
     return self._after_self(self.around_self.leave(x, y)), past
 
 
@@ -86,13 +88,13 @@ class DecoderLayer(nn.Module):
     """This layer's keys and values of the encoder's output [B, S, D]."""
     return self.cross_attention.memory(memory)
 
-  def extend(self, x: jax.Array, relation: Relation, past: KeyValue, memory: KeyValue, cross_mask: jax.Array,
-             step: jax.Array) -> tuple[jax.Array, KeyValue]:
-    """One cached step: x [B, W, D] over the beams' past [B, W, T, G, K] and memory [B, S, G, K].
+  def extend(self, x: jax.Array, relation: Relation, past: KeyValue, step: jax.Array, mask: jax.Array,
+             memory: KeyValue, cross_mask: jax.Array) -> tuple[jax.Array, KeyValue]:
+    """One cached step: x [B, W, D] over the beams' past, see MultiHeadAttention.extend, and memory [B, S, G, K].
 
     In cross-attention the beams of a sentence are its queries: they share one memory, and it is never copied.
     """
-    y, past = self.self_attention.extend(self.around_self.enter(x), past, step, relation)
+    y, past = self.self_attention.extend(self.around_self.enter(x), past, step, mask, relation)
     return self._after_self(self.around_self.leave(x, y), memory, cross_mask), past
 
 

@@ -8,15 +8,15 @@ and not otherwise; there is no training flag.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers, layers, masks, normalization, positions
-from transformer.attention import WITNESS, KeyValue
+from transformer import beam_cache, initializers, layers, masks, normalization, positions
+from transformer.attention import WITNESS
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.tokens import Tokens, look_up
@@ -34,8 +34,9 @@ class Memory(NamedTuple):
 class Cache(NamedTuple):
   """What decoding step by step carries. A search reorders `beams` as hypotheses move; it never touches the rest."""
 
-  beams: Any  # leaves [B, W, ...]: here one KeyValue [B, W, T, G, K] per layer
-  source: Any  # leaves [B, ...]: here one KeyValue [B, S, G, K] per layer, and the mask [B, W, S]
+  beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (beam_cache)
+  past: Any  # leaves [B, ...], which a step writes: here one KeyValue [B, G, T·W, K] per layer
+  source: Any  # leaves [B, ...], which it does not: here one KeyValue [B, G, S, K] per layer, and the mask [B, W, S]
   step: jax.Array  # [] int32: tokens fed so far
 
 
@@ -49,7 +50,8 @@ class Model(NamedTuple):
   decode: Callable  # (params, memory, target, key=None) -> logits [B, T, V] float32; target starts from BOS
   init_cache: Callable  # (params, memory, length, beams=1) -> cache
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
-  inspect: Callable  # (params, source, target) -> (logits, record): every head's weights, [B, H, Q, M]
+  grow_cache: Callable  # (cache, length) -> the same cache with room for `length` tokens
+  inspect: Callable  # (params, source, target) -> (logits, record): every head's weights and operands, see witnessed
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
   hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
   logits: Callable | None = None  # language models: (params, hidden [B, T, D]) -> [B, T, V] float32
@@ -108,28 +110,43 @@ class EncoderDecoder(nn.Module):
     return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
-    cfg, batch = self.config, memory.values.shape[0]
-    blank = lambda width: jnp.zeros((batch, beams, length, cfg.kv_heads, width), jnp.dtype(cfg.dtype))
+    batch = memory.values.shape[0]
     return Cache(
-        beams=[KeyValue(blank(cfg.key_size), blank(cfg.value_size)) for _ in self.decoder_layers],
-        source=([layer.cross_memory(memory.values) for layer in self.decoder_layers],
+        beams=beam_cache.origins(batch, beams, length),
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.decoder_layers],
+        source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
+            [beam_cache.heads_first(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
-    length = cache.beams[0].key.shape[2]
+    beams, length = cache.beams.shape[1:]
     x = self._embed(self.target_table, tokens, self.decoder_positions.embed(cache.step[None, None], length))
-    relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length))
+    relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
+    origin = beam_cache.stay(cache.beams, cache.step)
+    mask = beam_cache.visible(origin, cache.step)
     memories, cross_mask = cache.source
-    beams = []
-    for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.beams, memories)):
-      x, past = layer.extend(x, relations.at(number), past, memory, cross_mask, cache.step)
-      beams.append(past)
-    return self._logits(x), cache._replace(beams=beams, step=cache.step + 1)
+    written = []
+    for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.past, memories)):
+      x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.heads_first(memory), cross_mask)
+      written.append(past)
+    return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
     """Both halves at once; what initialisation traces and inspect() reads."""
     return self.decode(self.encode(source), target)
+
+
+def witnessed(encoder: Sequence[dict], decoder: Sequence[dict], cross: Sequence[dict]) -> dict[str, Any]:
+  """The record that inspect() returns, from what the attention of each layer put into WITNESS.
+
+  Returns:
+    'encoder', 'decoder' and 'cross': per layer the weights, [B, H, S, S], [B, H, T, T] and [B, H, T, S]; and
+    'operands', with the same three names: per layer an Operands. Under jit, what a caller drops is not computed.
+  """
+  kinds = {'encoder': encoder, 'decoder': decoder, 'cross': cross}
+  taken = lambda name: {kind: [layer[name][0] for layer in layers] for kind, layers in kinds.items()}
+  return taken('weights') | {'operands': taken('operands')}
 
 
 def build(config: ModelConfig) -> Model:
@@ -151,12 +168,11 @@ def build(config: ModelConfig) -> Model:
 
   def inspect(params: Params, source: Tokens, target: Tokens):
     logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
-    weights = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part]['weights'][0] for n in range(count)]
-    return logits, {
-        'encoder': weights('encoder', config.num_layers, 'self_attention'),  # per layer [B, H, S, S]
-        'decoder': weights('decoder', config.decoder_layers, 'self_attention'),  # per layer [B, H, T, T]
-        'cross': weights('decoder', config.decoder_layers, 'cross_attention'),  # per layer [B, H, T, S]
-    }
+    parts = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part] for n in range(count)]
+    return logits, witnessed(
+        encoder=parts('encoder', config.num_layers, 'self_attention'),
+        decoder=parts('decoder', config.decoder_layers, 'self_attention'),
+        cross=parts('decoder', config.decoder_layers, 'cross_attention'))
 
   return Model(
       config=config,
@@ -167,6 +183,7 @@ def build(config: ModelConfig) -> Model:
       init_cache=lambda params, memory, length, beams=1: call_plain(
           functools.partial(EncoderDecoder.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
+      grow_cache=beam_cache.grow,
       inspect=inspect,
       longest=config.max_positions if config.positions == 'learned' else None)
 

@@ -1,43 +1,67 @@
 """Where arrays live, and the one place that compiles a step: jax.jit over a mesh, or jax.pmap.
 
-To shard another parameter axis, change AXIS_RULES. Steps come from training.py and know nothing of this file.
+A mesh has three axes. The rows of a batch are split over `data` and `fsdp`; parameters, and with them the optimiser's
+state, over `fsdp` and `tensor`. To shard another dimension of a parameter, change AXIS_RULES. Steps come from
+training.py and know nothing of this file.
 """
 
 import functools
+import itertools
+import math
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from transformer.config import MeshConfig
 from transformer.tokens import Batch
 
-# Logical axis of a parameter -> mesh axis it is split over; None keeps every device a full copy.
-AXIS_RULES = (
-    ('vocab', None),
-    ('embed_table', None),
-    ('embed', None),
-    ('heads', None),
-    ('kv', None),
-    ('mlp', None),
-    ('layers', None),  # of scanned stacks
-)
-DATA = 'data'  # the mesh axis over which the sentences of a batch are split
+DATA, FSDP, TENSOR = 'data', 'fsdp', 'tensor'  # the axes of a mesh
+ROWS = (DATA, FSDP)  # those over which the rows of a batch are split
 
 
-def make_mesh(data: int = -1) -> Mesh:
-  """A mesh whose axis 'data' holds `data` devices; -1 takes all there are.
+class Axis(NamedTuple):
+  """Over which mesh axes a dimension of a parameter is split."""
+
+  kept: tuple[str, ...] = ()  # between steps, the optimiser's state with it
+  computed: tuple[str, ...] = ()  # in forward and backward passes: what is split further is gathered there first
+
+
+# By the name of a dimension (nn.with_logical_partitioning in the models). Columns of embedding tables stay whole: rows
+# over one axis and columns over another would make XLA copy whole tables from device to device.
+AXIS_RULES = {
+    'vocab': Axis((TENSOR, FSDP), (TENSOR,)),
+    'embed_table': Axis(),
+    'embed': Axis((FSDP,)),
+    'heads': Axis((TENSOR,), (TENSOR,)),
+    'kv': Axis(),
+    'mlp': Axis((TENSOR,), (TENSOR,)),
+    'cell': Axis((TENSOR,)),  # recurrent: split in computing, every step of time would have to wait for a collective
+    'layers': Axis(),  # of scanned stacks
+}
+
+
+def make_mesh(config: MeshConfig = MeshConfig()) -> Mesh:
+  """The devices of all processes as data x fsdp x tensor; with data -1, all of them, else the first.
 
   Raises:
     ValueError: when there are not that many devices.
   """
   devices = jax.devices()
-  size = len(devices) if data == -1 else data
-  if not 1 <= size <= len(devices):
-    raise ValueError(f'mesh.data is {data}, but there are {len(devices)} devices; -1 takes all')
-  return jax.make_mesh((size,), (DATA,), axis_types=(jax.sharding.AxisType.Auto,), devices=devices[:size])
+  rest = config.fsdp * config.tensor
+  data = len(devices) // rest if config.data == -1 else config.data
+  if not 1 <= data * rest <= len(devices) or config.data == -1 and len(devices) % rest:
+    raise ValueError(f'mesh data {config.data} × fsdp {config.fsdp} × tensor {config.tensor} does not fit '
+                     f'{len(devices)} devices; expected a product of at most {len(devices)}, or with data -1, which '
+                     'takes all, an fsdp × tensor that divides it')
+  return jax.make_mesh((data, config.fsdp, config.tensor), (DATA, FSDP, TENSOR),
+                       axis_types=(jax.sharding.AxisType.Auto,) * 3, devices=devices[:data * rest])
+
+
+# ------------------------------------------------------------------------------------------------------ parameters
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -45,39 +69,206 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
 
-def parameter_shardings(axes: Any, mesh: Mesh) -> Any:
-  """Shardings of the parameters from their logical axis names (Model.axes) by AXIS_RULES."""
-  return nn.logical_to_mesh_sharding(axes, mesh, list(AXIS_RULES))
+def lay_out(tree: Any, shardings: Any) -> Any:
+  """The arrays, moved to where `shardings` (one, or a tree of them) say."""
+  return jax.jit(lambda x: x, out_shardings=shardings)(tree)
+
+
+def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str) -> list[tuple[str, ...]]:
+  """The mesh axes of each dimension of one parameter. Axes that do not divide it are left out, the last first."""
+  found = []
+  for name, size in itertools.zip_longest(names, shape):
+    over = getattr(AXIS_RULES[name], stage) if name else ()
+    while size % math.prod(mesh.shape[axis] for axis in over):
+      over = over[:-1]
+    found.append(over)
+  return found
+
+
+def parameter_shardings(axes: Any, shapes: Any, mesh: Mesh, stage: str = 'kept') -> Any:
+  """Shardings of the parameters by AXIS_RULES.
+
+  Args:
+    axes: the names of each parameter's dimensions (Model.axes).
+    shapes: the parameters, or their shapes.
+    mesh: the devices.
+    stage: 'kept' or 'computed', see Axis.
+  """
+  place = lambda leaf, names: NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, stage)))
+  return jax.tree.map(place, shapes, axes)
+
+
+def undivided(axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
+  """Parameters of which a dimension stays whole because its mesh axes do not divide it; dotted names, with shapes."""
+  count = lambda dimensions: sum(mesh.shape[axis] > 1 for over in dimensions for axis in over)
+  return [f"{jax.tree_util.keystr(path, simple=True, separator='.')} {tuple(leaf.shape)}"
+          for (path, leaf), names in zip(jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(axes))
+          if count(_split(names, leaf.shape, mesh, 'kept')) < count(AXIS_RULES[name].kept for name in names if name)]
+
+
+def state_shardings(axes: Any, state: Any, mesh: Mesh) -> Any:
+  """Shardings of a train state: whatever has a parameter's name and shape lies where that parameter lies.
+
+  So moments and averages are split like the parameters they belong to; all else is whole on every device.
+
+  Args:
+    axes: Model.axes().
+    state: a TrainState, or its shapes.
+    mesh: the devices.
+  """
+  shardings = parameter_shardings(axes, state.params, mesh)
+  known = {path: (leaf.shape, sharding) for (path, leaf), sharding in zip(
+      jax.tree_util.tree_leaves_with_path(state.params), jax.tree.leaves(shardings))}
+
+  def find(path, leaf):
+    for start in range(len(path)):
+      shape, sharding = known.get(path[start:], (None, None))
+      if shape == leaf.shape:
+        return sharding
+    return replicated(mesh)
+
+  return jax.tree_util.tree_map_with_path(find, state)
+
+
+def own_copy(tree: Any) -> Any:
+  """The arrays as this process has them; those that it shares with others must be whole on every device."""
+  shared = lambda leaf: isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
+  return jax.tree.map(lambda leaf: leaf.addressable_data(0) if shared(leaf) else leaf, tree)
+
+
+def gathering(objective: Callable, axes: Any, mesh: Mesh) -> Callable:
+  """The objective, which first gathers the parameters as far as computing needs them whole (AXIS_RULES).
+
+  The gradient of a gathered parameter comes out added over all devices. Where a mesh splits no parameter, it is the
+  objective itself.
+  """
+  if mesh.shape[FSDP] * mesh.shape[TENSOR] == 1:
+    return objective
+
+  def gathered(params: Any, *inputs: Any, **options: Any) -> Any:
+    where = parameter_shardings(axes, params, mesh, 'computed')
+    return objective(jax.lax.with_sharding_constraint(params, where), *inputs, **options)
+
+  return gathered
+
+
+def bytes_of(tree: Any) -> int:
+  """Bytes of arrays or shapes, each counted once."""
+  return sum(math.prod(leaf.shape) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def bytes_per_device(tree: Any) -> int:
+  """Bytes that one device holds of arrays, or of shapes that carry shardings."""
+  return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _item_bytes(leaf: Any) -> int:
+  return 8 if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
+
+
+# --------------------------------------------------------------------------------------------------------- batches
 
 
 def check_rows(rows: int, mesh: Mesh) -> None:
   """Raises ValueError naming both when a batch's rows do not divide over the mesh."""
-  if rows % mesh.shape[DATA]:
-    raise ValueError(f'batches of {rows} rows do not divide over mesh.data = {mesh.shape[DATA]} devices; '
+  parts = math.prod(mesh.shape[axis] for axis in ROWS)
+  if rows % parts:
+    raise ValueError(f'batches of {rows} rows do not divide over mesh.data × mesh.fsdp = {parts} devices; '
                      'rows are multiples of 8: choose a mesh that divides them')
 
 
+class Share(NamedTuple):
+  """Which rows of each batch a process reads: the part numbered `host` of `hosts` equal parts."""
+
+  host: int
+  hosts: int
+
+
+def share_of_rows(mesh: Mesh) -> Share:
+  """This process's share: rows that its own devices hold. Processes along `tensor` read the same.
+
+  Raises:
+    ValueError: when those rows do not lie side by side.
+  """
+  blocks = mesh.devices.reshape(-1, mesh.shape[TENSOR])  # [data x fsdp, tensor]
+  mine = [place for place, devices in enumerate(blocks)
+          if any(device.process_index == jax.process_index() for device in devices)]
+  if not mine or mine != list(range(mine[0], mine[0] + len(mine))) or len(blocks) % len(mine) or mine[0] % len(mine):
+    raise ValueError(f'process {jax.process_index()} holds the parts {mine} of {len(blocks)} of each batch; expected '
+                     'equally many of every process, side by side: use a mesh that takes all devices')
+  return Share(mine[0] // len(mine), len(blocks) // len(mine))
+
+
 def place(batch: Batch, mesh: Mesh) -> Batch:
-  """Puts a host's rows of the global batch on its devices, split over 'data'."""
-  rows = NamedSharding(mesh, PartitionSpec(DATA))
+  """Puts a process's rows of the global batch on its devices."""
+  rows = NamedSharding(mesh, PartitionSpec(ROWS))
   return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, np.asarray(x)), batch)
 
 
-def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool) -> Callable:
-  """The step as one program: f(first, batch) over host batches, first being the train state or the parameters.
+# ----------------------------------------------------------------------------------------------------------- steps
+
+
+class Program(NamedTuple):
+  """A step compiled for one shape of batch."""
+
+  call: Callable
+  seconds: float  # that compiling took
+  memory: Any  # XLA's account, bytes of one device; None where the backend gives none
+
+  @property
+  def peak_bytes(self) -> int | None:
+    """What the step needs on one device: its inputs, its outputs where they take no input's place, and all between."""
+    if self.memory is None:
+      return None
+    return (self.memory.argument_size_in_bytes + self.memory.output_size_in_bytes + self.memory.temp_size_in_bytes
+            - self.memory.alias_size_in_bytes)
+
+
+class CompiledStep:
+  """A step over host batches: step(first, batch), first being the train state or the parameters.
+
+  A program is compiled for each shape of batch, when it is first met or when program() asks for it.
+  """
+
+  def __init__(self, function: Callable, lay: Callable):
+    """`function`: under jit or pmap; `lay`: a host batch onto the devices."""
+    self._function, self._lay, self._programs = function, lay, {}
+
+  def program(self, first: Any, batch: Batch) -> Program:
+    """The program for batches of this shape."""
+    key = self._key(batch)
+    if key not in self._programs:
+      start = time.monotonic()
+      compiled = self._function.lower(first, self._lay(batch)).compile()
+      self._programs[key] = Program(compiled, time.monotonic() - start, compiled.memory_analysis())
+    return self._programs[key]
+
+  def is_new(self, batch: Batch) -> bool:
+    """Whether no batch of this shape has been compiled for."""
+    return self._key(batch) not in self._programs
+
+  def _key(self, batch: Batch) -> tuple:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(batch))
+
+  def __call__(self, first: Any, batch: Batch) -> Any:
+    return self.program(first, batch).call(first, self._lay(batch))
+
+
+def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: Any = None) -> CompiledStep:
+  """The step as one program.
 
   Args:
     step: step(first, batch, axis=None), see training.py.
     mesh: the devices.
     mode: 'jit' (one global program; XLA inserts the sums) or 'pmap' (one program per device, sums by psum).
     donate: whether `first` may be overwritten.
+    out: shardings of what the step returns; None leaves them to XLA. 'jit' only.
   """
   if mode == 'jit':
-    compiled = jax.jit(step, donate_argnums=(0,) if donate else ())
-    return lambda first, batch: compiled(first, place(batch, mesh))
-
+    return CompiledStep(jax.jit(step, donate_argnums=(0,) if donate else (), out_shardings=out),
+                        functools.partial(place, mesh=mesh))
   count = mesh.shape[DATA]
   mapped = jax.pmap(functools.partial(step, axis=DATA), axis_name=DATA, in_axes=(None, 0), out_axes=None,
                     devices=list(mesh.devices.flat))
   split = lambda x: np.asarray(x).reshape((count, x.shape[0] // count) + x.shape[1:])
-  return lambda first, batch: mapped(first, jax.tree.map(split, batch))
+  return CompiledStep(mapped, functools.partial(jax.tree.map, split))

@@ -33,6 +33,11 @@ class Relation(NamedTuple):
     """What one layer is told."""
     return jax.tree.map(lambda leaf: leaf[layer], self)
 
+  def of_beams(self, beams: int) -> 'Relation':
+    """Of one place to T, for W beams that all stand there, and the T·W entries that they have written (beam_cache)."""
+    spread = lambda leaf: None if leaf is None else jnp.repeat(jnp.repeat(leaf, beams, axis=-1), beams, axis=-2)
+    return self._replace(bias=spread(self.bias), distance=spread(self.distance))
+
   def edges(self, table: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
     """[Q, M, K or U] vectors between each query and entry."""
     return None if table is None else table[self.distance].astype(dtype)

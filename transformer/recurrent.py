@@ -151,7 +151,7 @@ class DeepOutput(nn.Module):
     """[B, T, D] of each, but the context's own width -> [B, T, D], the larger of two candidates for each unit."""
     width = self.config.d_model
     x = jnp.concatenate([top.astype(words.dtype), words, context.astype(words.dtype)], axis=-1)
-    bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('mlp',)), (2 * width,),
+    bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('cell',)), (2 * width,),
                       jnp.float32)
     y = x @ projection(self, 'w', 2 * width + self.context_width, 2 * width) + bias.astype(x.dtype)[None, None]
     return jnp.maximum(y[..., :width], y[..., width:])
@@ -256,6 +256,7 @@ class RecurrentEncoderDecoder(nn.Module):
     per_beam = lambda x: jnp.repeat(x, beams, axis=1)
     return Cache(
         beams=jax.tree.map(per_beam, self._start(states)),
+        past=(),
         source=(self.link.source(memory.values), masks.padding_mask(memory.segments, beams), summary),
         step=jnp.zeros((), jnp.int32))
 
@@ -326,4 +327,5 @@ def build(config: RecurrentConfig) -> Model:
       init_cache=lambda params, memory, length, beams=1: call(
           functools.partial(RecurrentEncoderDecoder.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call('decode_step', params, cache, tokens),
+      grow_cache=lambda cache, length: cache,  # a state has one size
       inspect=inspect)

@@ -29,7 +29,7 @@ class Glance(NamedTuple):
 
 def projection(module: nn.Module, name: str, rows: int, columns: int) -> jax.Array:
   """A parameter [rows, columns] of a projection, in the dtype of products."""
-  init = nn.with_logical_partitioning(initializers.matrix(module.config.initializer), ('embed', 'mlp'))
+  init = nn.with_logical_partitioning(initializers.matrix(module.config.initializer), ('embed', 'cell'))
   return module.param(name, init, (rows, columns), jnp.float32).astype(jnp.dtype(module.config.dtype))
 
 

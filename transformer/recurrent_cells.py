@@ -81,13 +81,13 @@ class Recurrence(nn.Module):
         lambda k: init(k, (shape[0], shape[2]), dtype), out_axes=1)(jax.random.split(key, gates))
     inward = stacked(initializers.matrix(cfg.initializer))
     matrix = lambda name, init, rows: self.param(name, nn.with_logical_partitioning(
-        init, ('embed', None, 'mlp')), (rows, gates, cfg.d_model), jnp.float32)
+        init, ('embed', None, 'cell')), (rows, gates, cfg.d_model), jnp.float32)
     self.w_input = matrix('w_input', inward, self.width)
     self.w_state = matrix('w_state', stacked(nn.initializers.orthogonal()), cfg.d_model)
     if self.fed_width:
       self.w_fed = matrix('w_fed', inward, self.fed_width)
     first = lambda key, shape, dtype: jnp.broadcast_to(jnp.asarray(self.cell.first_bias, dtype)[:, None], shape)
-    self.bias = self.param('bias', nn.with_logical_partitioning(first, (None, 'mlp')), (gates, cfg.d_model),
+    self.bias = self.param('bias', nn.with_logical_partitioning(first, (None, 'cell')), (gates, cfg.d_model),
                            jnp.float32)
 
   def _product(self, x: jax.Array, matrix: jax.Array) -> jax.Array:

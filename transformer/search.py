@@ -1,20 +1,21 @@
-"""Greedy and beam search (§6.1) and sampling, over any step function. Knows no model: a step function and its cache
-are enough.
+"""Greedy and beam search (§6.1), diverse beams and sampling, over any step function. Knows no model: a step function and
+its cache are enough.
 
 A step function takes (cache, tokens [B, W]) and returns (logits [B, W, V] float32, cache). The cache is a NamedTuple
 whose field `beams` holds the leaves [B, W, ...] that belong to hypotheses; those are reordered here, nothing else is.
-Every output ends in EOS: at its last allowed place a hypothesis may only end.
+Every output ends in EOS: at its last allowed place a hypothesis may only end. Rules (search_rules) say what else an
+output must or must not contain.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from transformer.config import SearchConfig
+from transformer.search_rules import NEVER, NO_TOKEN, Moment, Rule
 
-NEVER = jnp.finfo(jnp.float32).min  # the score of a hypothesis that does not exist
 Step = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
 
 
@@ -25,6 +26,7 @@ class Hypotheses(NamedTuple):
   scores: jax.Array  # [B, W] log-probability / length penalty; NEVER where fewer than W were found
   log_probs: jax.Array  # [B, W] natural logarithms, EOS included
   lengths: jax.Array  # [B, W] tokens, EOS included
+  token_log_probs: jax.Array  # [B, W, L] of each token, 0 after EOS
 
 
 class _Beam(NamedTuple):
@@ -34,9 +36,39 @@ class _Beam(NamedTuple):
   cache: Any
   last: jax.Array  # [B, W] newest token of each live hypothesis
   tokens: jax.Array  # [B, W, L] live hypotheses
-  log_probs: jax.Array  # [B, W] their log-probabilities, best first
+  token_log_probs: jax.Array  # [B, W, L]
+  log_probs: jax.Array  # [B, W] their log-probabilities, best first in each group
+  states: tuple[Any, ...]  # of the rules
   found: Hypotheses
   done: jax.Array  # [B] nothing alive can still enter `found`
+
+
+class _Walk(NamedTuple):
+  """What moves while one hypothesis per sentence is written."""
+
+  t: jax.Array  # []
+  cache: Any
+  last: jax.Array  # [B, 1]
+  tokens: jax.Array  # [B, 1, L]
+  token_log_probs: jax.Array  # [B, 1, L]
+  ends: jax.Array  # [B, 1] length once it has ended, else 0
+  states: tuple[Any, ...]  # of the rules
+
+
+class Growth(NamedTuple):
+  """A cache that begins short: few outputs are as long as they may be, and each step looks at all of the cache."""
+
+  length: int  # places of the cache that a search begins with
+  grow: Callable[[Any, int], Any]  # (cache, places) -> a longer cache
+
+
+class _Continuations(NamedTuple):
+  """Hypotheses with one token more, of one sentence side by side."""
+
+  total: jax.Array  # [B, N] log-probability
+  parent: jax.Array  # [B, N] the beam that goes on
+  token: jax.Array  # [B, N]
+  gained: jax.Array  # [B, N] the token's log-probability
 
 
 def length_penalty(length: jax.Array, config: SearchConfig) -> jax.Array:
@@ -52,10 +84,31 @@ def length_penalty(length: jax.Array, config: SearchConfig) -> jax.Array:
   return length**config.alpha if config.length_penalty == 'length' else jnp.ones_like(length)
 
 
-def _only_end(logits: jax.Array, last_place: jax.Array, eos_id: int) -> jax.Array:
-  """Leaves EOS alone with a finite score where a sentence has reached its last place [B]."""
-  forbidden = last_place[:, None, None] & (jnp.arange(logits.shape[-1]) != eos_id)[None, None]
-  return jnp.where(forbidden, NEVER, logits)
+_COLUMNS = 256
+_FEW = 4 * _COLUMNS  # entries that one sort is quick at
+
+
+def largest(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+  """The `count` largest entries of each row [..., V], and their places: jax.lax.top_k, in two stages for many entries.
+
+  The row is laid in columns. The columns with the largest maxima hold the largest entries, so the second stage sorts
+  those alone. Among equal entries either may be taken.
+  """
+  entries = scores.shape[-1]
+  if entries <= _FEW or count > _COLUMNS // 4:
+    return jax.lax.top_k(scores, min(count, entries))
+  rows = scores.reshape(-1, entries)
+  whole = entries // _COLUMNS * _COLUMNS
+  maxima = rows[:, :whole].reshape(rows.shape[0], -1, _COLUMNS).max(axis=1)
+  tail = rows[:, whole:]
+  maxima = jnp.maximum(maxima, jnp.pad(tail, ((0, 0), (0, whole + _COLUMNS - entries)), constant_values=-jnp.inf))
+  _, chosen = jax.lax.top_k(maxima, count)  # [., count] columns
+  depth = -(-entries // _COLUMNS)
+  candidates = (chosen[:, None] + _COLUMNS * jnp.arange(depth)[None, :, None]).reshape(-1, depth * count)
+  inside = jnp.take_along_axis(rows, jnp.minimum(candidates, entries - 1), axis=1)
+  best, place = jax.lax.top_k(jnp.where(candidates < entries, inside, -jnp.inf), count)
+  place = jnp.take_along_axis(candidates, place, axis=1)
+  return best.reshape(*scores.shape[:-1], count), place.reshape(*scores.shape[:-1], count)
 
 
 def _take(tree: Any, index: jax.Array) -> Any:
@@ -63,41 +116,72 @@ def _take(tree: Any, index: jax.Array) -> Any:
   return jax.tree.map(lambda x: jax.vmap(lambda row, chosen: row[chosen])(x, index), tree)
 
 
+def _write(rows: jax.Array, values: jax.Array, t: jax.Array) -> jax.Array:
+  """rows [B, W, L] with values [B, W] at place t."""
+  return jax.lax.dynamic_update_slice_in_dim(rows, values[:, :, None].astype(rows.dtype), t, axis=2)
+
+
+def _in_stages(state: Any, advance: Callable, going_on: Callable, length: int, growth: Growth | None) -> Any:
+  """The state after all steps, its cache left out; the cache grows when, and only if, its first places are full."""
+  run = lambda state, places: jax.lax.while_loop(lambda s: (s.t < places) & going_on(s), advance, state)
+  without_cache = lambda state: state._replace(cache=())
+  if growth is None or growth.length >= length:
+    return without_cache(run(state, length))
+  rest = lambda state: without_cache(run(state._replace(cache=growth.grow(state.cache, length)), length))
+  state = run(state, growth.length)
+  return jax.lax.cond(going_on(state), rest, without_cache, state)
+
+
+def _obey(rules: Sequence[Rule], states: Sequence[Any], moment: Moment) -> jax.Array:
+  """The logits that all rules leave."""
+  for rule, state in zip(rules, states):
+    moment = moment._replace(logits=rule.limit(state, moment))
+  return moment.logits
+
+
+def _end(logits: jax.Array, t: jax.Array, limits: jax.Array, eos_id: int, config: SearchConfig) -> jax.Array:
+  """Leaves EOS alone possible where a sentence has reached its last place, and everything else before min_length."""
+  is_eos = (jnp.arange(logits.shape[-1]) == eos_id)[None, None]
+  last = (t + 1 >= limits)[:, None, None]
+  return jnp.where(jnp.where(last, ~is_eos, is_eos & (t < config.min_length)), NEVER, logits)
+
+
+# ------------------------------------------------------------------------------------------- one hypothesis a sentence
+
+
 def _walk(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+          config: SearchConfig, rules: Sequence[Rule], growth: Growth | None,
           choose: Callable[[jax.Array, jax.Array], jax.Array]) -> Hypotheses:
   """One hypothesis per sentence, its tokens chosen one by one: choose(logits [B, 1, V], place []) -> [B, 1]."""
   batch = limits.shape[0]
 
-  def advance(state):
-    t, cache, last, tokens, log_probs, ends = state
-    logits, cache = step(cache, last)
+  def advance(state: _Walk) -> _Walk:
+    t = state.t
+    logits, cache = step(state.cache, state.last)
     normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end has its price too
-    logits = _only_end(logits, t + 1 >= limits, eos_id)
+    logits = _end(_obey(rules, state.states, Moment(t, limits, logits, normalizer)), t, limits, eos_id, config)
     chosen = choose(logits, t).astype(jnp.int32)
     gained = jnp.take_along_axis(logits, chosen[..., None], axis=-1)[..., 0] - normalizer
-    alive = ends == 0
+    states = tuple(rule.advance(moved, chosen) for rule, moved in zip(rules, state.states))
+    alive = state.ends == 0
     chosen = jnp.where(alive, chosen, filler)
-    tokens = jax.lax.dynamic_update_slice_in_dim(tokens, chosen[:, :, None], t, axis=2)
-    ends = jnp.where(alive & (chosen == eos_id), t + 1, ends)
-    return t + 1, cache, chosen, tokens, log_probs + jnp.where(alive, gained, 0.0), ends
+    ends = jnp.where(alive & (chosen == eos_id), t + 1, state.ends)
+    gains = _write(state.token_log_probs, jnp.where(alive, gained, 0.0), t)
+    return _Walk(t + 1, cache, chosen, _write(state.tokens, chosen, t), gains, ends, states)
 
-  start = (jnp.zeros((), jnp.int32), cache, jnp.full((batch, 1), bos_id, jnp.int32),
-           jnp.full((batch, 1, length), filler, jnp.int32), jnp.zeros((batch, 1)), jnp.zeros((batch, 1), jnp.int32))
-  *_, tokens, log_probs, ends = jax.lax.while_loop(lambda s: (s[0] < length) & (s[-1] == 0).any(), advance, start)
-  return Hypotheses(tokens, log_probs, log_probs, ends)
+  start = _Walk(jnp.zeros((), jnp.int32), cache, jnp.full((batch, 1), bos_id, jnp.int32),
+                jnp.full((batch, 1, length), filler, jnp.int32), jnp.zeros((batch, 1, length)),
+                jnp.zeros((batch, 1), jnp.int32), tuple(rule.state for rule in rules))
+  end = _in_stages(start, advance, lambda state: (state.ends == 0).any(), length, growth)
+  log_probs = end.token_log_probs.sum(-1)
+  return Hypotheses(end.tokens, log_probs / length_penalty(end.ends, config), log_probs, end.ends, end.token_log_probs)
 
 
-def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int
-                  ) -> Hypotheses:
-  """The most likely token at each step.
-
-  Args:
-    step, cache: see the file's head; the cache has one beam.
-    limits: [B] int32, longest output of each sentence, EOS included; at least 1.
-    length: L, at least the largest limit.
-    bos_id, eos_id, filler: ids; the filler stands after EOS.
-  """
-  return _walk(step, cache, limits, length, bos_id, eos_id, filler, lambda logits, t: logits.argmax(-1))
+def greedy_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
+                  config: SearchConfig, rules: Sequence[Rule] = (), growth: Growth | None = None) -> Hypotheses:
+  """The most likely token at each step; arguments as in beam_search, with a cache of one beam."""
+  return _walk(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth,
+               lambda logits, t: logits.argmax(-1))
 
 
 def truncate(logits: jax.Array, config: SearchConfig) -> jax.Array:
@@ -122,7 +206,8 @@ def truncate(logits: jax.Array, config: SearchConfig) -> jax.Array:
 
 
 def sample(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig, keys: jax.Array) -> Hypotheses:
+           config: SearchConfig, keys: jax.Array, rules: Sequence[Rule] = (), growth: Growth | None = None
+           ) -> Hypotheses:
   """Tokens drawn from the model's distribution, see truncate; other arguments as in greedy_search.
 
   Log-probabilities are the model's own, without temperature and truncation.
@@ -134,11 +219,108 @@ def sample(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, 
     at_place = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
     return jax.vmap(jax.random.categorical)(at_place, truncate(logits[:, 0], config))[:, None]
 
-  return _walk(step, cache, limits, length, bos_id, eos_id, filler, draw)
+  return _walk(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth, draw)
+
+
+# ----------------------------------------------------------------------------------------------------------- beams
+
+
+def _continuations(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: jax.Array, limits: jax.Array,
+                   eos_id: int, config: SearchConfig) -> _Continuations:
+  """The likeliest continuations of each hypothesis, [B, W·K], enough of them for W to go on: 2W for each.
+
+  All work on whole vocabularies is done before; what may only end, or not yet, is settled among the few.
+  """
+  width = logits.shape[1]
+  best, token = largest(logits, 2 * width + (config.min_length > 0))
+  last, first = (t + 1 >= limits)[:, None, None], jnp.arange(best.shape[-1])[None, None] == 0
+  best = jnp.where(last, jnp.where(first, logits[..., eos_id][..., None], NEVER), best)
+  token = jnp.where(last & first, eos_id, token)
+  if config.min_length:
+    best = jnp.where(~last & (token == eos_id) & (t < config.min_length), NEVER, best)
+  gained = best - normalizer[..., None]
+  total = jnp.maximum(log_probs[..., None] + gained, NEVER)
+  parent = jnp.broadcast_to(jnp.arange(width)[None, :, None], token.shape)
+  return _flat(_Continuations(total, parent, token, gained))
+
+
+def _flat(options: _Continuations) -> _Continuations:
+  """[B, W, N] -> [B, W·N]."""
+  return jax.tree.map(lambda x: x.reshape(x.shape[0], -1), options)
+
+
+def _split(options: _Continuations, width: int, eos_id: int) -> tuple[_Continuations, _Continuations]:
+  """(the `width` best that go on, those that ended among the `width` best), of one sentence's continuations."""
+  total, order = jax.lax.top_k(options.total, 2 * width)
+  best = _take(options, order)
+  ended = best.token == eos_id
+  over = jax.tree.map(lambda x: x[:, :width], best)
+  over = over._replace(total=jnp.where(ended[:, :width], over.total, NEVER))
+  total, order = jax.lax.top_k(jnp.where(ended, NEVER, total), width)
+  return _take(best, order)._replace(total=total), over
+
+
+def _diverse(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: jax.Array, limits: jax.Array,
+             eos_id: int, config: SearchConfig) -> tuple[_Continuations, _Continuations]:
+  """Group after group, each shunning the tokens that those before it took now (Vijayakumar et al., 2018, Eq. 5).
+
+  Only the choice is changed; log-probabilities stay the model's.
+  """
+  size, taken = config.beam_size // config.groups, jnp.zeros((logits.shape[0], logits.shape[-1]))
+  going, over = [], []
+  for start in range(0, config.beam_size, size):
+    part = slice(start, start + size)
+    shunned = logits[:, part] - config.diversity * taken[:, None]
+    live, ended = _split(_continuations(shunned, normalizer[:, part], log_probs[:, part], t, limits, eos_id, config),
+                         size, eos_id)
+    for found, group in ((going, live), (over, ended)):
+      cost = config.diversity * jnp.take_along_axis(taken, group.token, axis=1)
+      exists = group.total > NEVER
+      found.append(group._replace(total=jnp.where(exists, group.total + cost, NEVER), gained=group.gained + cost,
+                                  parent=group.parent + start))
+    taken = taken.at[jnp.arange(taken.shape[0])[:, None], live.token].add(1.0)
+  join = lambda groups: jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *groups)
+  return join(going), join(over)
+
+
+def _by_progress(options: _Continuations, logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, rule: Rule,
+                 state: Any, eos_id: int) -> tuple[_Continuations, _Continuations]:
+  """Dynamic beam allocation (Post & Vilar, 2018, §4.2): every number of required tokens met has its share of the beam.
+
+  The rule's proposals stand beside the likeliest continuations. Each share keeps its best; places that a share does
+  not fill go to the best of the others.
+  """
+  batch, width = log_probs.shape
+  grid = lambda x: x.reshape(batch, width, -1)
+  proposed = rule.propose(state)
+  known = (proposed[..., None] == grid(options.token)[:, :, None]).any(-1) | (proposed == NO_TOKEN)
+  gained = jnp.take_along_axis(logits, jnp.maximum(proposed, 0), axis=-1) - normalizer[..., None]
+  total = jnp.where(known, NEVER, jnp.maximum(log_probs[..., None] + gained, NEVER))
+  parent = jnp.broadcast_to(jnp.arange(width)[None, :, None], proposed.shape)
+  more = _Continuations(total, parent, jnp.maximum(proposed, 0), gained)
+  both = jax.tree.map(lambda a, b: jnp.concatenate([grid(a), b], axis=-1), options, more)
+  share = rule.progress(state, both.token).reshape(batch, -1)
+  both = _flat(both)
+
+  ended, number = both.token == eos_id, jnp.arange(both.total.shape[1])
+  theirs, ours = both.total[:, None], both.total[:, :, None]  # [B, 1, N] and [B, N, 1]
+  better = (theirs > ours) | (theirs == ours) & (number[None] < number[:, None])[None]
+  rank = (better & (share[:, None] == share[:, :, None])).sum(-1)
+  shares = rule.goal[:, None] + 1
+  quota = width // shares + jnp.where(share == rule.goal[:, None], width % shares, 0)
+  served = (rank < quota) & (both.total > NEVER)
+
+  over, order = jax.lax.top_k(jnp.where(ended & served, both.total, NEVER), width)
+  over = _take(both, order)._replace(total=over)
+  live = jnp.where(ended, NEVER, both.total)
+  # Those within their quota come before all others; both by log-probability.
+  chosen = _take(both._replace(total=live), jnp.lexsort((-live, ~served | ended), axis=-1)[:, :width])
+  return jax.tree.map(lambda x: jnp.take_along_axis(x, jnp.argsort(-chosen.total, axis=-1), axis=1), chosen), over
 
 
 def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-                config: SearchConfig) -> Hypotheses:
+                config: SearchConfig, rules: Sequence[Rule] = (), growth: Growth | None = None,
+                stop_early: bool = True) -> Hypotheses:
   """Keeps the W best hypotheses at each step, and the W best that ended.
 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
@@ -151,102 +333,101 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
     limits: [B] int32, longest output of each sentence, EOS included; at least 1.
     length: L, at least the largest limit.
     bos_id, eos_id, filler: ids; the filler stands after EOS.
-    config: beam size and length penalty.
+    config: beam size, groups, length penalty and shortest output.
+    rules: what outputs must or must not contain.
+    growth: when the cache has fewer places than L, how it gets the others.
+    stop_early: False goes on until every limit, for comparison.
   """
   batch, width = limits.shape[0], config.beam_size
   at_limit = length_penalty(limits, config)
+  allotting = [number for number, rule in enumerate(rules) if rule.propose]
 
-  def continuations(logits, last_place, log_probs):
-    """The 2W best (parent, token) of each sentence: W of them at least go on. Per beam first, then jointly."""
-    normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)  # before anything is forbidden, as in greedy_search
-    best, token = jax.lax.top_k(_only_end(logits, last_place, eos_id), min(2 * width, logits.shape[-1]))
-    total = log_probs[..., None] + best - normalizer
-    total = jnp.maximum(total, NEVER).reshape(batch, -1)
-    total, place = jax.lax.top_k(total, 2 * width)
-    return total, place // best.shape[-1], jnp.take_along_axis(token.reshape(batch, -1), place, axis=1)
+  def chosen(beam: _Beam, logits: jax.Array, normalizer: jax.Array) -> tuple[_Continuations, _Continuations]:
+    logits = _obey(rules, beam.states, Moment(beam.t, limits, logits, normalizer))
+    if config.groups > 1:
+      return _diverse(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
+    options = _continuations(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
+    for number in allotting:
+      return _by_progress(options, logits, normalizer, beam.log_probs, rules[number], beam.states[number], eos_id)
+    return _split(options, width, eos_id)
 
   def advance(beam: _Beam) -> _Beam:
     logits, cache = step(beam.cache, beam.last)
-    total, parent, token = continuations(logits, beam.t + 1 >= limits, beam.log_probs)
-    tokens = jax.lax.dynamic_update_slice_in_dim(_take(beam.tokens, parent), token[:, :, None], beam.t, axis=2)
-    ended = token == eos_id
+    normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden, as in greedy search
+    live, over = chosen(beam, logits, normalizer)
+    extended = lambda rows, options, values: _write(_take(rows, options.parent), values, beam.t)
 
-    among_best = ended & (jnp.arange(2 * width) < width)[None] & (total > NEVER)
-    scores = jnp.where(among_best, total / length_penalty(beam.t + 1, config), NEVER)
-    candidates = Hypotheses(tokens, scores, total, jnp.full_like(parent, beam.t + 1))
-    pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, candidates)
+    scores = jnp.where(over.total > NEVER, over.total / length_penalty(beam.t + 1, config), NEVER)
+    ended = Hypotheses(extended(beam.tokens, over, over.token), scores, over.total,
+                       jnp.full_like(over.parent, beam.t + 1), extended(beam.token_log_probs, over, over.gained))
+    pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, ended)
     _, order = jax.lax.top_k(pool.scores, width)
     found = jax.tree.map(lambda old, new: jnp.where(beam.done.reshape((-1,) + (1,) * (old.ndim - 1)), old, new),
                          beam.found, _take(pool, order))
 
-    log_probs, order = jax.lax.top_k(jnp.where(ended, NEVER, total), width)
-    parent = jnp.take_along_axis(parent, order, axis=1)
-    bound = jnp.where(log_probs[:, 0] > NEVER, log_probs[:, 0] / at_limit, NEVER)
-    return _Beam(beam.t + 1, cache._replace(beams=_take(cache.beams, parent)),
-                 jnp.take_along_axis(token, order, axis=1), _take(tokens, order), log_probs, found,
-                 beam.done | (found.scores[:, -1] >= bound))
+    best = live.total.max(axis=1)
+    bound = jnp.where(best > NEVER, best / at_limit, NEVER)
+    states = tuple(rule.advance(_take(state, live.parent), live.token) for rule, state in zip(rules, beam.states))
+    return _Beam(beam.t + 1, cache._replace(beams=_take(cache.beams, live.parent)), live.token,
+                 extended(beam.tokens, live, live.token), extended(beam.token_log_probs, live, live.gained),
+                 live.total, states, found, beam.done | (stop_early & (found.scores[:, -1] >= bound)))
 
-  blank = jnp.full((batch, width, length), filler, jnp.int32)
-  nothing = Hypotheses(blank, jnp.full((batch, width), NEVER), jnp.full((batch, width), NEVER),
-                       jnp.zeros((batch, width), jnp.int32))
-  first_alone = jnp.where(jnp.arange(width) == 0, 0.0, NEVER)  # the beams start equal: only one may speak
+  blank, nothing = jnp.full((batch, width, length), filler, jnp.int32), jnp.full((batch, width), NEVER)
+  none = Hypotheses(blank, nothing, nothing, jnp.zeros((batch, width), jnp.int32), jnp.zeros((batch, width, length)))
+  # The beams start equal: only the first of each group may speak.
+  first = jnp.where(jnp.arange(width) % (width // config.groups) == 0, 0.0, NEVER)
   start = _Beam(jnp.zeros((), jnp.int32), cache, jnp.full((batch, width), bos_id, jnp.int32), blank,
-                jnp.broadcast_to(first_alone[None], (batch, width)), nothing, jnp.zeros(batch, bool))
-  return jax.lax.while_loop(lambda beam: (beam.t < length) & ~beam.done.all(), advance, start).found
+                jnp.zeros((batch, width, length)), jnp.broadcast_to(first[None], (batch, width)),
+                tuple(rule.state for rule in rules), none, jnp.zeros(batch, bool))
+  return _in_stages(start, advance, lambda beam: ~beam.done.all(), length, growth).found
 
 
-def _best(step, cache, limits, length, bos_id, eos_id, filler, config, keys):
+def _best(step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth):
   """Greedy search for a beam of one, beam search otherwise."""
   del keys
-  if config.beam_size == 1:
-    return greedy_search(step, cache, limits, length, bos_id, eos_id, filler)
-  return beam_search(step, cache, limits, length, bos_id, eos_id, filler, config)
+  how = greedy_search if config.beam_size == 1 else beam_search
+  return how(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth)
 
 
 STRATEGIES = {'beam': _best, 'sample': sample}
 
 
 def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig, keys: jax.Array | None = None) -> Hypotheses:
+           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = (), growth: Growth | None = None
+           ) -> Hypotheses:
   """What config.strategy says, over a cache of config.width beams; other arguments as in beam_search and sample."""
-  found = STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys)
-  if config.width > 1:  # beam search has scored its hypotheses itself
-    return found
-  return found._replace(scores=found.log_probs / length_penalty(found.lengths, config))
+  return STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth)
 
 
 def row_keys(seed: int | jax.Array, rows: jax.Array) -> jax.Array:
-  """[B] keys for sample(), from a seed and numbers [B] that tell sentences apart, such as those of their lines."""
-  return jax.vmap(lambda row: jax.random.fold_in(jax.random.key(seed), row))(rows)
+  """[B] keys for sample(), from a seed (or one for each) and numbers [B] that tell sentences apart, such as lines'."""
+  return jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))(
+      jnp.broadcast_to(jnp.asarray(seed), rows.shape), rows)
 
 
-class PrefixedCache(NamedTuple):
-  """A cache together with the prefixes that its hypotheses have to begin with; see force_prefix."""
+class EnsembleCache(NamedTuple):
+  """The caches of several models; see ensemble."""
 
-  beams: Any  # the cache's own beams, which a search reorders
-  rest: Any  # the cache without them
-  prefix: jax.Array  # [B, P] int32
-  lengths: jax.Array  # [B] tokens of each prefix; 0 forces nothing
-  t: jax.Array  # [] int32: tokens fed so far
+  beams: tuple[Any, ...]  # each cache's own beams, which a search reorders
+  rest: tuple[Any, ...]  # the caches without them
 
 
-def force_prefix(step: Step, cache: Any, prefix: jax.Array, lengths: jax.Array) -> tuple[Step, PrefixedCache]:
-  """A step function and cache under which every hypothesis begins with its sentence's prefix.
+def ensemble(steps: Sequence[Step], caches: Sequence[Any], grows: Sequence[Callable] = ()
+             ) -> tuple[Step, EnsembleCache, Callable[[EnsembleCache, int], EnsembleCache]]:
+  """Several models as one: the next token has the mean of their probabilities.
 
-  While the prefix lasts its next token alone is possible, and costs nothing: it has log-probability 0. The prefix
-  counts in lengths, and so in limits, which have to be larger than it.
-
-  Args:
-    step, cache: see the file's head; any number of beams.
-    prefix: [B, P] int32; what stands at `lengths` or beyond is not read.
-    lengths: [B] int32.
+  Returns:
+    A step function, its cache, and how that grows (see Growth) where `grows` says how each does.
   """
-  def forced(cache: PrefixedCache, tokens: jax.Array):
-    logits, inner = step(cache.rest._replace(beams=cache.beams), tokens)
-    place = jnp.minimum(cache.t, cache.prefix.shape[1] - 1)
-    wanted = cache.prefix[:, place][:, None, None] == jnp.arange(logits.shape[-1])[None, None]
-    lasts = (cache.t < cache.lengths)[:, None, None]
-    logits = jnp.where(lasts, jnp.where(wanted, 0.0, NEVER), logits)
-    return logits, cache._replace(beams=inner.beams, rest=inner._replace(beams=()), t=cache.t + 1)
+  parts = lambda cache: [rest._replace(beams=beams) for beams, rest in zip(cache.beams, cache.rest)]
 
-  return forced, PrefixedCache(cache.beams, cache._replace(beams=()), prefix, lengths, jnp.zeros((), jnp.int32))
+  def step(cache: EnsembleCache, tokens: jax.Array) -> tuple[jax.Array, EnsembleCache]:
+    said = [one(part, tokens) for one, part in zip(steps, parts(cache))]
+    log_probs = jnp.stack([jax.nn.log_softmax(logits, axis=-1) for logits, _ in said])
+    return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(said)), join([inner for _, inner in said])
+
+  def join(parts: Sequence[Any]) -> EnsembleCache:
+    return EnsembleCache(tuple(part.beams for part in parts), tuple(part._replace(beams=()) for part in parts))
+
+  grow = lambda cache, length: join([one(part, length) for one, part in zip(grows, parts(cache))])
+  return step, join(caches), grow

@@ -58,6 +58,33 @@ def pad(sentences: Sequence[Sequence[int]], rows: int, length: int, filler: int)
   return Tokens(ids, positions, segments)
 
 
+def pack(rows: Sequence[Sequence[Sequence[int]]], count: int, length: int, filler: int) -> Tokens:
+  """Lays several sentences in each row, one behind the other, as segments 1, 2 …; on the host.
+
+  Args:
+    rows: at most `count` lists of sentences, each together no longer than `length`.
+    count: B; rows without a sentence are padding throughout.
+    length: S.
+    filler: id written under padding.
+
+  Raises:
+    ValueError: when the sentences of a row, or the number of rows, exceed their bound.
+  """
+  if len(rows) > count:
+    raise ValueError(f'{len(rows)} rows do not fit into {count}')
+  ids, positions, segments = (np.full((count, length), value, np.int32) for value in (filler, 0, 0))
+  for row, sentences in enumerate(rows):
+    place = 0
+    for number, sentence in enumerate(sentences, 1):
+      end = place + len(sentence)
+      if end > length:
+        raise ValueError(f'sentences of {sum(map(len, sentences))} tokens do not fit into a row of {length}')
+      ids[row, place:end], segments[row, place:end] = sentence, number
+      positions[row, place:end] = np.arange(len(sentence))
+      place = end
+  return Tokens(ids, positions, segments)
+
+
 def shift_right(target: Tokens, bos_id: int) -> Tokens:
   """The decoder's input (§3.1, "offset by one position"): BOS in front of every segment, its last token (EOS) dropped.
 

@@ -143,7 +143,8 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
   Returns:
     step(state, batch, axis=None) -> (state, measures). `axis` names the mapped axis over which a batch is split
     (pmap, shard_map); sums and gradients are then added over it, and each shard draws dropout of its own. Under
-    plain jit it is None and the batch is the global one. Measures: Sums' fields and 'gradient_norm'.
+    plain jit it is None and the batch is the global one. Measures: Sums' fields, 'gradient_norm', and 'skipped':
+    1 when loss, gradient or new parameters are not finite. Then the state stays what it was, but for its step.
   """
   def step(state: TrainState, batch: Batch, axis: str | None = None):
     key = jax.random.fold_in(state.key, state.step)
@@ -164,7 +165,14 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     params = optax.apply_updates(state.params, updates)
     average = optax.incremental_update(params, state.average, 1.0 - ema_decay) if ema_decay else ()
     measures = totals._asdict() | {'gradient_norm': optax.tree.norm(gradients)}
-    return TrainState(state.step + 1, params, opt_state, state.key, average), measures
+    # A norm is finite only where every element is.
+    finite = jnp.isfinite(measures['loss']) & jnp.isfinite(measures['gradient_norm']) & jnp.isfinite(
+        optax.tree.norm(params))
+    before = state.params, state.opt_state, state.average
+    params, opt_state, average = jax.tree.map(
+        lambda new, old: jnp.where(finite, new, old), (params, opt_state, average), before)
+    return (TrainState(state.step + 1, params, opt_state, state.key, average),
+            measures | {'skipped': 1.0 - finite.astype(jnp.float32)})
 
   return step
 

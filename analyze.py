@@ -1,0 +1,107 @@
+"""What every head of a trained run does, how much it matters, and what is left when the least important are closed.
+
+    python analyze.py --workdir=runs/phrasebook --pruning
+    python analyze.py --workdir=runs/m30k --input=dev.en --reference=dev.de --output=heads.json
+    python analyze.py --workdir=runs/phrasebook --prune=12 --pruned_workdir=runs/phrasebook-24-heads
+
+Definitions are Voita et al.'s (2019) and Michel et al.'s (2019), see docs/explorer.md. A run on the phrasebook has gold
+relations, alignments and pronoun pairs; other text is analysed as far as it goes without.
+"""
+
+import os
+import sys
+
+from experiment import command_line
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
+# --help and mistaken flags are answered here, before the seconds that the imports below take.
+OPTIONS = command_line.parse_analyze(sys.argv, __doc__) if __name__ == '__main__' else None
+
+import jax  # noqa: E402
+import tqdm  # noqa: E402
+
+from corpora import text_files  # noqa: E402
+from experiment import pruned_run, run_folder, scores, tasks, translation  # noqa: E402
+from experiment.command_line import ConfigError  # noqa: E402
+from experiment.run_folder import RunFolder  # noqa: E402
+from explorer import analysis, gates, head_report, importance  # noqa: E402
+
+
+def main(options: command_line.AnalyzeOptions) -> int:
+  """From a run to its heads' table; returns the exit code."""
+  folder = RunFolder.open(options.workdir)
+  config = folder.read_config()
+  if tasks.of(config) is not tasks.TRANSLATION:
+    raise ConfigError(f'{options.workdir} is no translator; analyze.py looks into translators')
+  pairs = read_pairs(options, config['data'])
+  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+  translator = translation.load(options.workdir, options.checkpoint, beam_size=1)
+  model, *vocabularies = translator.parts
+  opened = gates.open_gates(translator.params[0])
+  if not opened:
+    raise ConfigError(f'{options.workdir} has no heads that could be told apart; expected a Transformer')
+  random = jax.jit(model.init)(jax.random.key(0))
+  say(f'Looking at {len(pairs)} sentences …')
+  table = analysis.head_table(model, translator.params[0], pairs, vocabularies)
+  readings = analysis.readings(pairs, vocabularies)
+  with tqdm.tqdm(total=len(gates.heads(opened)), desc='leaving out', unit=' heads', leave=False, disable=None) as bar:
+    loss, rises = importance.left_out(model, translator.params[0], readings, vocabularies, bar.update)
+  matter = importance.importance(model, translator.params[0], readings, vocabularies)
+  order = importance.ranked(matter)
+  head_report.add_importance(table, matter, rises)
+  record = {'workdir': options.workdir, 'checkpoint': options.checkpoint, 'sentences': len(pairs),
+            'text': options.input or 'phrasebook test', 'loss': round(loss, 5), 'heads': table,
+            'layers': analysis.by_layer(table), 'layers_of_random_weights': analysis.by_layer(
+                analysis.head_table(model, random, pairs, vocabularies)),
+            'least_important_first': [head.name for head in order]}
+  if options.pruning:
+    say('Closing heads, the least important first …')
+    record['pruning'] = prune_curve(translator, pairs, order)
+  if options.input is None:
+    say('Asking heads what "it" stands for …')
+    record['it'] = analysis.about_it(model, translator.params[0], random, vocabularies, config['data']['tfds_dir'])
+  if options.prune:
+    params = importance.pruned(translator.params[0], order, options.prune)
+    pruned_run.write(folder, options.pruned_workdir, params, [head.name for head in order[:options.prune]])
+    say(f'{options.pruned_workdir}: the run with {options.prune} heads closed')
+  run_folder.write_json(options.output, record)
+  print(head_report.as_text(record))
+  say(f'{options.output}: the same as JSON')
+  return 0
+
+
+def say(text: str) -> None:
+  """Everything but the result goes to stderr."""
+  print(text, file=sys.stderr, flush=True)
+
+
+def read_pairs(options: command_line.AnalyzeOptions, data: dict) -> list[analysis.Pair]:
+  """The sentences to look at, with what is known of them."""
+  if options.input is not None:
+    sources, targets = text_files.read_lines(options.input), text_files.read_lines(options.reference)
+    scores.check_counts(sources, targets, options.input, options.reference)
+    pairs = [analysis.Pair(*both) for both in zip(sources, targets) if all(text.strip() for text in both)]
+  elif (data['kind'], data['source_language'], data['target_language']) == ('phrasebook', 'en', 'de'):
+    pairs = analysis.phrasebook_pairs('test', data['tfds_dir'])
+  else:
+    raise ConfigError(f'{options.workdir} was not trained on the phrasebook, English to German, which alone has gold '
+                      'annotations at hand; give --input and --reference')
+  return pairs[:options.sentences]
+
+
+def prune_curve(translator: translation.Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
+  """BLEU of greedy translations with more and more heads closed."""
+  whole, curve = translator.params[0], []
+  try:
+    for count in range(0, len(order), max(1, len(order) // 12)):
+      translator.params = [importance.pruned(whole, order, count)]
+      texts = [found.text for found in translator.translate([pair.source for pair in pairs])]
+      scored = scores.corpus_scores(texts, [pair.target for pair in pairs])
+      curve.append({'closed': count, 'bleu': round(scored['bleu'], 2), 'signature': scored['signature']})
+  finally:
+    translator.params = [whole]
+  return curve
+
+
+if __name__ == '__main__':
+  command_line.run(lambda: main(OPTIONS))

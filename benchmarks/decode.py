@@ -1,0 +1,105 @@
+"""Beam-search throughput on a fixed piece of work: random weights, and every output forced to the same length.
+
+    python -m benchmarks.decode
+    python -m benchmarks.decode --batch 256 --length 64 --dtype bfloat16
+
+One JSON line. `seconds_*` are wall-clock times of whole searches, encoder included, after one that compiles;
+`cpu_seconds_median` is the processor time of all threads, which other work on the machine disturbs less. The floor is
+the time that the matrix products alone would take at the speed of one large product, measured beside it.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer import architectures, search, tokens
+from transformer.config import ModelConfig, SearchConfig
+
+BOS, EOS, FILLER = 2, 3, 0
+
+
+def main() -> None:
+  options = parse()
+  device = jax.devices()[0]
+  translate, arguments = build(options)
+  walls, processors = timed(lambda: translate(*arguments), options.runs)
+  median = statistics.median(walls)
+  products = multiplications(options)
+  print(json.dumps({
+      'system': f'this project, jax {jax.__version__} {options.dtype}', 'device': device.platform,
+      'device_kind': device.device_kind, 'seconds_median': median, 'seconds_min': min(walls),
+      'cpu_seconds_median': statistics.median(processors), 'sentences_per_second': options.batch / median,
+      'target_tokens_per_second': options.batch * options.length / median,
+      'floor_seconds': products / speed(options), 'giga_multiplications': products / 1e9, **vars(options)}))
+
+
+def parse() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  for name, default, help_ in (
+      ('d-model', 256, 'width'), ('layers', 3, 'of the encoder, and again of the decoder'), ('heads', 4, 'of attention'),
+      ('d-ff', 1024, 'inner width of the feed-forward network'), ('vocab', 8000, 'entries of the vocabulary'),
+      ('batch', 64, 'sentences'), ('length', 32, 'tokens of every source and output'), ('beam', 4, 'hypotheses'),
+      ('runs', 5, 'timed searches')):
+    parser.add_argument(f'--{name}', type=int, default=default, help=help_)
+  parser.add_argument('--dtype', default='float32', choices=('float32', 'bfloat16'), help='of products')
+  return parser.parse_args()
+
+
+def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
+  """The compiled search, and what it is called with."""
+  model = architectures.build(ModelConfig(
+      options.vocab, options.vocab, options.d_model, num_heads=options.heads, num_layers=options.layers,
+      d_ff=options.d_ff, dtype=options.dtype))
+  # EOS is forbidden before the last place and the only token there: the work does not depend on the weights.
+  config = SearchConfig(beam_size=options.beam, min_length=options.length - 1, extra_length=options.length)
+  limits = np.full(options.batch, options.length, np.int32)
+
+  def translate(params, source):
+    cache = model.init_cache(params, model.encode(params, source), options.length, options.beam)
+    return search.search(lambda cache, last: model.decode_step(params, cache, last), cache, limits, options.length, BOS,
+                         EOS, FILLER, config)
+
+  ids = np.random.default_rng(1).integers(4, options.vocab, (options.batch, options.length), np.int32)
+  source = tokens.pad(ids.tolist(), options.batch, options.length, FILLER)
+  compiled = jax.jit(translate)
+  arguments = jax.device_put((jax.jit(model.init)(jax.random.key(0)), source))
+  assert (np.asarray(compiled(*arguments).lengths) == options.length).all()
+  return compiled, arguments
+
+
+def timed(run: Callable, count: int) -> tuple[list[float], list[float]]:
+  """Wall-clock and processor seconds of each of `count` runs."""
+  walls, processors = [], []
+  for _ in range(count):
+    wall, processor = time.perf_counter(), time.process_time()
+    jax.block_until_ready(run())
+    walls.append(time.perf_counter() - wall)
+    processors.append(time.process_time() - processor)
+  return walls, processors
+
+
+def multiplications(options: argparse.Namespace) -> float:
+  """Of weights, in encoder and decoder; attention's own products, a few percent, are left out."""
+  square, inner = options.d_model**2, 2 * options.d_model * options.d_ff
+  encoder = options.layers * (4 * square + inner) + options.layers * 2 * square  # and cross keys and values
+  decoder = options.layers * (6 * square + inner) + options.d_model * options.vocab
+  return float(options.batch * options.length * (encoder + options.beam * decoder))
+
+
+def speed(options: argparse.Namespace) -> float:
+  """Multiplications a second of one large product."""
+  size = 2048
+  x = jnp.ones((size, size), options.dtype)
+  product = jax.jit(lambda x: x @ x)
+  jax.block_until_ready(product(x))
+  return size**3 / min(timed(lambda: product(x), 5)[0])
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,77 @@
+"""Time of a training step: forward, smoothed loss, backward and update on random rows of one shape, no padding.
+
+    python -m benchmarks.train_step
+    python -m benchmarks.train_step --d-model 512 --layers 6 --heads 8 --d-ff 2048 --batch 32
+    python -m benchmarks.train_step --dtype bfloat16 --vocab 32000 --batch 256 --length 64 --peak-tflops 989
+
+One JSON line: seconds of a step (median and fastest), tokens a second, and where the device's peak is known MFU, whose
+formula is in experiment/hardware.py. Dropout acts on attention weights as well, as it does in other libraries'
+models of the same shape; `--attention-dropout 0` is the paper's.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import jax
+import numpy as np
+
+from experiment import hardware
+from transformer import architectures, optimizer, training
+from transformer.config import LossConfig, ModelConfig, OptimizerConfig
+from transformer.tokens import Batch, Tokens
+
+BOS = 2
+
+
+def parse() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  for name, default, text in (
+      ('d-model', 256, 'width'), ('layers', 3, 'of the encoder and of the decoder'), ('heads', 4, 'of attention'),
+      ('d-ff', 1024, 'inner width'), ('vocab', 8000, 'entries of the joint vocabulary'), ('batch', 64, 'sentences'),
+      ('length', 32, 'tokens of a sentence on each side'), ('steps', 10, 'timed steps'), ('warmup', 3, 'untimed')):
+    parser.add_argument(f'--{name}', type=int, default=default, help=text)
+  parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers, embeddings and attention weights')
+  parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
+  parser.add_argument('--dtype', default='float32', help='of products: float32 or bfloat16')
+  parser.add_argument('--peak-tflops', type=float, default=None, help='of the device, where it is not known')
+  return parser.parse_args()
+
+
+def main() -> None:
+  options = parse()
+  on_weights = options.dropout if options.attention_dropout is None else options.attention_dropout
+  model = architectures.build(ModelConfig(
+      options.vocab, options.vocab, options.d_model, num_heads=options.heads, num_layers=options.layers,
+      d_ff=options.d_ff, dropout=options.dropout, attention_dropout=on_weights, dtype=options.dtype))
+  update = optimizer.build(
+      OptimizerConfig(options.d_model, kind='adamw', schedule='constant', peak=1e-4, warmup_steps=0))
+  state = jax.jit(lambda key: training.init_state(model, update, key))(jax.random.key(0))
+  step = jax.jit(training.make_train_step(training.cross_entropy(model, LossConfig(0.1), BOS), update),
+                 donate_argnums=0)
+  draw = np.random.default_rng(0)
+  shape = options.batch, options.length
+  positions = np.tile(np.arange(options.length, dtype=np.int32), (options.batch, 1))
+  side = lambda: Tokens(draw.integers(4, options.vocab, shape, np.int32), positions, np.ones(shape, np.int32))
+  batches = [jax.device_put(Batch(side(), side())) for _ in range(4)]
+  times = []
+  for number in range(options.warmup + options.steps):
+    start = time.perf_counter()
+    state, measures = step(state, batches[number % len(batches)])
+    loss = float(measures['loss'] / measures['tokens'])
+    times.append(time.perf_counter() - start)
+  times = times[options.warmup:]
+  median, device, tokens = statistics.median(times), jax.devices()[0], options.batch * options.length
+  costs, peak = hardware.flops_per_token(state.params), hardware.peak_tflops(device, options.peak_tflops)
+  tflops = tokens * sum(costs) / median / 1e12
+  print(json.dumps({
+      'system': f'this, jax {jax.__version__}', 'device': device.device_kind,
+      'parameters': sum(leaf.size for leaf in jax.tree.leaves(state.params)), 'final_loss': loss,
+      'step_seconds_median': median, 'step_seconds_min': min(times), 'source_tokens_per_second': tokens / median,
+      'target_tokens_per_second': tokens / median, 'model_tflops': tflops, 'mfu': peak and tflops / peak,
+      **vars(options)}))
+
+
+if __name__ == '__main__':
+  main()

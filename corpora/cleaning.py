@@ -1,0 +1,182 @@
+"""What of the training pairs is left out, and what is mixed in beside them. Nothing held out is ever touched.
+
+A new filter is a function (pair, config) -> bool in FILTERS and its option in CleaningConfig. Every pair that is
+dropped is counted under the first filter that dropped it.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import itertools
+import json
+import random
+import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
+
+from corpora import Corpus, CorpusConfig, Pair, Split, text_files
+from corpora.errors import DataError
+
+
+@dataclasses.dataclass(frozen=True)
+class CleaningConfig:
+  """Filters of the training pairs, each off by default, and further corpora."""
+
+  max_characters: int = 0  # of a side; 0 is off
+  max_ratio: float = 0.0  # characters of the longer side per one of the shorter; 0 is off
+  min_letters: float = 0.0  # share of a side's characters, spaces apart, that are letters; 0 is off
+  drop_identical: bool = False  # pairs whose sides are the same text
+  drop_duplicates: bool = False  # pairs that were there before
+  drop_control: bool = False  # control characters, U+FFFD and unassigned ones on either side
+  tag: str | None = None  # put in front of each source, with a space
+  mix: tuple[str, ...] = ()  # further training text, see Source
+
+  def __post_init__(self):
+    if self.max_characters < 0:
+      raise ValueError(f'max_characters is {self.max_characters}; expected 0 (off) or a positive number')
+    if self.max_ratio and self.max_ratio < 1.0:
+      raise ValueError(f'max_ratio is {self.max_ratio}; expected 0 (off) or a number from 1')
+    if not 0.0 <= self.min_letters <= 1.0:
+      raise ValueError(f'min_letters is {self.min_letters}; expected a share from 0 (off) to 1')
+    for text in self.mix:
+      source_of(text)
+
+  @property
+  def filters(self) -> dict[str, Callable[[Pair, 'CleaningConfig'], bool]]:
+    """Those of FILTERS that are on."""
+    return {name: wrong for name, wrong in FILTERS.items() if getattr(self, name)}
+
+
+class Source(NamedTuple):
+  """A further corpus, written FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG: files as data.directory has them."""
+
+  directory: str
+  weight: float = 1.0  # times that each of its pairs is seen in an epoch; a fraction takes as many of them
+  tag: str | None = None  # put in front of each source: <bt> for back-translations, <2de> for a language
+
+
+def source_of(text: str) -> Source:
+  """Reads a Source as it is written. Raises ValueError when it is none."""
+  place, _, tag = text.partition('#')
+  directory, star, weight = place.rpartition('*') if '*' in place else (place, '', '1')
+  try:
+    found = Source(directory, float(weight), tag or None)
+  except ValueError:
+    found = None
+  if found is None or not found.directory or not 0.0 < found.weight < 1000.0:
+    raise ValueError(f'mix has {text!r}; expected FOLDER*WEIGHT#TAG, weight and tag if you like, with a weight above 0')
+  return found
+
+
+# ---------------------------------------------------------------------------------------------------------- filters
+
+
+def _letters(text: str) -> float:
+  letters = sum(character.isalpha() or unicodedata.combining(character) > 0 for character in text)
+  return letters / max(sum(not character.isspace() for character in text), 1)
+
+
+def _is_unequal(pair: Pair, config: CleaningConfig) -> bool:
+  sizes = sorted(map(len, pair))
+  return sizes[1] > config.max_ratio * max(sizes[0], 1)
+
+
+FILTERS: dict[str, Callable[[Pair, CleaningConfig], bool]] = {
+    'drop_control': lambda pair, config: any(
+        unicodedata.category(character) in ('Cc', 'Cn', 'Cs') or character == '\ufffd'
+        for character in itertools.chain(*pair)),
+    'max_characters': lambda pair, config: max(map(len, pair)) > config.max_characters,
+    'max_ratio': _is_unequal,
+    'min_letters': lambda pair, config: min(map(_letters, pair)) < config.min_letters,
+    'drop_identical': lambda pair, config: pair.source.strip() == pair.target.strip(),
+}
+
+
+def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
+  """The pairs that pass every filter, and how many each of them dropped.
+
+  The text is read twice: once here, to know how much is left, and then whenever the split is.
+  """
+  filters, dropped, kept, seen = config.filters, collections.Counter(), bytearray(), set()
+  for pair in split:
+    reason = next((name for name, wrong in filters.items() if wrong(pair, config)), None)
+    if reason is None and config.drop_duplicates:
+      digest = hashlib.blake2b('\0'.join(pair).encode(), digest_size=16).digest()
+      reason = 'drop_duplicates' if digest in seen else None
+      seen.add(digest)
+    dropped[reason] += 1
+    kept.append(reason is None)
+  left = dropped.pop(None, 0)
+  if not left:
+    raise DataError(f'{split.name}: the filters leave none of {len(split):,} pairs: '
+                    + ', '.join(f'data.{name} drops {count:,}' for name, count in dropped.items()))
+  return dataclasses.replace(
+      split, fingerprint=_fingerprint(split.fingerprint, dataclasses.asdict(config) | {'mix': (), 'tag': None}),
+      size=left, read=lambda: itertools.compress(split.read(), kept)), dict(dropped)
+
+
+def _fingerprint(*parts: object) -> str:
+  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+# ----------------------------------------------------------------------------------------------------------- mixing
+
+
+def tagged(split: Split, tag: str | None) -> Split:
+  """The pairs with the tag in front of each source."""
+  if tag is None:
+    return split
+  return dataclasses.replace(
+      split, fingerprint=_fingerprint(split.fingerprint, tag),
+      read=lambda: (Pair(f'{tag} {pair.source}', pair.target) for pair in split.read()))
+
+
+def weighted(split: Split, weight: float, seed: int) -> Split:
+  """Each pair as often as `weight` says; of a fraction, pairs that the seed draws."""
+  whole, share = divmod(weight, 1.0)
+  draw = random.Random(f'{seed} {split.fingerprint}')  # another corpus draws others
+  times = [int(whole) + (draw.random() < share) for _ in range(len(split))]
+  return dataclasses.replace(
+      split, fingerprint=_fingerprint(split.fingerprint, weight, seed), size=sum(times),
+      read=lambda: (pair for pair, count in zip(split.read(), times) for _ in range(count)))
+
+
+def joined(splits: list[Split]) -> Split:
+  """The pairs of all, one split after the other; batches are shuffled later."""
+  return Split(' + '.join(split.name for split in splits), _fingerprint(*(split.fingerprint for split in splits)),
+               sum(map(len, splits)), lambda: itertools.chain.from_iterable(split.read() for split in splits))
+
+
+def apply(corpus: Corpus, config: CleaningConfig, of: CorpusConfig) -> Corpus:
+  """The corpus with its training pairs cleaned, tagged, and the further ones mixed in, cleaned and tagged as well.
+
+  Args:
+    corpus: what was loaded.
+    config: what to do.
+    of: the corpus's own configuration: languages, names of splits, seed.
+
+  Raises:
+    DataError: when nothing is left, or a folder is missing.
+  """
+  if config == CleaningConfig():
+    return corpus
+  notes, parts = [], [(corpus.train, Source(corpus.name, 1.0, config.tag))]
+  for source in map(source_of, config.mix):
+    parts.append((text_files.training_pairs(dataclasses.replace(of, kind='text', directory=source.directory), notes),
+                  source))
+  splits = []
+  for split, source in parts:
+    split = dataclasses.replace(split, name=split.name if source.directory == corpus.name else source.directory)
+    found = split
+    if config.filters or config.drop_duplicates:
+      found, dropped = clean(split, config)
+      why = ', '.join(f'{count:,} by {name}' for name, count in sorted(dropped.items()))
+      notes.append(f'{split.name}: {len(split):,} pairs read, {len(found):,} kept'
+                   + (f', {len(split) - len(found):,} dropped ({why})' if dropped else ''))
+    splits.append(weighted(tagged(found, source.tag), source.weight, of.seed) if source.weight != 1.0
+                  else tagged(found, source.tag))
+    if source.weight != 1.0 or source.tag:
+      notes.append(f'{split.name}: weight {source.weight:g}, {len(splits[-1]):,} pairs an epoch'
+                   + (f', tag {source.tag}' if source.tag else ''))
+  train = splits[0] if len(splits) == 1 else joined(splits)
+  return dataclasses.replace(corpus, train=train, notes=(*corpus.notes, *notes))

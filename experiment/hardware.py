@@ -1,0 +1,81 @@
+"""What a step costs and what the hardware could do: floating-point operations, MFU, memory.
+
+Model FLOPs utilisation (Chowdhery et al., 2022, appendix B) is the operations that the model's formula asks for, per
+second, over the devices' peak. Counted are the products with parameters, two operations for each parameter and token
+forward and four backward; padding, attention's own products (a few percent at translation's lengths), normalisation,
+recomputing and the optimiser are not.
+"""
+
+import math
+import os
+import re
+import resource
+from typing import Any
+
+import jax
+
+from transformer.tokens import Batch
+
+# Dense bfloat16 peak of one device by jax's name for it, in teraflops (vendors' data sheets).
+PEAKS = {
+    'H200': 989.0, 'H100': 989.0, 'A100': 312.0, 'L4': 121.0, 'V100': 125.0,
+    'TPU v6': 918.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0, 'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 123.0,
+}
+_NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
+
+
+def peak_tflops(device: Any, given: float | None) -> float | None:
+  """Of one device: what the user gave, else PEAKS; None when nobody knows, as on a CPU."""
+  return given or next((peak for name, peak in PEAKS.items() if name in device.device_kind), None)
+
+
+def flops_per_token(params: Any) -> tuple[float, float]:
+  """Operations of a training step for each source token and each target token, see the file's head.
+
+  Parameters of the encoder, and of the decoder's keys and values over its output, see source tokens; all others
+  target tokens. An embedding's look-up costs nothing: a tied table counts once, as the output projection.
+  """
+  of_source = of_target = 0
+  names = {jax.tree_util.keystr(path, simple=True, separator='.'): leaf
+           for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+  untied = any(name.endswith('output_projection') for name in names)
+  for name, leaf in names.items():
+    if _NO_PRODUCT.search(name) or untied and name.endswith('embedding'):
+      continue
+    if re.search(r'encoder|cross_attention\.w_(key|value)', name):
+      of_source += math.prod(leaf.shape)
+    else:
+      of_target += math.prod(leaf.shape)
+  return 6.0 * of_source, 6.0 * of_target
+
+
+def step_flops(costs: tuple[float, float], batch: Any) -> float:
+  """Operations of a training step over this process's rows of a batch, of flops_per_token()."""
+  real = lambda side: int((side.segments > 0).sum())
+  if isinstance(batch, Batch):
+    return costs[0] * real(batch.source) + costs[1] * real(batch.target)
+  return costs[1] * real(batch.sequences)
+
+
+def available_bytes(device: Any) -> int | None:
+  """Memory that a program may use on a device: its own limit, or, on a CPU, what is left of the process's (ulimit -v).
+
+  None where nothing sets a limit.
+  """
+  stats = device.memory_stats() or {}
+  if 'bytes_limit' in stats:
+    return stats['bytes_limit']
+  limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+  if device.platform != 'cpu' or not os.path.isfile('/proc/self/statm'):
+    return None
+  with open('/proc/self/statm', encoding='ascii') as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+  return None if limit == resource.RLIM_INFINITY else max(limit - used, 0)
+
+
+def in_units(count: float) -> str:
+  """'1.5 GB' of a number of bytes."""
+  for unit in ('bytes', 'kB', 'MB', 'GB'):
+    if count < 1000 or unit == 'GB':
+      return f'{count:.0f} {unit}' if unit == 'bytes' else f'{count:.1f} {unit}'
+    count /= 1000

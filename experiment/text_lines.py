@@ -1,0 +1,14 @@
+"""The lines that a user gives a script, from a file or typed."""
+
+import sys
+
+from corpora import text_files
+
+
+def read(source: str) -> list[str]:
+  """The lines of a file, or of standard input for '-'."""
+  if source != '-':
+    return text_files.read_lines(source)
+  if sys.stdin.isatty():
+    print('Type sentences, one a line; end with Ctrl-D.', file=sys.stderr, flush=True)
+  return text_files.decode_lines(sys.stdin.buffer.read(), 'standard input')

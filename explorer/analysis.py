@@ -1,0 +1,244 @@
+"""A corpus read out to a model, and what its heads did there: roles, alignment error, blur beside random weights.
+
+Sentences may carry gold annotations, counted in words of their own (Gold); those of the phrasebook do.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from corpora import phrasebook, phrasebook_grammar
+from experiment import alignments
+from explorer import capture, pronouns, roles
+from explorer.capture import Capture, Reading
+from explorer.gates import KINDS
+from explorer.texts import Text
+
+_ROWS = 32
+# What the first word of each of the phrasebook's relations is; the second has the relation's name.
+_HEAD_OF = {'subject': 'verb', 'object': 'verb', 'adjective': 'noun', 'antecedent': 'pronoun'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Gold:
+  """What is known of a sentence pair. Words are counted as in `source_words` and `target_words`."""
+
+  source_words: tuple[str, ...]
+  target_words: tuple[str, ...]
+  relations: tuple[tuple[str, int, int], ...]  # (name, source word that looks, source word looked at)
+  links: frozenset[tuple[int, int]]  # (source word, target word)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+  """A sentence and its translation, to be read out to a model."""
+
+  source: str
+  target: str
+  gold: Gold | None = None
+
+
+def phrasebook_pairs(split: str, data_dir: str | None) -> list[Pair]:
+  """A split of the phrasebook, English to German, with its gold relations and alignments."""
+  return [_phrasebook_pair(example) for example in phrasebook.examples(split, data_dir)]
+
+
+def _phrasebook_pair(example: dict[str, Any]) -> Pair:
+  relations = []
+  for number, first, second in example['relations'].tolist():
+    name = phrasebook.RELATIONS[number]
+    relations += [(f'{_HEAD_OF[name]} → {name}', first, second), (f'{name} → {_HEAD_OF[name]}', second, first)]
+  return Pair(example['en'], example['de'], Gold(
+      tuple(phrasebook_grammar.tokens(example['en'])), tuple(phrasebook_grammar.tokens(example['de'])),
+      tuple(relations), frozenset(map(tuple, example['alignment'].tolist()))))
+
+
+def readings(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[Reading]:
+  """Pairs as ids, both sides ended by EOS."""
+  sides = [vocabulary.encode_batch([getattr(pair, side) for pair in pairs])
+           for side, vocabulary in zip(('source', 'target'), vocabularies)]
+  ended = lambda ids, vocabulary: [*ids, vocabulary.eos_id]
+  return [Reading(*map(ended, both, vocabularies)) for both in zip(*sides)]
+
+
+def captures(model: Any, params: Any, sentences: Sequence[Reading], vocabularies: tuple[Any, Any]
+             ) -> Iterator[tuple[int, Capture]]:
+  """(place, capture) of every reading; those of like length are computed together."""
+  order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i].source), len(sentences[i].target)))
+  for start in range(0, len(order), _ROWS):
+    places = order[start:start + _ROWS]
+    # The last rows are filled up, so that as few programs as possible are compiled.
+    rows = [sentences[i] for i in [*places, *places[:1] * (_ROWS - len(places))]]
+    yield from zip(places, capture.read(model, params, rows, *vocabularies))
+
+
+def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[Text, list[int]]:
+  """A text that ends in EOS with other words, and for each of those the word of the result that holds it.
+
+  Args:
+    pieces: as the vocabulary writes them, EOS left out.
+    words: all that the text has between its spaces. Words that share a piece become one.
+  """
+  begun = alignments.words_of_pieces(pieces, words)
+  places = np.unique(begun)
+  holder = (np.searchsorted(places, np.arange(len(words)), side='right') - 1).tolist()
+  ends = [*places[1:], len(words)]
+  spelt = tuple(' '.join(words[start:end]) for start, end in zip(places, ends))
+  of_piece = (*np.searchsorted(places, begun).tolist(), len(places))
+  return dataclasses.replace(text, words=(*spelt, text.words[-1]), word_of_piece=of_piece), holder
+
+
+def in_gold_words(seen: Capture, reading: Reading, pair: Pair, vocabularies: tuple[Any, Any]
+                  ) -> tuple[Capture, list[int]]:
+  """The capture with the gold's words in its source, and for each of those the word that holds it."""
+  if not pair.gold:
+    return seen, []
+  source, holder = regrouped(seen.source, vocabularies[0].pieces(reading.source[:-1]), pair.gold.source_words)
+  return dataclasses.replace(seen, source=source), holder
+
+
+def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: dict[str, int]) -> dict[str, roles.Observed]:
+  """Each kind's maps between words with what is known of them; `seen` and `holder` as in_gold_words gives them."""
+  found = {}
+  for kind in seen.weights:
+    rows, columns = seen.axes(kind)
+    relations = tuple((name, holder[row], holder[column]) for name, row, column in pair.gold.relations
+                      if holder[row] != holder[column]) if pair.gold and kind == 'encoder' else ()
+    found[kind] = roles.Observed(seen.by_word(kind), rows.special_words, columns.special_words,
+                                 roles.rarest(columns.words, columns.special_words, frequency), relations)
+  return found
+
+
+def word_frequencies(sentences: Sequence[tuple[int, Capture]]) -> collections.Counter:
+  """How often each word stands in these texts, on either side."""
+  return collections.Counter(word for _, seen in sentences for text in (seen.source, seen.predicts)
+                             for word in (text.words if text else ()))
+
+
+def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequence[Reading], pairs: Sequence[Pair],
+                vocabularies: tuple[Any, Any]) -> np.ndarray | None:
+  """Alignment error rate of every cross head [N, H] against gold links; None where there are none."""
+  known = [(place, seen) for place, seen in model_captures if pairs[place].gold and 'cross' in seen.weights]
+  if not known:
+    return None
+  layers, heads = known[0][1].weights['cross'].shape[:2]
+  rates = np.zeros((layers, heads))
+  words = {place: [alignments.words_of_pieces(vocabulary.pieces(ids[:-1]), spelt) for vocabulary, ids, spelt in zip(
+      vocabularies, (sentences[place].source, sentences[place].target),
+      (pairs[place].gold.source_words, pairs[place].gold.target_words))] for place, _ in known}
+  gold = [set(pairs[place].gold.links) for place, _ in known]
+  for layer, head in np.ndindex(layers, heads):
+    found = [alignments.word_links(seen.weights['cross'][layer, head, :-1, :-1], *words[place])
+             for place, seen in known]
+    rates[layer, head] = alignments.error_rate(found, gold)
+  return rates
+
+
+def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> dict[str, Any]:
+  """What every head does over the pairs: by kind, a row of records for each layer, see roles.describe."""
+  sentences = readings(pairs, vocabularies)
+  seen = list(captures(model, params, sentences, vocabularies))
+  worded = [(place, *in_gold_words(each, sentences[place], pairs[place], vocabularies)) for place, each in seen]
+  frequency = word_frequencies([(place, each) for place, each, _ in worded])
+  corpora = collections.defaultdict(list)
+  for place, each, holder in worded:
+    for kind, found in observed(each, holder, pairs[place], frequency).items():
+      corpora[kind].append(found)
+  table = {kind: roles.describe(corpus) for kind, corpus in corpora.items()}
+  errors = align_error(seen, sentences, pairs, vocabularies)
+  if errors is not None:
+    for layer, head in np.ndindex(errors.shape):
+      table['cross'][layer][head]['alignment_error'] = round(float(errors[layer, head]), 4)
+  return table
+
+
+def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', 'first', 'last', 'special')
+             ) -> dict[str, list[dict[str, float]]]:
+  """The mean over each layer's heads."""
+  return {kind: [{name: round(float(np.mean([head[name] for head in layer])), 4) for name in names} for layer in layers]
+          for kind, layers in sorted(table.items(), key=lambda item: KINDS.index(item[0]))}
+
+
+# ------------------------------------------------------------------------------------------------------ "it"
+
+
+def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], split: str, data_dir: str | None,
+                     shuffle: np.random.Generator | None = None) -> list[pronouns.Reading]:
+  """The phrasebook's pronoun pairs as heads see them.
+
+  Args:
+    shuffle: puts the words of each source in a random order, the same in both readings of a pair.
+  """
+  examples = [example for example in phrasebook.examples(split, data_dir) if example['pair']]
+  orders: dict[str, np.ndarray] = {}
+  pairs, places = [], []
+  for example in examples:
+    words = phrasebook_grammar.tokens(example['en'])
+    if shuffle is not None and example['pair'] not in orders:
+      orders[example['pair']] = shuffle.permutation(len(words))
+    order = orders.get(example['pair'], np.arange(len(words)))
+    spelt = [words[i] for i in order] if shuffle is not None else words
+    source = ' '.join(spelt) if shuffle is not None else example['en']
+    pairs.append(Pair(source, example['de'], Gold(tuple(spelt), tuple(phrasebook_grammar.tokens(example['de'])), (),
+                                                  frozenset())))
+    places.append(np.argsort(order))  # where each word of the sentence stands now
+  nouns = _antecedents(examples)
+  sentences, found = readings(pairs, vocabularies), [None] * len(examples)
+  for number, seen in captures(model, params, sentences, vocabularies):
+    pair, reading, example = pairs[number], sentences[number], examples[number]
+    sides = [regrouped(text, vocabulary.pieces(ids[:-1]), words) for text, vocabulary, ids, words in zip(
+        (seen.source, seen.predicts), vocabularies, reading[:2], (pair.gold.source_words, pair.gold.target_words))]
+    (source, in_source), (target, in_target) = sides
+    seen = dataclasses.replace(seen, source=source, predicts=target)
+    at = lambda word: in_source[int(places[number][word])]
+    german = [word.lower() for word in pair.gold.target_words]
+    written = in_target[german.index('weil') + 1]
+    right, wrong, pronoun, adjective = _words_of(example, nouns)
+    if pronoun is None or at(right) == at(wrong):
+      continue
+    found[number] = pronouns.Reading(
+        example['pair'], at(right), at(wrong), at(adjective), at(pronoun),
+        {'encoder': seen.by_word('encoder')[:, :, at(pronoun)], 'cross': seen.by_word('cross')[:, :, written]})
+  return [reading for reading in found if reading is not None]
+
+
+def _antecedents(examples: Sequence[dict]) -> dict[tuple[str, str], int]:
+  """The English word that "it" stands for, of each pair and reading."""
+  number = phrasebook.RELATIONS.index('antecedent')
+  return {(example['pair'], example['reading']): int(row[2]) for example in examples for row in example['relations']
+          if row[0] == number}
+
+
+def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, int, int | None, int]:
+  """Words of the right noun, the other noun, "it" (None where the other reading is not at hand), and the adjective."""
+  relation = {phrasebook.RELATIONS[row[0]]: row for row in example['relations'].tolist()}
+  other = nouns.get((example['pair'], 'b' if example['reading'] == 'a' else 'a'))
+  pronoun = relation['antecedent'][1] if other is not None else None
+  words = phrasebook_grammar.tokens(example['en'])
+  adjective = len(words) - 1 - words[::-1].index(example['adjective'])
+  return relation['antecedent'][2], -1 if other is None else other, pronoun, adjective
+
+
+def about_it(model: Any, params: Any, random: Any, vocabularies: tuple[Any, Any], data_dir: str | None
+             ) -> dict[str, Any]:
+  """What pronouns says, of trained and random weights and of shuffled sentences."""
+  splits = ('validation', 'test')
+  looked = lambda weights, *shuffle: [pronoun_readings(model, weights, vocabularies, split, data_dir, *shuffle)
+                                      for split in splits]
+  trained, fresh, shuffled = looked(params), looked(random), looked(params, np.random.default_rng(0))
+  offset, sentences = pronouns.best_offset(*trained)
+  record: dict[str, Any] = {
+      'pairs': {split: len({reading.pair for reading in found}) for split, found in zip(splits, trained)},
+      'best_fixed_offset': {'offset': offset, 'sentences_right_test': round(sentences, 4),
+                            'pairs_right_test': round(pronouns.fixed_offset_pairs(trained[1], offset), 4)}}
+  for kind in ('encoder', 'cross'):
+    record[kind] = {
+        'trained': pronouns.as_record(pronouns.best_head(*trained, kind)),
+        'random weights': pronouns.as_record(pronouns.best_head(*fresh, kind)),
+        'shuffled sentences': pronouns.as_record(pronouns.best_head(*shuffled, kind)),
+        'deciding adjective': {name: pronouns.adjective_head(*found, kind) for name, found in (
+            ('trained', trained), ('random weights', fresh))}}
+  return record

@@ -1,0 +1,131 @@
+"""Beam search written out: every hypothesis that was considered, as a tree.
+
+The same search as transformer.search.beam_search, for one sentence, with everything it drops taken down. At each step
+the 2W best continuations of the W live hypotheses are considered: those that end among the W best are finished, the W
+best of the others are kept, the rest is pruned.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer import tokens
+from transformer.config import SearchConfig
+from transformer.model import Model, Params
+from transformer.search import length_penalty
+
+KEPT, PRUNED, FINISHED = 'kept', 'pruned', 'finished'
+
+
+class Node(NamedTuple):
+  """A hypothesis: its parent's with one more token."""
+
+  parent: int  # its place among the nodes; -1 for the first tokens
+  step: int
+  token: int
+  log_prob: float  # of the whole hypothesis
+  fate: str  # KEPT, PRUNED or FINISHED
+  score: float | None  # log_prob / length penalty, of finished ones
+
+
+class Tree(NamedTuple):
+  """What a search considered."""
+
+  nodes: list[Node]
+  best: list[int]  # the nodes of the result, first token first
+
+  def tokens_of(self, node: int) -> list[int]:
+    """A hypothesis's tokens."""
+    found = []
+    while node >= 0:
+      found.append(self.nodes[node].token)
+      node = self.nodes[node].parent
+    return found[::-1]
+
+
+class Departure(NamedTuple):
+  """Where a reference leaves the beam."""
+
+  step: int
+  token: int  # the reference's, which was not kept
+  log_prob: float  # of the reference up to it
+  least_kept: float  # of the worst hypothesis that was kept instead
+
+
+def grow(step: Callable, cache: Any, limit: int, bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
+  """The tree of one sentence's beam search.
+
+  Args:
+    step, cache: see transformer.search; of one row and config.beam_size beams.
+    limit: longest output, EOS included.
+    config: beam size, at least 2, and length penalty.
+  """
+  width = config.beam_size
+  if width < 2 or config.strategy != 'beam':
+    raise ValueError(f'beam_size is {width} and strategy {config.strategy!r}; a tree needs a beam of 2 or more')
+  penalty = lambda length: float(length_penalty(length, config))
+  nodes: list[Node] = []
+  live, log_probs, found = [-1], np.zeros(1), []
+  last = np.full((1, width), bos_id, np.int32)
+  for t in range(limit):
+    logits, cache = step(cache, last)
+    gained = np.asarray(jax.nn.log_softmax(logits))[0, :len(live)]
+    if t + 1 == limit:
+      gained = np.where(np.arange(gained.shape[-1]) == eos_id, gained, -np.inf)
+    total = log_probs[:, None] + gained
+    order = np.argsort(-total, axis=None, kind='stable')[:2 * width]
+    beams, chosen = np.unravel_index(order[np.isfinite(total.ravel()[order])], total.shape)
+    next_live, parents = [], []
+    for rank, (beam, token) in enumerate(zip(beams.tolist(), chosen.tolist())):
+      ends = token == eos_id
+      fate = (FINISHED if rank < width else PRUNED) if ends else KEPT if len(next_live) < width else PRUNED
+      score = float(total[beam, token]) / penalty(t + 1) if fate == FINISHED else None
+      nodes.append(Node(live[beam], t, token, float(total[beam, token]), fate, score))
+      if fate == KEPT:
+        next_live.append(len(nodes) - 1)
+        parents.append(beam)
+      elif fate == FINISHED:
+        found.append(len(nodes) - 1)
+    found = sorted(found, key=lambda node: -nodes[node].score)[:width]
+    if not next_live or len(found) == width and nodes[found[-1]].score >= nodes[next_live[0]].log_prob / penalty(limit):
+      break
+    live, log_probs = next_live, np.array([nodes[node].log_prob for node in next_live])
+    filled = np.array([*parents, *[0] * (width - len(parents))])
+    cache = cache._replace(beams=jax.tree.map(lambda leaf, filled=filled: leaf[:, filled], cache.beams))
+    last = np.array([[nodes[node].token for node in live] + [eos_id] * (width - len(live))], np.int32)
+  path, node = [], found[0]
+  while node >= 0:
+    path.append(node)
+    node = nodes[node].parent
+  return Tree(nodes, path[::-1])
+
+
+def search(model: Model, params: Params, source: Sequence[int], bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
+  """The tree of a sentence's translation; source ends in EOS."""
+  row = tokens.pad([source], 1, len(source), 0)
+  limit = len(source) + config.extra_length
+  cache = model.init_cache(params, model.encode(params, row), limit, config.beam_size)
+  step = jax.jit(lambda cache, last: model.decode_step(params, cache, jnp.asarray(last)))
+  return grow(step, cache, limit, bos_id, eos_id, config)
+
+
+def departure(tree: Tree, reference: Sequence[int], log_probs: Sequence[float]) -> Departure | None:
+  """Where a reference was first not kept, or None when the search considered and kept all of it.
+
+  Args:
+    reference: its tokens, EOS included.
+    log_probs: of each of them, when it is read out to the decoder.
+  """
+  place = -1
+  for step, token in enumerate(reference):
+    children = {node.token: number for number, node in enumerate(tree.nodes)
+                if (node.parent, node.step) == (place, step)}
+    found = children.get(token)
+    if found is None or tree.nodes[found].fate == PRUNED:
+      kept = [node.log_prob for node in tree.nodes if node.step == step and node.fate != PRUNED]
+      return Departure(step, token, float(np.sum(log_probs[:step + 1])), min(kept)) if kept else None
+    place = found
+  return None

@@ -1,0 +1,160 @@
+"""Figures for papers: attention grids, position encodings, learning and pruning curves, target beside learnt.
+
+Each function draws on a figure of its own and returns it; nothing is kept in matplotlib's global state.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+from explorer.capture import Capture, Reading
+from transformer import positions, tokens
+from transformer.model import Model
+
+_NAMES = {'encoder': 'encoder self-attention', 'decoder': 'decoder self-attention',
+          'cross': 'attention of the decoder to the encoder'}
+
+
+def attention(capture: Capture, kind: str) -> Figure:
+  """A grid of heat maps between words, a row for each layer and a column for each head; rows look at columns."""
+  rows, columns = capture.axes(kind)
+  maps = capture.by_word(kind)
+  layers, heads, queries, keys = maps.shape
+  cell = 0.155
+  figure = Figure(figsize=(1.1 + heads * (keys * cell + 0.25), 1.2 + layers * (queries * cell + 0.3)), dpi=150,
+                  layout='constrained')
+  grid = figure.subplots(layers, heads, squeeze=False)
+  for layer, head in np.ndindex(layers, heads):
+    axes = grid[layer, head]
+    shown = np.ma.array(maps[layer, head], mask=np.triu(np.ones((queries, keys)), 1) if kind == 'decoder' else False)
+    axes.set_facecolor('0.92')  # where no row may look
+    axes.imshow(shown, cmap='Blues', vmin=0, vmax=1, aspect='equal')
+    axes.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=7)
+    axes.set_xticks(range(keys), columns.words if layer == layers - 1 else [], rotation=90, fontsize=7)
+    axes.set_yticks(range(queries), rows.words if head == 0 else [], fontsize=7)
+    axes.tick_params(length=0)
+  figure.suptitle(f'{_NAMES[kind]}, rows look at columns', fontsize=9)
+  return figure
+
+
+def position_encodings(length: int = 20, width: int = 512) -> Figure:
+  """§3.5's sines and cosines in both layouts, and the products between positions, which depend on distance alone."""
+  figure = Figure(figsize=(11, 6.5), dpi=150, layout='constrained')
+  top, bottom = figure.subplots(2, 2)
+  for axes, layout in zip(top, ('interleaved', 'halves')):
+    image = axes.imshow(positions.sinusoids(length, width, layout), cmap='RdBu', vmin=-1, vmax=1, aspect='auto')
+    axes.set_title({'interleaved': 'interleaved: sine, cosine, sine, … (the formula)',
+                    'halves': 'all sines, then all cosines (as it is often drawn)'}[layout], fontsize=9)
+    axes.set_xlabel('dimension')
+    axes.set_ylabel('position')
+  figure.colorbar(image, ax=top)
+  products = position_products(length, width)
+  image = bottom[0].imshow(products, cmap='viridis')
+  bottom[0].set_title('PE(p) · PE(q)', fontsize=9)
+  bottom[0].set_xlabel('position q')
+  bottom[0].set_ylabel('position p')
+  figure.colorbar(image, ax=bottom[0])
+  reach = position_products(200, width)
+  for start in (0, 50, 100):
+    bottom[1].plot(range(100), reach[start, start:start + 100], label=f'p = {start}', linewidth=4 - start / 30)
+  bottom[1].set_title('PE(p) · PE(p + k): the same for every p', fontsize=9)
+  bottom[1].set_xlabel('distance k')
+  bottom[1].legend()
+  return figure
+
+
+def position_products(length: int, width: int) -> np.ndarray:
+  """[length, length]: products of the encodings of every two positions."""
+  encodings = positions.sinusoids(length, width).astype(np.float64)
+  return encodings @ encodings.T
+
+
+def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+  """Training loss and validation BLEU against steps.
+
+  Args:
+    runs: by name, the lines of each run's metrics.jsonl.
+  """
+  figure = Figure(figsize=(10, 4), dpi=150, layout='constrained')
+  for axes, name, label in zip(figure.subplots(1, 2), ('train/loss', 'validation/bleu'),
+                               ('training loss per token', 'validation BLEU')):
+    for run, lines in runs.items():
+      steps, values = curve(lines, name)
+      axes.plot(steps, values, label=run, marker='o' if len(steps) < 30 else None, markersize=3)
+    axes.set_xlabel('step')
+    axes.set_ylabel(label)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+  return figure
+
+
+def curve(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
+  """Steps and values of a measure; lines that do not have it, or have no number, are left out."""
+  found = [(line['step'], line[name]) for line in lines if line.get(name) is not None]
+  return [step for step, _ in found], [value for _, value in found]
+
+
+def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
+  """BLEU against the share of heads closed, the least important first (Michel et al., 2019, Figure 3).
+
+  Args:
+    analyses: by name, what analyze.py --pruning wrote.
+
+  Raises:
+    ValueError: when one was written without --pruning.
+  """
+  figure = Figure(figsize=(6, 4), dpi=150, layout='constrained')
+  axes = figure.subplots()
+  for name, record in analyses.items():
+    if 'pruning' not in record:
+      raise ValueError(f'{name} holds no pruning; write it with analyze.py --pruning')
+    total = len(record['least_important_first'])
+    axes.plot([step['closed'] for step in record['pruning']], [step['bleu'] for step in record['pruning']],
+              marker='o', markersize=4, label=f'{name} ({total} heads, {record["sentences"]} sentences)')
+  axes.set_xlabel('heads closed')
+  axes.set_ylabel('BLEU (greedy search)')
+  axes.grid(alpha=0.3)
+  axes.legend(fontsize=8)
+  return figure
+
+
+def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str], steps: Sequence[str]) -> Figure:
+  """The smoothed target beside what the model has learnt, step by step.
+
+  Args:
+    target, learnt: [T, shown entries] probabilities.
+    pieces: what the entries are called.
+    steps: what each step writes.
+  """
+  figure = Figure(figsize=(2 + 0.75 * len(pieces), 1.2 + 0.42 * len(steps)), dpi=150, layout='constrained')
+  for axes, shares, title in zip(figure.subplots(1, 2, sharey=True), (target, learnt), ('target', 'learnt')):
+    axes.imshow(shares, cmap='Blues', vmin=0, vmax=1, aspect='auto')
+    for (row, column), share in np.ndenumerate(shares):
+      axes.text(column, row, f'{share:.2f}'.lstrip('0') if share < 0.995 else '1', ha='center', va='center', fontsize=7,
+                color='white' if share > 0.5 else '0.25')
+    axes.set_xticks(range(len(pieces)), pieces, rotation=60, fontsize=8)
+    axes.set_yticks(range(len(steps)), steps, fontsize=8)
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(length=0)
+  return figure
+
+
+def next_token_shares(model: Model, params: Any, reading: Reading, bos_id: int) -> np.ndarray:
+  """[T, V]: what the model expects at each step while the target is read out to it."""
+  source, target = (tokens.pad([ids], 1, len(ids), 0) for ids in (reading.source, reading.target))
+  decode = lambda params: model.decode(params, model.encode(params, source), tokens.shift_right(target, bos_id))
+  return np.asarray(jax.nn.softmax(jax.jit(decode)(params)))[0]
+
+
+def entries_to_show(ids: Sequence[int], shares: np.ndarray, more: int = 4) -> list[int]:
+  """The vocabulary's entries worth a column: those of the target in order, and the likeliest others, at most `more`."""
+  others = [int(entry) for entry in np.argsort(-shares.max(0)) if entry not in ids]
+  return [*dict.fromkeys(ids), *others[:more]]
+
+
+def smoothed_target(ids: Sequence[int], shown: Sequence[int], size: int, smoothing: float) -> np.ndarray:
+  """[T, shown]: 1 - ε + ε/V on the right token, ε/V on every other (§5.4)."""
+  return smoothing / size + (1 - smoothing) * (np.asarray(ids)[:, None] == np.asarray(shown)[None])

@@ -1,0 +1,51 @@
+"""What each decoder layer would have said, had the decoder ended there (nostalgebraist, 2020, "the logit lens").
+
+A decoder cut after layer n is a decoder of n layers: its stream goes through the same last normalisation and the same
+output matrix. Nothing of the model has to be changed for it.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer import architectures, tokens
+from transformer.config import ModelConfig
+from transformer.model import Model, Params
+
+
+def layers_of(model: Model) -> int:
+  """How many layers may be cut; 0 for models whose decoder is no stack of Transformer layers."""
+  return model.config.decoder_layers if type(model.config) is ModelConfig and not model.config.scan_layers else 0
+
+
+def say(model: Model, params: Params, source: tokens.Tokens, target: tokens.Tokens, bos_id: int
+        ) -> tuple[np.ndarray, np.ndarray]:
+  """The likeliest next token at every step after each layer.
+
+  Args:
+    source, target: rows; the target ends in EOS and is shifted here.
+
+  Returns:
+    ids [B, layers, T] and their probabilities. The last layer's are the model's own.
+  """
+  found = [_cut(model, layers, bos_id)(params, source, target) for layers in range(1, layers_of(model) + 1)]
+  ids, probabilities = zip(*jax.device_get(found))
+  return np.stack(ids, axis=1), np.stack(probabilities, axis=1)
+
+
+@functools.lru_cache(maxsize=32)
+def _cut(model: Model, layers: int, bos_id: int):
+  """A compiled function for the model whose decoder ends after so many layers."""
+  cut = architectures.build(dataclasses.replace(model.config, num_decoder_layers=layers))
+
+  def say_cut(params: Params, source: tokens.Tokens, target: tokens.Tokens):
+    if 'decoder_positions' in params and model.config.positions == 'relative':  # tables with a first axis of layers
+      tables = jax.tree.map(lambda leaf: leaf[:layers], params['decoder_positions'])
+      params = dict(params, decoder_positions=tables)
+    logits = cut.decode(params, cut.encode(params, source), tokens.shift_right(target, bos_id))
+    return logits.argmax(-1), jnp.exp(jax.nn.log_softmax(logits).max(-1))
+
+  return jax.jit(say_cut)

@@ -1,0 +1,157 @@
+"""A report as one self-contained page: page.html with page.css, page.js and the captures' numbers written into it.
+
+Weights are 16-bit integers (65,535 for 1), deflated and written in base64; the page's script inflates them. Texts are
+JSON in which nothing can end the script element that holds it.
+"""
+
+import base64
+import dataclasses
+import json
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.beam import Departure, Tree
+from explorer.capture import Capture
+from explorer.effects import Effect
+from explorer.gates import KINDS, Head
+from explorer.opening import Opening
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_MOST_NUMBERS = 150_000  # of queries, keys and values that a sentence holds unasked: 300 kB before packing
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+  """All that a report shows of one sentence."""
+
+  source: str
+  target: str
+  capture: Capture
+  lens: Sequence[Sequence[tuple[str, float]]] = ()  # of each decoder layer, its next piece at each step
+  log_prob: float | None = None  # of the target, when read out to the decoder
+  effects: Mapping[Head, Effect] = dataclasses.field(default_factory=dict)  # of closing each head
+  beam: Mapping[str, Any] | None = None  # the search as a tree, see beam_record
+
+
+def packed(numbers: np.ndarray) -> str:
+  """An array of 16-bit integers, little endian, deflated, in base64."""
+  if numbers.dtype not in (np.uint16, np.int16):
+    raise TypeError(f'numbers are {numbers.dtype}; expected 16-bit integers')
+  return base64.b64encode(zlib.compress(numbers.astype(numbers.dtype.newbyteorder('<')).tobytes(), 9)).decode()
+
+
+def as_shares(weights: np.ndarray) -> np.ndarray:
+  """Weights from 0 to 1 as 16-bit integers: at most 2^-17 off."""
+  return np.round(np.clip(weights, 0.0, 1.0) * 65535).astype(np.uint16)
+
+
+def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
+  """Queries, keys and values as shares of the largest number in their layer."""
+  parts, numbers, start = [], [], 0
+  for kind, operands in capture.operands.items():
+    for role, values in operands._asdict().items():
+      scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-30)
+      parts.append({'kind': kind, 'role': role, 'shape': values.shape, 'start': start, 'size': values.size,
+                    'scales': scales.tolist()})
+      numbers.append(np.round(values / scales[:, None, None, None] * 32767).astype(np.int16).ravel())
+      start += values.size
+  return {'scaled': scaled, 'parts': parts, 'data': packed(np.concatenate(numbers))}
+
+
+def vectors_fit(captures: Sequence[Capture]) -> bool:
+  """Whether queries, keys and values are few enough to be in a report that nobody asked to have them."""
+  return all(sum(values.size for operands in capture.operands.values() for values in operands) <= _MOST_NUMBERS
+             for capture in captures)
+
+
+def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool
+                ) -> dict[str, Any]:
+  """A search's tree as the page's script reads it.
+
+  Args:
+    name: gives tokens their names.
+    departure: where the reference leaves the beam, if it does.
+    compared: whether there is a reference.
+  """
+  labels = name([node.token for node in tree.nodes])
+  record = {'nodes': [[node.parent, node.step, label, round(node.log_prob, 4), node.fate,
+                       None if node.score is None else round(node.score, 4)]
+                      for node, label in zip(tree.nodes, labels)], 'best': tree.best, 'compared': compared}
+  if departure:
+    record['left'] = {**departure._asdict(), 'token': name([departure.token])[0]}
+  return record
+
+
+def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dict[str, Any]:
+  """A sentence as the page's script reads it."""
+  capture = sentence.capture
+  kinds = [kind for kind in KINDS if kind in capture.weights]
+  sides = {'source': capture.source, 'reads': capture.reads, 'predicts': capture.predicts}
+  steps = [{'top': [[text, round(share, 5)] for text, share in top], 'written': written}
+           for top, written in zip(capture.top, capture.written)]
+  for t, step in enumerate(steps if sentence.lens else []):
+    step['lens'] = [[said[t][0], round(said[t][1], 5)] for said in sentence.lens]
+  record = {
+      'source': sentence.source, 'target': sentence.target, 'origin': capture.origin, 'padded': capture.padded,
+      'texts': {name: {'pieces': text.pieces, 'words': text.words, 'word_of_piece': text.word_of_piece,
+                       'special': text.special} for name, text in sides.items() if text},
+      'shapes': {kind: capture.weights[kind].shape for kind in kinds},
+      'weights': packed(np.concatenate([as_shares(capture.weights[kind]).ravel() for kind in kinds])),
+      'log_probs': [round(float(value), 5) for value in capture.log_probs], 'steps': steps}
+  if with_vectors and capture.operands:
+    record['vectors'] = _vectors(capture, scaled)
+  if sentence.beam:
+    record['beam'] = sentence.beam
+  if sentence.effects:
+    shown = lambda effect: {'change': round(effect.change, 5), 'text': effect.text}
+    record['effects'] = {'log_prob': sentence.log_prob, 'heads': {
+        kind: [[shown(sentence.effects[Head(kind, layer, head)]) for head in range(capture.weights[kind].shape[1])]
+               for layer in range(capture.weights[kind].shape[0])] for kind in kinds}}
+  return record
+
+
+def report(sentences: Sequence[Sentence], opening: Opening, card: Sequence[tuple[str, str]], compare: int | None = None,
+           with_vectors: bool = True, scaled: bool = True) -> dict[str, Any]:
+  """All that the page shows.
+
+  Args:
+    opening: what it shows first.
+    card: (name, value) of what the model is.
+    compare: the number of the sentence beside the first, if any.
+    with_vectors: whether captures' queries, keys and values are in it, and with them the calculation behind a cell.
+    scaled: whether scores are divided by √d_k.
+  """
+  return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],
+          'opening': opening._asdict(), 'card': [list(row) for row in card], 'compare': compare}
+
+
+def as_script_text(content: Any) -> str:
+  """JSON that may stand in a script element: no character in it can end the element or be taken for a line's end."""
+  text = json.dumps(content, ensure_ascii=False, separators=(',', ':'), allow_nan=False)
+  return text.translate({ord(character): f'\\u{ord(character):04x}' for character in '<>&\u2028\u2029'})
+
+
+def page(content: dict[str, Any]) -> str:
+  """The page's text."""
+  text = _read('page.html')
+  parts = {'STYLE': _read('page.css'), 'SCRIPT': _read('page.js'), 'REPORT': as_script_text(content)}
+  for mark, part in parts.items():  # the report last: its texts may hold the other marks
+    before, after = text.split(f'/*{mark}*/')
+    text = before + part + after
+  return text
+
+
+def _read(name: str) -> str:
+  with open(os.path.join(_HERE, name), encoding='utf-8') as file:
+    return file.read()
+
+
+def write(path: str, text: str) -> None:
+  """A file, whole or not at all."""
+  with open(f'{path}.unfinished', 'w', encoding='utf-8') as file:
+    file.write(text)
+  os.replace(f'{path}.unfinished', path)

@@ -1,0 +1,138 @@
+"""What heads do over a corpus, by the definitions of Voita et al. (2019) and Michel et al. (2019).
+
+    positional   at least 90 % of its rows have their maximum at one offset (Voita et al., §5.1)
+    syntactic    its maximum meets a relation's other word at least 10 points more often than the best fixed offset
+                 does (§5.2)
+    rare         its maximum stands on one of the sentence's two least frequent words more often than chance (§5.3)
+    confidence   the mean over rows of the largest weight, the sentence's end left out (§4)
+
+Maps are between words, [N, H, Q, M] of one sentence; rows of BOS and EOS do not count. "The maximum" is over all
+columns.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+POSITIONAL = 0.9  # share of rows from which on a head is positional
+SYNTACTIC = 0.1  # points above the best fixed offset from which on a head is syntactic
+RARE = 2  # so many of a sentence's least frequent words are rare
+RARE_POINTS = 0.2  # points above chance from which on a head is called after rare words; Voita et al. give no threshold
+SINK = 0.5  # mean weight on BOS and EOS from which on a head is called after it
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+  """One sentence's maps of one kind of attention, and what is known of its words."""
+
+  maps: np.ndarray  # [N, H, Q, M] between words
+  special_rows: tuple[bool, ...]
+  special_columns: tuple[bool, ...]
+  rare: frozenset[int] = frozenset()  # columns of the least frequent words
+  relations: tuple[tuple[str, int, int], ...] = ()  # (name, row, column): where a head that knew it would look
+
+  def __post_init__(self):
+    if self.maps.ndim != 4 or self.maps.shape[2:] != (len(self.special_rows), len(self.special_columns)):
+      raise ValueError(f'maps have shape {self.maps.shape}; expected [layers, heads, {len(self.special_rows)}, '
+                       f'{len(self.special_columns)}]')
+    for name, row, column in self.relations:
+      if not (0 <= row < self.maps.shape[2] and 0 <= column < self.maps.shape[3]):
+        raise ValueError(f'relation {name} joins words {row} and {column} of {self.maps.shape[2:]}')
+
+  @property
+  def rows(self) -> np.ndarray:
+    """The rows that count."""
+    return np.flatnonzero(~np.array(self.special_rows))
+
+  @property
+  def maxima(self) -> np.ndarray:
+    """[N, H, rows that count]: the column of the largest weight."""
+    return self.maps[:, :, self.rows].argmax(-1)
+
+
+def positional(corpus: Sequence[Observed]) -> tuple[np.ndarray, np.ndarray]:
+  """The commonest offset of each head's maxima and its share, [N, H] each. Offset -1 is the word before."""
+  offsets = np.concatenate([each.maxima - each.rows for each in corpus], axis=-1)
+  best, share = np.zeros(offsets.shape[:2], int), np.zeros(offsets.shape[:2])
+  for place in np.ndindex(best.shape):
+    values, counts = np.unique(offsets[place], return_counts=True)
+    best[place], share[place] = values[counts.argmax()], counts.max() / offsets.shape[-1]
+  return best, share
+
+
+def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, int]]:
+  """Of each relation: how often each head's maximum meets it [N, H], how often the best fixed offset does, cases."""
+  hits, offsets = collections.defaultdict(list), collections.defaultdict(collections.Counter)
+  for each in corpus:
+    for name, row, column in each.relations:
+      hits[name].append(each.maps[:, :, row].argmax(-1) == column)
+      offsets[name][column - row] += 1
+  return {name: (np.mean(found, axis=0), offsets[name].most_common(1)[0][1] / len(found), len(found))
+          for name, found in sorted(hits.items())}
+
+
+def rare(corpus: Sequence[Observed]) -> tuple[np.ndarray, float]:
+  """How often each head's maximum, BOS and EOS left out, stands on a rare word [N, H], and how often chance would."""
+  found, chance = [], []
+  for each in corpus:
+    plain = np.where(np.array(each.special_columns), -1.0, each.maps[:, :, each.rows])
+    found.append(np.isin(plain.argmax(-1), list(each.rare)))
+    chance += [len(each.rare) / (~np.array(each.special_columns)).sum()] * len(each.rows)
+  return np.concatenate(found, axis=-1).mean(-1), float(np.mean(chance))
+
+
+def confidence(corpus: Sequence[Observed]) -> np.ndarray:
+  """[N, H]: the mean over rows of the largest weight on a word, BOS and EOS left out."""
+  return np.concatenate([np.where(np.array(each.special_columns), 0.0, each.maps[:, :, each.rows]).max(-1)
+                         for each in corpus], axis=-1).mean(-1)
+
+
+def spread(corpus: Sequence[Observed]) -> dict[str, np.ndarray]:
+  """How blurry and how local heads are, each [N, H], means over rows.
+
+  entropy (bits), near: mass within one word of the row's own place, first and last: mass on the first and on the last
+  column, special: mass on BOS and EOS.
+  """
+  found = collections.defaultdict(list)
+  for each in corpus:
+    maps = each.maps[:, :, each.rows]
+    columns = np.arange(maps.shape[-1])
+    found['entropy'].append(-(maps * np.log2(np.maximum(maps, 1e-12))).sum(-1))
+    found['near'].append((maps * (np.abs(columns[None] - each.rows[:, None]) <= 1)).sum(-1))
+    found['first'].append(maps[..., 0])
+    found['last'].append(maps[..., -1])
+    found['special'].append((maps * np.array(each.special_columns)).sum(-1))
+  return {name: np.concatenate(values, axis=-1).mean(-1) for name, values in found.items()}
+
+
+def rarest(words: Sequence[str], special: Sequence[bool], frequency: Mapping[str, int]) -> frozenset[int]:
+  """The places of the RARE least frequent words of a sentence; of equally frequent ones the first."""
+  plain = [place for place in range(len(words)) if not special[place]]
+  return frozenset(sorted(plain, key=lambda place: frequency[words[place]])[:RARE])
+
+
+def describe(corpus: Sequence[Observed]) -> list[list[dict[str, Any]]]:
+  """Of every layer and head, all of the above and the names of its roles."""
+  (offset, share), (on_rare, chance) = positional(corpus), rare(corpus)
+  sure, blurred, relations = confidence(corpus), spread(corpus), syntactic(corpus)
+
+  def of(place: tuple[int, int]) -> dict[str, Any]:
+    names = [f'positional {offset[place]:+d}'] if share[place] >= POSITIONAL else []
+    names += [name for name, (met, fixed, _) in relations.items() if met[place] >= fixed + SYNTACTIC]
+    names += ['rare words'] if on_rare[place] >= chance + RARE_POINTS else []
+    names += ['sentence end'] if blurred['special'][place] >= SINK else []
+    return {
+        'roles': names, 'offset': int(offset[place]), 'offset_share': _short(share[place]),
+        'rare': _short(on_rare[place]), 'rare_by_chance': _short(chance), 'confidence': _short(sure[place]),
+        **{name: _short(values[place]) for name, values in blurred.items()},
+        'relations': {name: {'met': _short(met[place]), 'best_fixed_offset': _short(fixed), 'cases': cases}
+                      for name, (met, fixed, cases) in relations.items()}}
+
+  return [[of((layer, head)) for head in range(offset.shape[1])] for layer in range(offset.shape[0])]
+
+
+def _short(value: float) -> float:
+  return round(float(value), 4)

@@ -1,0 +1,124 @@
+"""How a text is written on the axes of a map: piece by piece as the model has it, or word by word."""
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+from corpora.vocabulary import Vocabulary
+
+_BYTE = re.compile('<0x[0-9A-F]{2}>')
+_SPACE = '▁'  # SentencePiece's mark of a space
+_INSIDE = "'’-"  # stands inside words
+_WITHOUT_SPACES = ('CJK', 'HIRAGANA', 'KATAKANA', 'THAI', 'LAO', 'KHMER')  # scripts, as Unicode names characters
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+  """What a row of tokens is called. A word is a run of pieces; a special token is a word of its own."""
+
+  pieces: tuple[str, ...]  # a piece that goes on with a word begins with ·
+  words: tuple[str, ...]
+  word_of_piece: tuple[int, ...]  # 0, 0, 1, … : grows by 0 or 1
+  special: tuple[bool, ...]  # of each piece: BOS or EOS, which stand for no text
+
+  def __post_init__(self):
+    count = len(self.pieces)
+    if not len(self.word_of_piece) == len(self.special) == count:
+      raise ValueError(f'{count} pieces with {len(self.word_of_piece)} words and {len(self.special)} marks; expected '
+                       'one of each for every piece')
+    steps = np.diff(self.word_of_piece, prepend=-1, append=len(self.words))
+    if count and not (set(steps[:-1].tolist()) <= {0, 1} and steps[0] == steps[-1] == 1):
+      raise ValueError(f'word_of_piece is {self.word_of_piece}; expected 0, then the same word or the next, up to '
+                       f'{len(self.words) - 1}')
+
+  @property
+  def special_words(self) -> tuple[bool, ...]:
+    """Of each word, whether it is BOS or EOS."""
+    return tuple(self.special[self.word_of_piece.index(word)] for word in range(len(self.words)))
+
+
+def _letter(character: str) -> bool:
+  """Whether the character goes on with the word of a letter before it."""
+  if character in _INSIDE:
+    return True
+  return character.isalnum() and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
+
+
+def begins_word(before: str, piece: str) -> bool:
+  """Whether a piece begins a word, after the piece `before` ('' at the text's beginning).
+
+  A space begins one, and so does whatever is no letter, and each piece in scripts without spaces.
+  """
+  if not before or piece.startswith(_SPACE):
+    return True
+  if not piece:  # a further byte of the same character
+    return False
+  return before != _SPACE and not (_letter(before[-1]) and _letter(piece[0]))
+
+
+def describe(ids: Sequence[int], vocabulary: Vocabulary) -> Text:
+  """The text of ids, which may hold BOS and EOS."""
+  names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
+  spelt = vocabulary.pieces(ids)
+  special = [i in names for i in ids]
+  added = _characters(spelt)
+  first, before = [], ''
+  for mark, piece in zip(special, added):
+    first.append(mark or begins_word(before, piece))
+    before = '' if mark else piece or before
+  word_of_piece = np.cumsum(first) - 1
+  words = [[] for _ in range(int(word_of_piece[-1]) + 1 if len(spelt) else 0)]
+  for i, word in zip(ids, word_of_piece):
+    words[word].append(i)
+  return Text(
+      pieces=tuple(names[i] if i in names else _piece(piece, begins) for i, piece, begins in zip(ids, spelt, first)),
+      words=tuple(names[w[0]] if w[0] in names else vocabulary.decode(w).strip() or _SPACE for w in words),
+      word_of_piece=tuple(word_of_piece.tolist()), special=tuple(special))
+
+
+def _piece(piece: str, begins: bool) -> str:
+  bare = piece.removeprefix(_SPACE) or _SPACE
+  return bare if begins else f'·{bare}'
+
+
+def labels(ids: Sequence[int], vocabulary: Vocabulary) -> list[str]:
+  """What tokens that stand in no text are called, such as those that might come next."""
+  names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
+  return [names[i] if i in names else _piece(piece, begins_word('x', piece))
+          for i, piece in zip(ids, vocabulary.pieces(ids))]
+
+
+def _characters(pieces: Sequence[str]) -> list[str]:
+  """Pieces, with bytes as what they spell: the character at its first byte, and nothing at the further ones.
+
+  A character outside the vocabulary is spelt as its bytes in UTF-8, <0xE2>, <0x82>, <0xAC>.
+  """
+  values = [int(piece[3:5], 16) if _BYTE.fullmatch(piece) else None for piece in pieces]
+  found = list(pieces)
+  for place, value in enumerate(values):
+    if value is not None:
+      further = 0x80 <= value < 0xC0  # a byte 10xxxxxx goes on with a character
+      size = 1 if value < 0xC0 else 2 if value < 0xE0 else 3 if value < 0xF0 else 4
+      whole = bytes(v for v in values[place:place + size] if v is not None)
+      found[place] = '' if further else whole.decode('utf-8', 'replace')
+  return found
+
+
+def pool(weights: np.ndarray, queries: Sequence[int], keys: Sequence[int]) -> np.ndarray:
+  """Attention between words: the sum over a word's keys, the mean over its queries.
+
+  A row of pieces that sums to one gives a row of words that sums to one.
+
+  Args:
+    weights: [..., Q, M] between pieces.
+    queries, keys: the word of each piece, see Text.word_of_piece.
+
+  Returns:
+    [..., words of queries, words of keys].
+  """
+  of_query = np.eye(max(queries) + 1, dtype=weights.dtype)[list(queries)]  # [Q, words]
+  of_key = np.eye(max(keys) + 1, dtype=weights.dtype)[list(keys)]
+  return (of_query / of_query.sum(0)).T @ weights @ of_key

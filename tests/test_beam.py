@@ -1,0 +1,69 @@
+"""The tree is the search's: the same result, and every hypothesis it considered."""
+
+import jax
+import numpy as np
+import pytest
+
+from explorer import beam
+from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
+from transformer import tokens
+from transformer.config import SearchConfig
+from transformer.search import beam_search
+
+
+@pytest.fixture(scope='module')
+def parts():
+  translator = small_translator()
+  return translator.parts[0], translator.params[0], [*small_vocabulary().encode(LINES[0]), small_vocabulary().eos_id]
+
+
+@pytest.mark.parametrize('config', [SearchConfig(beam_size=3, extra_length=2), SearchConfig(
+    beam_size=2, alpha=0.0, extra_length=4)])
+def test_the_best_path_is_what_beam_search_finds(parts, config):
+  model, params, source = parts
+  vocabulary = small_vocabulary()
+  tree = beam.search(model, params, source, vocabulary.bos_id, vocabulary.eos_id, config)
+  limit = len(source) + config.extra_length
+  memory = model.encode(params, tokens.pad([source], 1, len(source), 0))
+  cache = model.init_cache(params, memory, limit, config.beam_size)
+  step = lambda cache, last: model.decode_step(params, cache, last)
+  found = jax.jit(lambda cache: beam_search(step, cache, np.array([limit]), limit, vocabulary.bos_id, vocabulary.eos_id,
+                                            0, config))(cache)
+  best = tree.tokens_of(tree.best[-1])
+  assert best == found.tokens[0, 0, :len(best)].tolist() and best[-1] == vocabulary.eos_id
+  np.testing.assert_allclose(tree.nodes[tree.best[-1]].score, found.scores[0, 0], rtol=1e-4)
+  for step in range(max(node.step for node in tree.nodes)):
+    at = [node for node in tree.nodes if node.step == step]
+    assert len(at) <= 2 * config.beam_size and sum(node.fate == beam.KEPT for node in at) <= config.beam_size
+    assert all(node.parent == -1 if not step else tree.nodes[node.parent].fate == beam.KEPT for node in at)
+
+
+def test_a_markov_chain_by_hand():
+  """Three tokens and EOS; what follows depends on the token before alone."""
+  after = np.log(np.array([[1e-9, 0.6, 0.3, 0.1], [1e-9, 0.1, 0.2, 0.7], [1e-9, 0.3, 0.1, 0.6], [0.25] * 4]))
+
+  class Cache(tuple):
+    beams = ()
+
+    def _replace(self, beams):
+      return self
+
+  step = lambda cache, last: (np.float32(after)[last], cache)
+  tree = beam.grow(step, Cache(), 3, bos_id=0, eos_id=3, config=SearchConfig(beam_size=2, length_penalty='none'))
+  shown = [(node.step, tree.tokens_of(place), round(float(np.exp(node.log_prob)), 3), node.fate)
+           for place, node in enumerate(tree.nodes)]
+  assert shown[:4] == [(0, [1], 0.6, 'kept'), (0, [2], 0.3, 'kept'), (0, [3], 0.1, 'pruned'), (0, [0], 0.0, 'pruned')]
+  assert shown[4:8] == [(1, [1, 3], 0.42, 'finished'), (1, [2, 3], 0.18, 'finished'), (1, [1, 2], 0.12, 'kept'),
+                        (1, [2, 1], 0.09, 'kept')]
+  assert len(shown) == 8 and tree.tokens_of(tree.best[-1]) == [1, 3]  # nothing alive can still do better
+
+  gone = beam.departure(tree, [2, 2, 3], np.log([0.3, 0.1, 0.6]))
+  assert (gone.step, gone.token) == (1, 2) and np.exp(gone.least_kept) == pytest.approx(0.09, rel=1e-3)
+  assert np.exp(gone.log_prob) == pytest.approx(0.03)
+  assert beam.departure(tree, [2, 3], np.log([0.3, 0.6])) is None
+
+
+def test_a_greedy_search_has_no_tree(parts):
+  model, params, source = parts
+  with pytest.raises(ValueError, match='beam of 2'):
+    beam.grow(None, None, 3, 2, 3, SearchConfig(beam_size=1))

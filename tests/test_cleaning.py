@@ -1,0 +1,128 @@
+"""What of the training text is dropped, and why, and what is mixed in; held-out text is never touched."""
+
+import gzip
+import os
+
+import pytest
+
+import corpora
+import train
+from corpora import CorpusConfig, Pair, cleaning, text_files
+from corpora.cleaning import CleaningConfig
+from corpora.errors import DataError
+from experiment.command_line import ConfigError
+from tests.test_runs import corpus, options  # noqa: F401
+
+NASTY = [
+    ('Ein Hund.', 'A dog.'),
+    ('Ein Hund.', 'A dog.'),  # again
+    ('Ein Hund.', 'The dog.'),  # another pair
+    ('', 'empty'), ('   ', 'blank'), ('leer', ''),
+    ('nul\x00l', 'nul'), ('kaputt \ufffd', 'broken'),
+    ('Zeile\u2028Zeile', 'line\u2028line'),  # stands inside a sentence, as U+0085 does not: that one is a control
+    ('a\rb', 'lone carriage return'),
+    ('Smile 😀 heute', 'Smile 😀 today'), ('שלום לכם', 'peace to you'),
+    ('same text', ' same text'),
+    ('kurz', 'a translation that is very much longer than what it is said to translate'),
+    ('1234 5678 90', '1234 5678 90 !'),
+    ('x' * 1_000_000, 'a megabyte'),
+]
+
+
+def write(folder, pairs, split='train', head=b''):
+  folder.mkdir(exist_ok=True)
+  for side, code in enumerate(('de', 'en')):
+    (folder / f'{split}.{code}').write_bytes(head + ''.join(f'{pair[side]}\n' for pair in pairs).encode())
+
+
+@pytest.fixture
+def nasty(tmp_path):
+  write(tmp_path / 'nasty', NASTY, head=b'\xef\xbb\xbf')
+  write(tmp_path / 'nasty', NASTY[:8], 'val')
+  return tmp_path / 'nasty'
+
+
+def load(folder, config=CleaningConfig()):
+  of = CorpusConfig('text', 'de', 'en', directory=str(folder), validation_split='val', test_split=None)
+  return cleaning.apply(corpora.load(of), config, of)
+
+
+def test_B1_a_nasty_corpus_is_counted_to_the_last_pair(nasty):
+  found = load(nasty, CleaningConfig(max_characters=100, max_ratio=5.0, min_letters=0.5, drop_identical=True,
+                                     drop_duplicates=True, drop_control=True))
+  assert found.notes == (
+      'German to English',
+      f'{nasty}/train.de: a byte-order mark at the start removed',
+      f'{nasty}/train.en: a byte-order mark at the start removed',
+      'train: 3 pairs with an empty side dropped',
+      'train: 13 pairs read, 5 kept, 8 dropped (3 by drop_control, 1 by drop_duplicates, 1 by drop_identical, '
+      '1 by max_characters, 1 by max_ratio, 1 by min_letters)')
+  assert list(found.train) == [Pair(*NASTY[place]) for place in (0, 2, 8, 10, 11)]
+  assert len(found.train) == 5 and len(found.validation) == 8  # held-out text keeps all of its lines
+  assert list(found.train) == list(found.train)  # and may be read again
+
+
+def test_B1_what_cannot_be_read_is_an_error_that_names_file_and_line(nasty):
+  (nasty / 'train.de').write_bytes((nasty / 'train.de').read_bytes() + b'one more\n')
+  with pytest.raises(DataError, match=r'train\.de has 17 lines and .*train\.en has 16'):
+    load(nasty)
+  (nasty / 'train.de').write_bytes(b'good\nb\xe4d\n')
+  with pytest.raises(DataError, match=r'train\.de, line 2: not valid UTF-8 \(byte 0xe4\)'):
+    load(nasty)
+  (nasty / 'train.de').write_bytes(gzip.compress(os.urandom(1000))[:200])
+  with pytest.raises(DataError, match='damaged gzip'):
+    load(nasty)
+
+
+def test_nothing_is_changed_unless_it_is_asked_for(nasty):
+  of = CorpusConfig('text', 'de', 'en', directory=str(nasty), validation_split='val', test_split=None)
+  assert load(nasty).train.fingerprint == text_files.directory_corpus(of).train.fingerprint
+  prints = {load(nasty, config).train.fingerprint for config in (
+      CleaningConfig(), CleaningConfig(max_ratio=5.0), CleaningConfig(max_ratio=6.0), CleaningConfig(tag='<x>'))}
+  assert len(prints) == 4
+
+
+def test_corpora_are_mixed_by_weight_and_tagged(nasty, tmp_path):
+  back, more = ([(f'{word} {n}', f'text {n}') for n in range(40)] for word in ('rück', 'mehr'))
+  write(tmp_path / 'back', back)
+  write(tmp_path / 'more', more + [('', 'empty')])
+  config = CleaningConfig(tag='<2en>', mix=(f'{tmp_path}/back*2.5#<bt>', f'{tmp_path}/more*0.25'))
+  found = load(nasty, config)
+  pairs = list(found.train)
+  assert len(pairs) == len(found.train)
+  of = lambda word: [pair.source for pair in pairs if word in pair.source]
+  assert all(source.startswith('<bt> rück') for source in of('rück')) and 85 < len(of('rück')) < 115
+  assert {of('rück').count(source) for source in of('rück')} == {2, 3}
+  assert 2 < len(of('mehr')) < 22 and all(source.startswith('mehr') for source in of('mehr'))
+  assert sum(source.startswith('<2en> ') for source, _ in pairs) == 13
+  assert list(load(nasty, config).train) == pairs
+  assert any('weight 2.5' in note and 'tag <bt>' in note for note in found.notes)
+  with pytest.raises(DataError, match='no folder'):
+    load(nasty, CleaningConfig(mix=('nowhere',)))
+
+
+@pytest.mark.parametrize('wrong, words', [
+    (dict(mix=('a*b',)), 'FOLDER'), (dict(mix=('a*0',)), 'weight above 0'), (dict(max_ratio=0.5), 'max_ratio is 0.5'),
+    (dict(max_characters=-1), 'max_characters'), (dict(min_letters=2.0), 'min_letters')])
+def test_mistaken_filters_are_refused(wrong, words):
+  with pytest.raises(ValueError, match=words):
+    CleaningConfig(**wrong)
+
+
+def test_filters_that_leave_nothing_are_an_error(nasty):
+  with pytest.raises(DataError, match='leave none of 13 pairs: .*data.max_characters drops 13'):
+    load(nasty, CleaningConfig(max_characters=1))
+
+
+def test_inspection_tells_what_training_would_read(corpus, tmp_path, capsys):  # noqa: F811
+  assert train.main(options(
+      corpus, tmp_path / 'run', '--config.data.drop_duplicates=true', '--config.train.num_steps=1',
+      '--config.data.batching=packed', '--config.data.packed_length=32', '--inspect')) == 0
+  told = capsys.readouterr().out
+  for words in ('pairs read', 'by drop_duplicates', 'source: ', '(0.000%)', '% padding', 'batch 0:', '####'):
+    assert words in told, words
+  assert not (tmp_path / 'run' / 'checkpoints').exists()
+  with pytest.raises(ConfigError, match='filters, tag and mix are for pairs'):
+    train.check(options(corpus, tmp_path, '--config.data.kind=running_text', '--config.data.text=x',
+                        '--config.model.architecture=language_model', '--config.data.max_ratio=3',
+                        '--config.train.num_steps=1').config)

@@ -1,0 +1,96 @@
+"""Systems beside each other, BLEU as papers print it, and figures of systems that others have published."""
+
+import csv
+import os
+import re
+
+import pytest
+import sacrebleu
+
+import compare
+from corpora import text_files
+from corpora.errors import DataError
+from experiment import comparison, scores
+
+REFERENCE = ['Der Hund schläft heute auf der Straße.', 'Das Tier überquerte die Straße nicht, weil es zu müde war.',
+             'Ich bin ein Student.', 'Das ist Live-Musik von heute.'] * 3
+GOOD = [line.replace('heute', 'jetzt') for line in REFERENCE]
+BAD = [line.replace('Straße', 'Gasse').replace('ein ', 'der ').replace('heute', 'jetzt') for line in REFERENCE]
+NEWSTEST = os.environ.get('NEWSTEST_OUTPUTS')  # a folder with SCORES.tsv, and beside it newstest/ with the references
+
+
+def test_a_better_system_is_told_from_a_worse_one():
+  figures, signatures = comparison.compare({'good': GOOD, 'bad': BAD, 'same': GOOD}, [REFERENCE], 200)
+  bleu = figures['BLEU']
+  assert bleu['good'].score == scores.corpus_scores(GOOD, REFERENCE)['bleu'] > bleu['bad'].score
+  assert bleu['good'].p_value is None and bleu['bad'].p_value < 0.05 < bleu['same'].p_value
+  assert any('bs:200' in signature for signature in signatures) and set(figures) == {'BLEU', 'chrF2'}
+
+
+def test_lengths_and_the_sentences_that_differ_most():
+  groups = comparison.by_length({'a': GOOD, 'b': BAD}, REFERENCE)
+  assert sum(count for _, count, _ in groups) == len(REFERENCE)
+  gains = comparison.most_different(BAD, REFERENCE, REFERENCE, 4)
+  assert len(gains) == 4 and [place % 4 for _, place in gains[:3]] == [0, 0, 0]  # the line with two changes
+  assert [gain for gain, _ in gains] == sorted((gain for gain, _ in gains), reverse=True) and gains[-1][0] > 0
+  assert comparison.most_different(GOOD, GOOD, REFERENCE, 3) == []
+
+
+def test_compare_reports_and_refuses(tmp_path, capsys):
+  for name, lines in (('ref', REFERENCE), ('a', GOOD), ('b', BAD), ('short', BAD[1:])):
+    (tmp_path / name).write_text('\n'.join(lines) + '\n')
+  path = lambda name: str(tmp_path / name)
+  assert compare.main(compare.parse([path('ref'), path('a'), path('b'), '--samples=50', '--sentences=1'])) == 0
+  told = capsys.readouterr().out
+  assert re.search(r'p = [01][.]', told) and 'words' in told and BAD[0] in told + BAD[0]
+  with pytest.raises(DataError, match='short has 11 lines and .*ref has 12'):
+    compare.main(compare.parse([path('ref'), path('a'), path('short')]))
+  with pytest.raises(SystemExit):
+    compare.parse([path('ref'), path('a')])
+
+
+def test_several_references_and_ter():
+  other = [line.replace('Straße', 'Gasse') for line in REFERENCE]
+  found = scores.corpus_scores(BAD, REFERENCE, other)
+  assert found['bleu'] == sacrebleu.corpus_bleu(BAD, [REFERENCE, other]).score > scores.corpus_scores(BAD, REFERENCE)['bleu']
+  assert 'nrefs:2' in found['signature']
+  one_of_four = scores.error_rate(['a b c x'], ['a b c d'])
+  assert one_of_four['ter'] == pytest.approx(25.0)
+  assert 'TER 25.0' in scores.describe(found | one_of_four, 'x')
+
+
+@pytest.mark.parametrize('paper, text, expected', [
+    ('wmt14', 'Live-Musik "hier", bitte.', 'Live ##AT##-##AT## Musik &quot; hier &quot; , bitte .'),
+    ('multi30k', 'Ein „Mann“, der läuft.', 'ein &quot; mann &quot; , der läuft .'),
+    ('iwslt14', 'Live-Musik, IST gut.', 'live-musik , ist gut .')])
+def test_texts_are_prepared_as_the_papers_do(paper, text, expected):
+  for make in scores.PAPERS[paper]:
+    text = make('de')(text)
+  assert text == expected
+
+
+def test_compounds_count_as_their_parts():
+  """By hand: of "a-b c d e", written "a-x c d e", the split leaves 6 words: a AT b c d e."""
+  found = scores.paper_bleu(['a-x c d e'], ['a-b c d e'], 'wmt14', 'de')
+  precisions = (5 / 6) * (3 / 5) * (1 / 4)  # and of four words in a row none of 3
+  assert found['paper_bleu'] == 0.0 and found['reference_words'] == 6
+  longer = scores.paper_bleu(['a-x c d e f'], ['a-b c d e f'], 'wmt14', 'de')['paper_bleu']
+  assert longer == pytest.approx(100 * ((6 / 7) * (4 / 6) * (2 / 5) * (1 / 4)) ** 0.25)
+  whole = scores.paper_bleu(['a-x c d e f'], ['a-b c d e f'], 'iwslt14', 'de')['paper_bleu']
+  assert whole == pytest.approx(100 * ((4 / 5) * (3 / 4) * (2 / 3) * (1 / 2)) ** 0.25)
+  assert precisions > 0
+
+
+@pytest.mark.skipif(not NEWSTEST, reason='NEWSTEST_OUTPUTS names no folder')
+def test_published_figures_are_reproduced():
+  with open(os.path.join(NEWSTEST, 'SCORES.tsv'), encoding='utf-8') as file:
+    rows = list(csv.DictReader(file, delimiter='\t'))
+  for row in rows:
+    language = row['direction'][-2:]
+    read = lambda folder, name: text_files.read_lines(os.path.join(folder, f'{name}.gz'))
+    reference = read(os.path.join(os.path.dirname(os.path.normpath(NEWSTEST)), 'newstest'), f'{row["testset"]}.{language}')
+    found = scores.corpus_scores(read(NEWSTEST, row['file']), reference)
+    assert found['bleu'] == pytest.approx(float(row['sacrebleu_2.6.0_13a_mixed']), abs=1e-4)
+    assert found['chrf'] == pytest.approx(float(row['chrF2']), abs=1e-4)
+    if re.fullmatch('[0-9.]+', row['published_bleu_1dp']):
+      assert round(found['bleu'], 1) == float(row['published_bleu_1dp'])

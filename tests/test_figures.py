@@ -1,0 +1,98 @@
+"""Figures show the numbers that they say they show."""
+
+import io
+
+import numpy as np
+import pytest
+
+import visualize
+from experiment import command_line, translation
+from experiment.command_line import ConfigError
+from explorer import figures, reports
+from tests.explorer_stand_ins import LINES, constructed, small_translator
+from transformer import positions
+
+WORDS = ['the', 'animal', 'sees', 'it']
+
+
+def images(figure):
+  return [axes.images[0].get_array() for axes in figure.axes if axes.images]
+
+
+@pytest.mark.parametrize('format', ['png', 'svg'])
+def test_attention_is_a_grid_of_every_head(format):
+  seen = constructed(WORDS, encoder=[(2, 1, 3, 1, 0.75)])
+  figure = figures.attention(seen, 'encoder')
+  assert len(figure.axes) == 3 * 2
+  np.testing.assert_array_equal(images(figure)[5], seen.weights['encoder'][2, 1])
+  assert [label.get_text() for label in figure.axes[4].get_yticklabels()] == WORDS
+  file = io.BytesIO()
+  figure.savefig(file, format=format)
+  assert file.getvalue().startswith({'png': b'\x89PNG', 'svg': b'<?xml'}[format])
+
+
+def test_the_future_of_a_decoder_is_masked():
+  shown = images(figures.attention(constructed(WORDS, decoder=[]), 'decoder'))[0]
+  np.testing.assert_array_equal(shown.mask, np.triu(np.ones((4, 4)), 1) > 0)
+
+
+def test_positions_are_the_models_own_in_both_layouts():
+  shown = images(figures.position_encodings())
+  for image, layout in zip(shown, ('interleaved', 'halves')):
+    np.testing.assert_array_equal(image, positions.sinusoids(20, 512, layout))
+  products = figures.position_products(150, 512)
+  for distance in (1, 7, 30):  # a function of the distance alone
+    np.testing.assert_allclose(np.diag(products, distance), products[0, distance], rtol=1e-5)
+  np.testing.assert_allclose(products[3, 5], sum(
+      positions.sinusoids(6, 512)[3, i] * positions.sinusoids(6, 512)[5, i] for i in range(512)), rtol=1e-6)
+
+
+def test_curves_leave_out_what_was_not_measured():
+  lines = [{'step': 1, 'train/loss': 3.0}, {'step': 2, 'train/loss': None}, {'step': 3, 'validation/bleu': 7.0},
+           {'step': 4, 'train/loss': 2.0}]
+  assert figures.curve(lines, 'train/loss') == ([1, 4], [3.0, 2.0])
+  drawn = figures.learning_curves({'a': lines, 'b': lines[:1]}).axes
+  assert [line.get_label() for line in drawn[0].lines] == ['a', 'b'] and list(drawn[1].lines[0].get_ydata()) == [7.0]
+
+
+def test_pruning_needs_its_curve():
+  record = {'pruning': [{'closed': 0, 'bleu': 9.0}, {'closed': 2, 'bleu': 5.0}], 'least_important_first': ['a'] * 4,
+            'sentences': 3}
+  line, = figures.pruning_curves({'a': record}).axes[0].lines
+  assert list(line.get_xdata()) == [0, 2] and list(line.get_ydata()) == [9.0, 5.0]
+  with pytest.raises(ValueError, match='--pruning'):
+    figures.pruning_curves({'a': {}})
+
+
+def test_the_smoothed_target_by_hand():
+  found = figures.smoothed_target([4, 2], [2, 4, 5], size=10, smoothing=0.1)
+  np.testing.assert_allclose(found, [[0.01, 0.91, 0.01], [0.91, 0.01, 0.01]])
+  shares = np.array([[0.0, 0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.2, 0.2, 0.0]])
+  assert figures.entries_to_show([3, 1, 3], shares, more=2) == [3, 1, 0, 4]
+
+
+def test_runs_are_called_by_what_tells_them_apart():
+  assert reports.shortest_names(['/runs/a', '/runs/b/']) == ['a', 'b']
+  assert reports.shortest_names(['/a/seed_0', '/b/seed_0']) == ['a/seed_0', 'b/seed_0']
+
+
+@pytest.mark.parametrize('figure', ['cross', 'distributions', 'positions'])
+def test_visualize_draws(figure, tmp_path, monkeypatch):
+  config = command_line.load_config('configs/phrasebook.py')
+  (tmp_path / 'config.json').write_text(config.to_json())
+  (tmp_path / 'in').write_text(f'\n{LINES[0]}\n')
+  (tmp_path / 'ref').write_text(f'\n{LINES[1]}\n')
+  monkeypatch.setattr(translation, 'load', lambda *_, **__: small_translator())
+  options = command_line.parse_visualize(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}',
+                                          f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
+                                          f'--output={tmp_path}/out.svg'], '')
+  assert visualize.main(options) == 0 and '<svg' in (tmp_path / 'out.svg').read_text()
+
+
+def test_pruning_without_an_analysis_is_refused(tmp_path):
+  (tmp_path / 'config.json').write_text(command_line.load_config('configs/phrasebook.py').to_json())
+  argv = ['visualize.py', f'--workdir={tmp_path}', '--format=png', '--figure=pruning']
+  options = command_line.parse_visualize(argv, '')
+  assert options.output == 'pruning.png'
+  with pytest.raises(ConfigError, match='analyze.py'):
+    visualize.main(options)

@@ -1,0 +1,51 @@
+"""Large jobs go on where they were stopped; lines of a pipe are answered as they come."""
+
+import os
+
+import pytest
+
+from experiment import jobs
+from experiment.command_line import ConfigError
+
+LINES = [f'line {number}' for number in range(23)]
+
+
+def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
+  output, told, seen = str(tmp_path / 'out'), [], []
+
+  def answer(lines, first, until=100):
+    if first >= until:
+      raise KeyboardInterrupt
+    seen.append(first)
+    return [f'{first + n} {line}' for n, line in enumerate(lines)]
+
+  with pytest.raises(KeyboardInterrupt):
+    jobs.in_parts(LINES, output, 5, {'beam': 4}, lambda lines, first: answer(lines, first, 10), told.append)
+  assert seen == [0, 5] and not os.path.exists(output)
+  with pytest.raises(ConfigError, match='another job: beam differ'):
+    jobs.in_parts(LINES, output, 5, {'beam': 3}, answer, told.append)
+  with pytest.raises(ConfigError, match='text'):
+    jobs.in_parts(LINES[:-1] + ['x'], output, 5, {'beam': 4}, answer, told.append)
+  found = jobs.in_parts(LINES, output, 5, {'beam': 4}, answer, told.append)
+  assert seen == [0, 5, 10, 15, 20] and told == ['going on: 2 of 5 parts are done']
+  assert found == [f'{n} line {n}' for n in range(23)]
+  assert (tmp_path / 'out').read_text() == '\n'.join(found) + '\n'
+  assert os.listdir(tmp_path) == ['out']
+
+
+def test_a_small_job_has_no_parts(tmp_path):
+  assert jobs.in_parts(LINES, str(tmp_path / 'out'), 23, {}, lambda lines, first: lines, print) == LINES
+  assert os.listdir(tmp_path) == ['out']
+
+
+def test_lines_are_read_as_they_come():
+  out, into = os.pipe()
+  arriving = jobs.arriving(out, 'a pipe')
+  os.write(into, 'Grüße\nzw'.encode())
+  assert next(arriving) == ['Grüße']
+  os.write(into, b'ei\r\n\n')
+  assert next(arriving) == ['zwei', '']
+  os.write(into, b'last')
+  os.close(into)
+  assert list(arriving) == [['last']]
+  os.close(out)

@@ -1,0 +1,251 @@
+"""Translators: the same answer whatever stands beside a line, on a model of phrasebook text that was never trained."""
+
+import functools
+import json
+import types
+
+import jax
+import numpy as np
+import pytest
+
+import corpora
+from corpora import vocabulary as vocabularies
+from experiment import alignments, minimum_bayes_risk, output_formats, translation
+from experiment.command_line import ConfigError
+from experiment.translation import Request, Translation, Translator
+from tests.conftest import SIZES
+from transformer import architectures
+from transformer.config import ModelConfig, SearchConfig
+
+LINES = ['The dog sleeps.', 'Maria reads the book.', '', 'A cat', 'The dog sleeps.', 'He calls.', 'It was too wide.']
+# As many tokens more than the source as the cache has from the start: each search is compiled once, without growth.
+BEAM = SearchConfig(beam_size=3, extra_length=8)
+
+
+@pytest.fixture(scope='module')
+def parts():
+  """Vocabulary, model and parameters that write many different words."""
+  pairs = [corpora.Pair(line, line.replace('the', 'die').replace('The', 'Das')) for line in LINES if line] * 5
+  model, _ = vocabularies.make(vocabularies.VocabularyConfig(size=310), pairs)
+  vocabulary = vocabularies.Vocabulary(model, 'test')
+  network = architectures.build(ModelConfig(**SIZES | dict(
+      vocab_size=vocabulary.size, target_vocab_size=vocabulary.size, num_layers=1), norm='pre'))
+  params = jax.tree.map(lambda leaf: 2.0 * leaf, jax.jit(network.init)(jax.random.key(3)))
+  return vocabulary, network, params
+
+
+@pytest.fixture(scope='module')
+def translator(parts):
+  """Of a configuration, on so many devices; each is made once."""
+  vocabulary, network, params = parts
+
+  @functools.cache
+  def made(config=BEAM, devices=1, batch_tokens=256, models=1):
+    return Translator([network] * models, [params] * models, vocabulary, vocabulary, config, batch_tokens,
+                      devices=jax.devices()[:devices])
+  return made
+
+
+def assert_same(found, expected):
+  assert [one.text for one in found] == [one.text for one in expected]
+  for one, other in zip(found, expected):
+    np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, atol=1e-5)
+    assert [o.text for o in one.others] == [o.text for o in other.others]
+
+
+@pytest.mark.parametrize('config', [
+    BEAM, SearchConfig(beam_size=1, extra_length=8), SearchConfig(strategy='sample', seed=7, extra_length=8),
+    SearchConfig(beam_size=4, groups=2, extra_length=8)], ids=['beam', 'greedy', 'sample', 'diverse'])
+def test_a_translation_depends_on_nothing_beside_it(translator, config):
+  together = translator(config).translate(LINES)
+  assert len({one.text for one in together}) > 4 and together[2].text == ''
+  for number in (0, 3):
+    alone = translator(config).translate(LINES[number:number + 1], first=number)
+    assert_same(alone, together[number:number + 1])
+  if config.strategy == 'sample':
+    assert_same(translator(config, 8).translate(LINES), together)
+  if config is BEAM:
+    for devices in (2, 8):
+      assert_same(translator(config, devices).translate(LINES), together)
+    assert_same(translator(config, 1, 64).translate(LINES), together)  # fewer rows
+    assert_same(translator(config).translate(LINES[::-1])[::-1], together)
+
+
+def test_a_cache_that_grows_is_as_good_as_a_long_one(parts, translator, monkeypatch):
+  vocabulary, network, params = parts
+  monkeypatch.setattr(translation, '_MARGIN', -4)  # so short that every translation outgrows it
+  growing = Translator([network], [params], vocabulary, vocabulary, BEAM, 256, devices=jax.devices()[:1])
+  assert_same(growing.translate(LINES[:1]), translator(BEAM).translate(LINES[:1]))
+
+
+def test_devices_search_without_a_word_to_each_other(translator):
+  eight = translator(BEAM, 8)
+  batch = eight._batch([0], [[5, 6, 7]], [translation.Wishes([], [], [])], 64, 8, 0, 0)
+  text = eight._compiled.lower(eight.params, batch).compile().as_text()
+  assert 'while' in text
+  for collective in ('all-gather', 'all-reduce', 'all-to-all', 'collective-permute', 'reduce-scatter'):
+    assert collective not in text
+
+
+def test_scores_are_those_of_the_forced_output(translator):
+  one = translator(BEAM)
+  vocabulary = one.parts[1]
+  found = one.translate(LINES)
+  for rank in range(2):
+    listed = [[line, *line.others][rank] if line.text else line for line in found]
+    forced = one._score_ids(one._encode(LINES, 0), [[*line.ids, vocabulary.eos_id] for line in listed],
+                            [line.text for line in listed], None)
+    for line, scored in zip(listed, forced):
+      assert line.log_prob == pytest.approx(scored.log_prob, abs=1e-4)
+      assert line.score == pytest.approx(scored.score, abs=1e-4)
+      np.testing.assert_allclose(line.token_log_probs, scored.token_log_probs, atol=2e-5)
+  for line in found:
+    assert line.score >= max((other.score for other in line.others), default=line.score)
+    assert len({line.ids, *(other.ids for other in line.others)}) == len(line.others) + 1
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(translator):
+  assert_same(translator(BEAM, models=2).translate(LINES[:2]), translator(BEAM).translate(LINES[:2]))
+
+
+@pytest.mark.parametrize('config', [BEAM, SearchConfig(strategy='sample', extra_length=8)], ids=['beam', 'sample'])
+def test_wishes_come_true(translator, config):
+  one = translator(config)
+  vocabulary = one.parts[1]
+  free = one.translate(LINES[:2])
+  first = vocabulary.decode(free[0].ids[:1]).strip() or 'xy'
+  wanted = [Request(LINES[0], prefix='It'), Request(LINES[0], required=('A', 'He')),
+            Request(LINES[0], forbidden=(first,)), Request(LINES[1])]
+  found = one.translate(wanted)
+  holds = lambda line, phrase: any(list(line.ids[n:n + len(ids)]) == ids for ids in [vocabulary.encode(phrase)]
+                                   for n in range(len(line.ids)))
+  assert list(found[0].ids[:len(ids := vocabulary.encode('It'))]) == ids
+  for line in (found[1], *found[1].others):
+    assert holds(line, 'A') and holds(line, 'He')
+  for line in (found[2], *found[2].others):
+    assert not holds(line, first)
+  if config is BEAM:
+    assert found[3].text == free[1].text
+  with pytest.raises(ConfigError, match='line 1: its prefix .* fewer than search.extra_length, 8'):
+    one.translate([Request('A cat', prefix=LINES[1])])
+
+
+def test_a_lack_of_memory_halves_the_rows_and_loses_no_line(parts, translator):
+  vocabulary, network, params = parts
+  told = []
+  small = Translator([network], [params], vocabulary, vocabulary, BEAM, 256, told.append, jax.devices()[:1])
+  search, tried = small._compiled, []
+
+  def short_of_memory(params, batch):
+    tried.append(batch.lines.shape[0])
+    if tried[-1] > 4:
+      raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.')
+    return search(params, batch)
+
+  small._compiled = short_of_memory
+  assert_same(small.translate(LINES), translator(BEAM).translate(LINES))
+  assert min(tried) == 4 and max(tried) >= 8
+  assert any('out of memory with 8 rows' in text and 'half as many' in text for text in told)
+  assert sum('MiB of cache' in text for text in told) == len({t for t in told if 'MiB of cache' in t}) > 0
+
+  def broken(params, batch):
+    raise jax.errors.JaxRuntimeError('INTERNAL: something else')
+
+  small._compiled = broken
+  with pytest.raises(jax.errors.JaxRuntimeError, match='something else'):
+    small.translate(LINES[:1])
+
+
+def test_long_lines_are_cut_and_named(parts):
+  vocabulary, network, params = parts
+  told = []
+  short = Translator([network], [params], vocabulary, vocabulary, BEAM, 64, told.append, jax.devices()[:1])
+  short.longest_source = 7
+  found = short.translate(['A cat', ' '.join(['house'] * 9)], first=40)
+  assert len(found) == 2
+  assert any(text.startswith('line 42 has') and text.endswith('cut to 7') for text in told)
+  assert '42' in short.notes()[0]
+
+
+def test_ties_are_counted(translator, monkeypatch):
+  one = translator(BEAM)
+  monkeypatch.setattr(translation, 'NOISE', 1e9)
+  one._close.clear()
+  one.translate(LINES[:2])
+  assert one.notes()[-1].startswith('2 lines have') and one.notes()[-1].endswith(': 1, 2')
+  one._close.clear()
+
+
+@pytest.mark.parametrize('count', [40, pytest.param(2000, marks=pytest.mark.drill)])
+def test_any_line_gives_a_line(parts, count):
+  vocabulary, network, params = parts
+  one = Translator([network], [params], vocabulary, vocabulary, SearchConfig(beam_size=1, extra_length=2), 512,
+                   devices=jax.devices()[:1])
+  draw = np.random.default_rng(1)
+  odd = '\t\r\x00\x0b\x85\u2028\ufeff\u202e👩‍👩‍👧 ▁<s></s>'
+  letter = lambda: odd[draw.integers(len(odd))] if draw.random() < 0.3 else chr(draw.integers(1, 0xD800))
+  lines = [''.join(letter() for _ in range(draw.integers(0, 4))) for _ in range(count)]
+  found = one.translate(lines)
+  assert len(found) == count
+  assert all('\n' not in line.text for line in found)
+
+
+def test_json_lines_tell_everything(translator):
+  one = translator(BEAM)
+  found = one.translate(LINES[:3])
+  form = output_formats.Format('jsonl', n_best=2, attention=True)
+  records = [json.loads(line) for line in output_formats.write(one, LINES[:3], found, form, first=10)]
+  assert [record['line'] for record in records] == [11, 12, 13]
+  for line, record in zip(found[:2], records):
+    assert record['text'] == line.text and record['log_prob'] == line.log_prob
+    assert len(record['tokens']) == len(line.ids) == len(record['token_log_probs']) - 1
+    assert np.array(record['attention']).shape == (len(line.ids), len(one.parts[1].encode(record['source'])))
+    assert [other['text'] for other in record['n_best']] == [line.text, line.others[0].text]
+    assert abs(sum(record['token_log_probs']) - record['log_prob']) < 1e-4
+  assert records[2]['text'] == records[2]['alignment'] == ''
+
+
+def test_alignments_are_read_at_once_or_one_step_late(monkeypatch, translator):
+  one = translator(BEAM)
+  found = one.translate(LINES[:1])
+  weights = {method: alignments.of_translations(one, LINES[:1], found, method)[0][1] for method in alignments.METHODS}
+  assert weights['plain'].shape == weights['shift'].shape
+  np.testing.assert_array_equal(weights['plain'][1:], weights['shift'][:-1])
+  assert np.abs(weights['plain'] - weights['shift']).max() > 1e-4
+  assert output_formats.pharaoh({(2, 0), (0, 1)}) == '0-1 2-0'
+
+
+def test_columns_become_requests():
+  lines = ['a b\tx\tone | two\tthree', 'only a source', 'c\t\t|\t']
+  assert output_formats.requests(lines, ['source', 'prefix', 'required', 'forbidden']) == [
+      Request('a b', 'x', ('one', 'two'), ('three',)), Request('only a source'), Request('c')]
+  assert output_formats.requests(['a\tb'], ['source']) == [Request('a\tb')]
+  with pytest.raises(ConfigError, match='line 8 has 2 tab-separated columns; expected at most 1'):
+    output_formats.requests(['a\tb'], ['prefix'], first=7)
+
+
+def test_minimum_bayes_risk_takes_the_sample_most_like_the_others():
+  drawn = [Translation(text) for text in ('ab', 'abc', 'abd', 'abc', 'xyz')]
+  alike = lambda text, other: len(set(text) & set(other))
+  best = minimum_bayes_risk.choose(drawn, alike)
+  assert best.text == 'abc' and best.score == (2 + 3 + 2 + 3 + 0) / 5
+  assert [other.text for other in best.others] == ['abd', 'ab', 'xyz']
+
+
+def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
+  one = translator(SearchConfig(strategy='sample', seed=7, extra_length=8))
+  draws = [one.translate(LINES[:1], draw=number)[0].text for number in range(4)]
+  assert len(set(draws)) > 1
+  best = minimum_bayes_risk.translate(one, LINES[:1], 4, 'chrf')[0]
+  assert {best.text, *(other.text for other in best.others)} == set(draws)
+  assert draws[0] == one.translate(LINES[:1])[0].text
+
+
+def test_ensembles_need_one_vocabulary(monkeypatch):
+  run = lambda folder, *_: types.SimpleNamespace(source=types.SimpleNamespace(fingerprint=folder),
+                                                 target=types.SimpleNamespace(fingerprint='t'))
+  monkeypatch.setattr(translation, 'read_run', run)
+  with pytest.raises(ConfigError, match='b has another vocabulary than a'):
+    translation.load('a,b')
+  with pytest.raises(ConfigError, match='names 2 runs and --checkpoint 3'):
+    translation.load('a,b', 'best,1,2')

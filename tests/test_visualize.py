@@ -1,0 +1,130 @@
+"""visualize.py from its command line to its page, on a translator that never was trained."""
+
+import json
+import os
+import runpy
+
+import jax
+import pytest
+
+import visualize
+from experiment import command_line, pruned_run, translation
+from experiment.command_line import ConfigError
+from experiment.language_modelling import Continuer
+from experiment.run_folder import RunFolder
+from explorer import reports, texts
+from explorer.gates import Head
+from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
+from transformer import architectures
+from transformer.config import LanguageModelConfig, RecurrentConfig, SearchConfig
+
+
+def options(*arguments):
+  return command_line.parse_visualize(['visualize.py', *arguments], 'Looks.')
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+  """The folder of a run, and what is loaded from it."""
+  config = command_line.load_config('configs/phrasebook.py')
+  (tmp_path / 'config.json').write_text(config.to_json())
+  monkeypatch.setattr(translation, 'load', lambda *_, **__: small_translator())
+  return tmp_path
+
+
+def held(page):
+  return json.loads(page.read_text().split('id="report">')[1].split('</script>')[0])
+
+
+def test_switches_are_true_or_false():
+  assert options('--workdir=a').effects and not options('--workdir=a').open
+  chosen = options('--workdir=a', '--effects=false', '--open', '--search.beam_size=1')
+  assert not chosen.effects and chosen.open and chosen.search == {'beam_size': 1}
+
+
+def test_lines_become_a_page(run):
+  (run / 'in.txt').write_text(f'{LINES[0]}\n\n{LINES[1]}\n')
+  assert visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={run}/page.html')) == 0
+  report = held(run / 'page.html')
+  assert [sentence['source'] for sentence in report['sentences']] == LINES[:2]
+  assert report['compare'] == 1 - report['opening']['sentence']
+  assert len(report['sentences'][0]['effects']['heads']['cross'][1]) == 2 and 'vectors' in report['sentences'][0]
+  assert ['run', str(run)] in report['card']
+  first = report['opening']
+  assert report['sentences'][first['sentence']]['shapes'][first['kind']][:2] == [2, 2]
+
+
+def test_references_stand_beside_what_the_search_found(run):
+  (run / 'in.txt').write_text(f'{LINES[0]}\n')
+  (run / 'ref.txt').write_text(f'{LINES[3]}\n')
+  visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--reference={run}/ref.txt',
+                         f'--output={run}/page.html', '--effects=false'))
+  found, reference = held(run / 'page.html')['sentences']
+  assert found['source'] == reference['source'] == LINES[0] and reference['target'] == LINES[3]
+  assert 'reference' in reference['origin'] and 'effects' not in found
+
+
+@pytest.mark.parametrize('lines, told', [('\n\n', 'at least one sentence')])
+def test_nothing_to_see_is_an_error(run, lines, told):
+  (run / 'in.txt').write_text(lines)
+  with pytest.raises(ConfigError, match=told):
+    visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={run}/page.html'))
+  assert not (run / 'page.html').exists()
+
+
+def test_a_report_shows_itself_in_a_notebook():
+  shown = reports.explain(small_translator(), LINES[:1], with_effects=False)._repr_html_()
+  assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;') and 'allow-scripts' in shown
+  assert shown.count('"') == 2 * shown.count('="')  # the page's own quotes are escaped
+
+
+def test_a_language_model_is_read_its_prompt_and_what_it_wrote():
+  vocabulary = small_vocabulary()
+  model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2,
+                                                  num_layers=2, d_ff=11, dropout=0.0))
+  params = shaken(jax.jit(model.init)(jax.random.key(0)))
+  writer = Continuer(model, params, vocabulary, SearchConfig(beam_size=1, extra_length=3), 16, batch_tokens=8)
+  report = reports.explain(reports.Continuing(writer), ['the dog', 'a cat'])
+  for prompt, sentence in zip(['the dog', 'a cat'], report.sentences):
+    assert list(sentence.capture.weights) == ['decoder'] and sentence.capture.source is None
+    begun = vocabulary.encode(prompt)
+    assert sentence.capture.written[:len(begun)] == tuple(texts.labels(begun, vocabulary))
+    assert set(sentence.effects) == {Head('decoder', layer, head) for layer in range(2) for head in range(2)}
+  assert report.opening.kind == 'decoder' and 'continued' in report.sentences[0].capture.origin
+  assert writer.params is params
+
+
+def test_a_recurrent_models_attention_is_one_head():
+  vocabulary = small_vocabulary()
+  model = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7))
+  params = jax.jit(model.init)(jax.random.key(0))
+  greedy = SearchConfig(beam_size=1, extra_length=3)
+  report = reports.explain(translation.Translator([model], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
+  seen = report.sentences[0]
+  assert {kind: weights.shape[:2] for kind, weights in seen.capture.weights.items()} == {'cross': (1, 1)}
+  assert not seen.effects and report.opening.kind == 'cross'
+  blind = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7, score='none'))
+  params = jax.jit(blind.init)(jax.random.key(0))
+  with pytest.raises(ValueError, match='no attention'):
+    reports.explain(translation.Translator([blind], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+  """Every cell of docs/explorer.ipynb, on a run that never was trained where the notebook expects one."""
+  with open(os.path.join(command_line.ROOT, 'docs', 'explorer.ipynb'), encoding='utf-8') as file:
+    cells = json.load(file)['cells']
+  config = command_line.load_config('configs/phrasebook.py')
+  config.model.update(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post')
+  config.search.update(beam_size=1, extra_length=3)
+  donor = tmp_path / 'donor'
+  donor.mkdir()
+  (donor / 'config.json').write_text(config.to_json())
+  RunFolder(str(donor)).save_vocabularies(small_vocabulary().model, None)
+  (tmp_path / 'runs').mkdir()
+  pruned_run.write(RunFolder.open(str(donor)), str(tmp_path / 'runs' / 'phrasebook'), small_translator().params[0], [])
+  (tmp_path / 'cells.py').write_text('\n'.join(''.join(cell['source']) + '\n' for cell in cells
+                                               if cell['cell_type'] == 'code'))
+  monkeypatch.chdir(tmp_path)
+  names = runpy.run_path(str(tmp_path / 'cells.py'))
+  assert names['report']._repr_html_().startswith('<iframe') and os.path.getsize(tmp_path / 'report.html') > 20_000
+  assert all(len(cell.get('outputs', [])) == 0 for cell in cells)
