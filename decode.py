@@ -27,7 +27,7 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 from corpora import text_files, vocabulary  # noqa: E402
-from experiment import jobs, minimum_bayes_risk, output_formats, scores, tasks  # noqa: E402
+from experiment import jobs, minimum_bayes_risk, output_formats, scores, tasks, text_lines  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
@@ -91,13 +91,11 @@ def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
       raise command_line.ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
                                      'has a test split')
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
-  if options.input == '-' and sys.stdin.isatty():
-    say('Type sentences, one a line; end with Ctrl-D.')
   if options.input == options.output == '-' and task is tasks.TRANSLATION and not (references or options.target):
+    text_lines.invite()
     return None, []
   paths = sorted(glob.glob(options.input)) or [options.input]
-  lines = ([line for path in paths for line in text_files.read_lines(path)] if options.input != '-' else
-           text_files.decode_lines(sys.stdin.buffer.read(), 'standard input'))
+  lines = [line for path in paths for line in text_lines.read(path)]
   for path, known in zip((options.reference or '').split(','), references):
     scores.check_counts(lines, known, options.input, path)
   return lines, references

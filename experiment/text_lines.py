@@ -5,10 +5,15 @@ import sys
 from corpora import text_files
 
 
+def invite() -> None:
+  """Tells somebody at a terminal to type."""
+  if sys.stdin.isatty():
+    print('Type sentences, one a line; end with Ctrl-D.', file=sys.stderr, flush=True)
+
+
 def read(source: str) -> list[str]:
   """The lines of a file, or of standard input for '-'."""
   if source != '-':
     return text_files.read_lines(source)
-  if sys.stdin.isatty():
-    print('Type sentences, one a line; end with Ctrl-D.', file=sys.stderr, flush=True)
+  invite()
   return text_files.decode_lines(sys.stdin.buffer.read(), 'standard input')

@@ -266,8 +266,11 @@ class Translator:
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
     """What the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
+    return [self._cut_to_fit(ids) for ids in self._encode_whole(lines)]
+
+  def _cut_to_fit(self, ids: list[int]) -> list[int]:
     longest = self.longest_source
-    return [ids if len(ids) <= longest else ids[:longest - 1] + ids[-1:] for ids in self._encode_whole(lines)]
+    return ids if len(ids) <= longest else ids[:longest - 1] + ids[-1:]
 
   def _encode_whole(self, lines: Sequence[str]) -> list[list[int]]:
     return [[*ids, self._source.eos_id] if line.strip() else []
@@ -314,12 +317,13 @@ class Translator:
     return out
 
   def _encode(self, lines: Sequence[str], first: int) -> list[list[int]]:
-    """The same, telling which lines are cut; the first has the number `first`, from 0."""
-    for number, ids in enumerate(self._encode_whole(lines), first + 1):
+    """What encode() gives, telling which lines are cut; the first has the number `first`, from 0."""
+    whole = self._encode_whole(lines)
+    for number, ids in enumerate(whole, first + 1):
       if len(ids) > self.longest_source:
         self._cut.append(number)
         self.say(f'line {number:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
-    return self.encode(lines)
+    return [self._cut_to_fit(ids) for ids in whole]
 
   def _wishes(self, number: int, request: Request) -> 'Wishes':
     spell = lambda phrases: [self._target.encode(phrase) for phrase in phrases]
