@@ -27,6 +27,7 @@ import numpy as np
 import corpora
 import packing
 from corpora.errors import DataError
+from corpora.whole_files import write_whole
 from transformer import classification, tokens
 
 ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them
@@ -502,9 +503,7 @@ class _CountedEpochs:
     """(epoch, place in it) of a step."""
     while self._starts[-1] <= step:
       self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
-      with open(f'{self._path}.unfinished', 'w', encoding='utf-8') as file:
-        json.dump(self._starts, file)
-      os.replace(f'{self._path}.unfinished', self._path)
+      write_whole(self._path, json.dumps(self._starts))
     epoch = bisect.bisect_right(self._starts, step) - 1
     return epoch, step - self._starts[epoch]
 

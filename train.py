@@ -28,7 +28,7 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
-from corpora import cleaning, labelled  # noqa: E402
+from corpora import cleaning, labelled, subword_sampling  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
 from experiment import (  # noqa: E402
@@ -59,7 +59,7 @@ class Records(NamedTuple):
   corpus: corpora.CorpusConfig
   cleaning: cleaning.CleaningConfig
   vocabulary: vocabularies.VocabularyConfig
-  sampling: vocabularies.SamplingConfig
+  sampling: subword_sampling.SamplingConfig
   batches: input_pipeline.BatchConfig
   loss: LossConfig
   consistency: ConsistencyConfig
@@ -186,7 +186,7 @@ def check(config, given: Sequence[str] = ()) -> Records:
         corpus=build(task.corpus_config, data, seed=config.seed),
         cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data.mix)),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
-        sampling=build(vocabularies.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
+        sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
         batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens,
                       accumulation_steps=train_.accumulation_steps),
         loss=build(LossConfig, train_),
@@ -269,11 +269,11 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
 
 def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
                split: corpora.Split, batches: input_pipeline.BatchConfig, shuffle: bool,
-               sampling: vocabularies.SamplingConfig | None = None) -> input_pipeline.Plan:
+               sampling: subword_sampling.SamplingConfig | None = None) -> input_pipeline.Plan:
   """Of pairs of texts; with `sampling` on, other tokens in each epoch, which are the run's own."""
   bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
   if sampling and sampling.draws:
-    sampled = lambda epoch: [vocabularies.SampledVocabulary(vocabulary, sampling, config.seed, epoch, side)
+    sampled = lambda epoch: [subword_sampling.SampledVocabulary(vocabulary, sampling, config.seed, epoch, side)
                              for side, vocabulary in enumerate((source, target))]
     store = input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
   else:

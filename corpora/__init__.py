@@ -7,6 +7,8 @@
     labelled       labelled text, for fine-tuning a language model: splits of examples, loaded by labelled.load
     cleaning       what of the training pairs is dropped, and what is mixed in
     vocabulary     SentencePiece
+    subword_sampling  text in other pieces each epoch
+    whole_files    files that are there whole or not at all, for everything that writes
 
 Knows neither models nor runs.
 """

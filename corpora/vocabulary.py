@@ -6,6 +6,7 @@ and words it has not got come back as " ⁇ ".
 """
 
 import dataclasses
+import functools
 import gzip
 import hashlib
 import io
@@ -13,17 +14,16 @@ import json
 import os
 import random
 import re
-import struct
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import sentencepiece
 
 from corpora.errors import DataError
+from corpora.whole_files import write_whole
 
 KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
-SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
 
@@ -57,44 +57,6 @@ class VocabularyConfig:
       raise ValueError('target_model is supplied: joint must be False and source_model supplied too')
     if self.source_model and not self.joint and not self.target_model:
       raise ValueError('joint is False and source_model supplied: supply target_model too')
-
-
-@dataclasses.dataclass(frozen=True)
-class SamplingConfig:
-  """Which segmentation of a training sentence is read, when it may be another one each epoch. See SampledVocabulary."""
-
-  subword_sampling: str = 'none'  # bpe_dropout: Provilkov et al., 2020; unigram: Kudo, 2018
-  bpe_dropout: float = 0.1  # probability that a merge is skipped
-  unigram_alpha: float = 0.1  # exponent of a segmentation's probability: 0 is uniform
-  unigram_nbest: int = -1  # segmentations drawn from: the likeliest so many, or -1, all
-  vocabulary_kind: str = 'bpe'
-
-  def __post_init__(self):
-    if self.subword_sampling not in SAMPLINGS:
-      raise ValueError(f'subword_sampling is {self.subword_sampling!r}; expected one of {", ".join(SAMPLINGS)}')
-    needed = SAMPLINGS[self.subword_sampling]
-    if needed and self.vocabulary_kind != needed:
-      fitting = [name for name, kind in SAMPLINGS.items() if kind == self.vocabulary_kind]
-      raise ValueError(f'subword_sampling {self.subword_sampling} needs a vocabulary of kind {needed}, it is '
-                       f'{self.vocabulary_kind}; set vocabulary.kind={needed}, or '
-                       f'subword_sampling={fitting[0] if fitting else "none"}')
-    if not 0.0 < self.bpe_dropout < 1.0:
-      raise ValueError(f'bpe_dropout is {self.bpe_dropout}; expected a probability between 0 and 1')
-    if self.unigram_alpha < 0.0:
-      raise ValueError(f'unigram_alpha is {self.unigram_alpha}; expected 0 (uniform) or a positive exponent')
-    if self.unigram_nbest != -1 and self.unigram_nbest < 2:
-      raise ValueError(f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations')
-
-  @property
-  def draws(self) -> bool:
-    """Whether sampling is on."""
-    return self.subword_sampling != 'none'
-
-  def options(self) -> dict:
-    """What SentencePiece is told: alpha is the merge dropout of BPE and the exponent of a unigram model."""
-    bpe = self.subword_sampling == 'bpe_dropout'
-    return dict(enable_sampling=True, alpha=self.bpe_dropout if bpe else self.unigram_alpha,
-                nbest_size=-1 if bpe else self.unigram_nbest)
 
 
 class Vocabulary:
@@ -133,17 +95,26 @@ class Vocabulary:
     """Ids of each text; where they stand in their split, from number `first` on, is nothing to this vocabulary."""
     return self._processor.encode(list(texts), num_threads=1)
 
-  def sample(self, text: str, seed: int, options: dict) -> list[int]:
-    """Ids of a segmentation drawn by `seed`, 31 bits; options: SamplingConfig.options()."""
-    with _DRAWING:
-      sentencepiece.set_random_generator_seed(seed)
-      return self._processor.encode(text, **options)
+  def normalize(self, text: str) -> str:
+    """The text as the model's pieces spell it, with U+2581 for a space."""
+    return self._processor.normalize(text)
+
+  def likeliest(self, text: str, count: int) -> list[tuple[list[int], float]]:
+    """(ids, score) of the likeliest segmentations, at most `count`, of a unigram model; the score is a log-probability."""
+    from sentencepiece import sentencepiece_pb2  # slow to import
+    found = sentencepiece_pb2.NBestSentencePieceText.FromString(
+        self._processor.nbest_encode(text, nbest_size=count, out_type='serialized_proto'))
+    return [([piece.id for piece in one.pieces], one.score) for one in found.nbests]
+  @functools.cached_property
+  def proto(self) -> Any:
+    """The model's ModelProto, with every piece, its kind and its score."""
+    from sentencepiece import sentencepiece_model_pb2  # slow to import
+    return sentencepiece_model_pb2.ModelProto.FromString(self.model)
 
   @property
   def kind(self) -> str:
     """One of KINDS, as the model itself says."""
-    from sentencepiece import sentencepiece_model_pb2  # slow to import
-    return KINDS[sentencepiece_model_pb2.ModelProto.FromString(self.model).trainer_spec.model_type - 1]
+    return KINDS[self.proto.trainer_spec.model_type - 1]
 
   def encode_document(self, text: str) -> list[int]:
     """encode(text), for long texts of many lines: line by line, in time and memory that a line needs.
@@ -177,36 +148,6 @@ class Vocabulary:
   def pieces(self, ids: Sequence[int]) -> list[str]:
     """The entries as they are written in the vocabulary, for pictures and tables."""
     return [self._processor.id_to_piece(int(i)) for i in ids]
-
-
-_DRAWING = threading.Lock()  # SentencePiece draws from a generator of the process: seeding and drawing go together
-
-
-class SampledVocabulary:
-  """A vocabulary that segments sentence i of a split in its own way in each epoch: subword regularisation (Kudo,
-  2018) and BPE-dropout (Provilkov et al., 2020).
-
-  The segmentation is a function of (seed, epoch, side, i) and the text, whoever asks and in whatever order. It is the
-  same text: decode() of the underlying vocabulary gives it back.
-  """
-
-  def __init__(self, vocabulary: Vocabulary, config: SamplingConfig, seed: int, epoch: int, side: int):
-    """side: 0 source, 1 target. Raises DataError when the model is of a kind that cannot be sampled so."""
-    needed = SAMPLINGS[config.subword_sampling]
-    if vocabulary.kind != needed:
-      raise DataError(f'subword_sampling {config.subword_sampling} needs a vocabulary of kind {needed}; the supplied '
-                      f'model is of kind {vocabulary.kind}')
-    self.eos_id = vocabulary.eos_id
-    self._vocabulary, self._options, self._place = vocabulary, config.options(), (seed, epoch, side)
-    self.fingerprint = repr((vocabulary.fingerprint, sorted(self._options.items()), self._place))
-
-  def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
-    """Ids of the sentences number first, first + 1, …"""
-    return [self._vocabulary.sample(text, self._seed(first + i), self._options) for i, text in enumerate(texts)]
-
-  def _seed(self, sentence: int) -> int:
-    packed = struct.pack('<4q', *self._place, sentence)
-    return int.from_bytes(hashlib.blake2b(packed, digest_size=4).digest(), 'little') & 0x7fffffff
 
 
 def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:
@@ -322,10 +263,7 @@ def unseen_words(text: str, known: set[str]) -> list[str]:
 
 def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
   """Writes the distinct words, one a line, gzipped; whole or not at all. `found` is read where `keep` has none yet."""
-  data = keep('words', lambda: gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0))
-  with open(f'{path}.unfinished', 'wb') as file:
-    file.write(data)
-  os.replace(f'{path}.unfinished', path)
+  write_whole(path, keep('words', lambda: gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0)))
 
 
 def load_words(path: str) -> set[str]:

@@ -20,6 +20,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
+from corpora.whole_files import write_whole
 from experiment import exit_codes, processes
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax narrates every save through absl
@@ -113,10 +114,7 @@ class Checkpoints:
     self._manager.wait_until_finished()
     if processes.is_main():
       os.makedirs(self._checksums, exist_ok=True)
-      path = self._checksums_of(step)
-      with open(f'{path}.unfinished', 'w', encoding='utf-8') as file:
-        json.dump(_checksums(os.path.join(self._folder, str(step))), file, indent=1)
-      os.replace(f'{path}.unfinished', path)
+      write_whole(self._checksums_of(step), json.dumps(_checksums(os.path.join(self._folder, str(step))), indent=1))
       kept = {f'{step}.json' for step in self._manager.all_steps()}
       for name in set(os.listdir(self._checksums)) - kept:
         os.remove(os.path.join(self._checksums, name))

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from corpora import text_files
+from corpora import text_files, whole_files
 from experiment.command_line import ConfigError
 from experiment.run_folder import read_json, write_json
 
@@ -16,9 +16,7 @@ Answer = Callable[[Sequence[str], int], Sequence[str]]  # (lines, number of the 
 
 def write_whole(path: str, lines: Sequence[str]) -> None:
   """One line each; a file is there whole or not at all."""
-  with open(f'{path}.unfinished', 'wb') as file:
-    file.write(''.join(f'{line}\n' for line in lines).encode())
-  os.replace(f'{path}.unfinished', path)
+  whole_files.write_whole(path, ''.join(f'{line}\n' for line in lines))
 
 
 def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str, Any], answer: Answer,

@@ -28,6 +28,7 @@ from typing import Any
 
 from configs import default
 from corpora.vocabulary import Vocabulary
+from corpora.whole_files import write_whole
 from experiment import exit_codes
 from experiment.command_line import ConfigError
 
@@ -58,10 +59,7 @@ class FolderFullError(Exception):
 
 def write_json(path: str, content: Any) -> None:
   """Writes JSON whole or not at all."""
-  with open(f'{path}.unfinished', 'w', encoding='utf-8') as file:
-    json.dump(content, file, indent=2, ensure_ascii=False)
-    file.write('\n')
-  os.replace(f'{path}.unfinished', path)
+  write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
 def read_json(path: str) -> Any:
@@ -207,9 +205,7 @@ class RunFolder:
   def save_vocabularies(self, source: bytes, target: bytes | None) -> None:
     """Writes SentencePiece models: one when target is None (joint), else two."""
     for path, model in ((self._joint, source),) if target is None else ((self._source, source), (self._target, target)):
-      with open(f'{path}.unfinished', 'wb') as file:
-        file.write(model)
-      os.replace(f'{path}.unfinished', path)
+      write_whole(path, model)
 
   def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
     """(source, target); the same object twice when joint."""
@@ -284,9 +280,7 @@ class Metrics:
     if os.path.isfile(folder.metrics):
       with open(folder.metrics, encoding='utf-8') as file:
         kept = [line for line in file if line.endswith('\n') and json.loads(line)['step'] <= step]
-      with open(f'{folder.metrics}.unfinished', 'w', encoding='utf-8') as file:
-        file.writelines(kept)
-      os.replace(f'{folder.metrics}.unfinished', folder.metrics)
+      write_whole(folder.metrics, ''.join(kept))
     self._lines = open(folder.metrics, 'a', encoding='utf-8')
     self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
 

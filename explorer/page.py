@@ -148,10 +148,3 @@ def page(content: dict[str, Any]) -> str:
 def _read(name: str) -> str:
   with open(os.path.join(_HERE, name), encoding='utf-8') as file:
     return file.read()
-
-
-def write(path: str, text: str) -> None:
-  """A file, whole or not at all."""
-  with open(f'{path}.unfinished', 'w', encoding='utf-8') as file:
-    file.write(text)
-  os.replace(f'{path}.unfinished', path)

@@ -10,6 +10,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from corpora.whole_files import write_whole
 from explorer import beam, capture, effects, gates, lens, opening, page, texts
 from explorer.capture import Reading
 from transformer import architectures
@@ -30,7 +31,7 @@ class Report:
 
   def save(self, path: str) -> None:
     """Writes the page, whole or not at all."""
-    page.write(path, self.html)
+    write_whole(path, self.html)
 
   def _repr_html_(self) -> str:
     """The report in a notebook, in a frame of its own."""

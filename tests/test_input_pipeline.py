@@ -11,6 +11,7 @@ import pytest
 
 import corpora
 import input_pipeline
+from corpora import subword_sampling
 from corpora import vocabulary as vocabularies
 from corpora.errors import DataError
 from input_pipeline import BatchConfig, Plan, Side, Store
@@ -211,7 +212,7 @@ def test_rows_that_do_not_divide_into_micro_batches_are_refused(store):
 
 # ------------------------------------------------------------------------------------------------ subword sampling
 
-SAMPLING = vocabularies.SamplingConfig('bpe_dropout', bpe_dropout=0.1)
+SAMPLING = subword_sampling.SamplingConfig('bpe_dropout', bpe_dropout=0.1)
 SMALL = BatchConfig('buckets', batch_tokens=250, max_length=50, max_shapes=5)
 
 
@@ -234,7 +235,7 @@ def sampled_plan(text, folder, seed=2, config=SMALL, made=None):
   def views(epoch):
     if made is not None:
       made.append(epoch)
-    return [vocabularies.SampledVocabulary(vocabulary, SAMPLING, seed, epoch, side) for side in (0, 1)]
+    return [subword_sampling.SampledVocabulary(vocabulary, SAMPLING, seed, epoch, side) for side in (0, 1)]
 
   return Plan(input_pipeline.SampledStores(split, views, str(folder)), config, seed)
 

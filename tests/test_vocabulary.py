@@ -3,14 +3,13 @@
 import copy
 import io
 import pickle
-import threading
 
 import pytest
 import sentencepiece
 
 from corpora import Pair, vocabulary
 from corpora.errors import DataError
-from corpora.vocabulary import SampledVocabulary, SamplingConfig, Vocabulary, VocabularyConfig
+from corpora.vocabulary import Vocabulary, VocabularyConfig
 
 SENTENCES = ['Ein kleiner Hund läuft über die Straße.', 'A small dog runs across the street.', 'I am a student.',
              'Ich bin Student.', 'Two young, white males are outside near many bushes.'] * 4
@@ -272,91 +271,3 @@ def test_words_are_read_once_for_a_shared_folder(tmp_path):
   for found in (['one', 'two', 'one'], iter(lambda: 1 / 0, 1)):  # the second must not be read
     vocabulary.save_words(found, str(tmp_path / 'words.txt.gz'), keep)
     assert vocabulary.load_words(str(tmp_path / 'words.txt.gz')) == {'one', 'two'}
-
-
-# ------------------------------------------------------------------------------------------------ subword sampling
-
-
-@pytest.fixture(scope='module', params=['bpe_dropout', 'unigram'])
-def sampled(request):
-  """A vocabulary and its sampled views, by (seed, epoch, side)."""
-  kind = vocabulary.SAMPLINGS[request.param]
-  plain = Vocabulary(model_of(kind), kind)
-  config = SamplingConfig(request.param, bpe_dropout=0.3, unigram_alpha=0.3, vocabulary_kind=kind)
-  return plain, lambda seed=5, epoch=0, side=0: SampledVocabulary(plain, config, seed, epoch, side)
-
-
-def test_sampled_text_comes_back_whole_in_other_pieces(sampled):
-  plain, view = sampled
-  drawn = view().encode_batch(NASTY)
-  assert [plain.decode(ids) for ids in drawn] == NASTY
-  assert not {plain.pad_id, plain.bos_id, plain.eos_id, plain.unk_id} & {i for ids in drawn for i in ids}
-  assert view().encode_batch(SENTENCES) != plain.encode_batch(SENTENCES)
-  assert view().eos_id == plain.eos_id
-
-
-def test_a_segmentation_is_a_function_of_seed_epoch_side_and_sentence(sampled):
-  _, view = sampled
-  whole = view().encode_batch(SENTENCES)
-  assert view().encode_batch(SENTENCES) == whole
-  assert view().encode_batch(SENTENCES[7:], first=7) == whole[7:]  # in parts
-  assert [view().encode_batch([SENTENCES[i]], i)[0] for i in reversed(range(20))] == whole[::-1]  # in another order
-  for other in (view(seed=6), view(epoch=1), view(side=1)):
-    assert other.encode_batch(SENTENCES) != whole and other.fingerprint != view().fingerprint
-  assert len({tuple(ids) for ids in view().encode_batch([SENTENCES[4]] * 20)}) > 5  # the same text, in other places
-  assert view().fingerprint == view().fingerprint
-
-
-def test_threads_that_draw_at_once_disturb_nobody(sampled):
-  plain, view = sampled
-  expected, found = view().encode_batch(SENTENCES * 20), {}
-  draw = lambda name, epoch: found.__setitem__(name, view(epoch=epoch).encode_batch(SENTENCES * 20))
-  threads = [threading.Thread(target=draw, args=(name, name % 2)) for name in range(4)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  assert found[0] == found[2] == expected != found[1] == found[3]
-  before = plain.encode_batch(SENTENCES)
-  view().encode_batch(SENTENCES)
-  assert plain.encode_batch(SENTENCES) == before  # text that is not sampled is never touched
-
-
-def test_a_rare_dropout_is_no_dropout_and_a_frequent_one_spells():
-  plain = Vocabulary(model_of('bpe'), 'bpe')
-  count = lambda rate: sum(map(len, SampledVocabulary(plain, SamplingConfig('bpe_dropout', rate), 0, 0, 0).encode_batch(
-      SENTENCES)))
-  merged, letters = sum(map(len, plain.encode_batch(SENTENCES))), sum(len(text) + 1 for text in SENTENCES)
-  assert count(1e-9) == merged < count(0.1) < count(0.5) < count(0.999) <= letters
-
-
-def test_unigram_draws_from_the_likeliest_so_many():
-  plain = Vocabulary(model_of('unigram'), 'unigram')
-  text = [SENTENCES[4]] * 300
-  kinds = lambda nbest, alpha: {tuple(ids) for ids in SampledVocabulary(plain, SamplingConfig(
-      'unigram', unigram_nbest=nbest, unigram_alpha=alpha, vocabulary_kind='unigram'), 0, 0, 0).encode_batch(text)}
-  assert len(kinds(3, 0.0)) == 3 and tuple(plain.encode(text[0])) in kinds(3, 0.0)
-  assert len(kinds(-1, 0.1)) > 100 > 10 > len(kinds(-1, 50.0))
-
-
-@pytest.mark.parametrize('wrong, words', [
-    (dict(subword_sampling='dropout'), 'none, bpe_dropout, unigram'),
-    (dict(subword_sampling='unigram'), 'vocabulary.kind=unigram, or subword_sampling=bpe_dropout'),
-    (dict(subword_sampling='bpe_dropout', vocabulary_kind='char'), 'it is char; .* or subword_sampling=none'),
-    (dict(subword_sampling='unigram', vocabulary_kind='word'), 'it is word'),
-    (dict(bpe_dropout=0.0), 'bpe_dropout is 0.0'), (dict(bpe_dropout=1.0), 'bpe_dropout'),
-    (dict(unigram_alpha=-0.1), 'unigram_alpha'), (dict(unigram_nbest=1), 'unigram_nbest is 1')])
-def test_mistaken_sampling_is_refused(wrong, words):
-  with pytest.raises(ValueError, match=words):
-    SamplingConfig(**wrong)
-
-
-@pytest.mark.parametrize('kind, size', [('bpe', 310), ('unigram', 295), ('char', 310), ('word', 30)])
-def test_a_model_says_its_kind_and_is_not_sampled_as_another(kind, size):
-  plain = Vocabulary(model_of(kind, size), kind)
-  assert plain.kind == kind
-  for sampling, needed in (('bpe_dropout', 'bpe'), ('unigram', 'unigram')):
-    config = SamplingConfig(sampling, vocabulary_kind=needed)
-    if kind != needed:
-      with pytest.raises(DataError, match=f'needs a vocabulary of kind {needed}; the supplied model is of kind {kind}'):
-        SampledVocabulary(plain, config, 0, 0, 0)

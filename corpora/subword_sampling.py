@@ -1,0 +1,253 @@
+"""Training text in other pieces each epoch: subword regularisation (Kudo, 2018), BPE-dropout (Provilkov et al., 2020).
+
+SentencePiece draws such segmentations too, but from a generator that no seed determines: since release 0.2.2 it is
+salted anew in every process, so that a run that is killed and continued would read other pieces, and two processes of
+one run would too. So the draws are made here, by the rules and from the same distribution (the tests compare them);
+normalisation, unsampled text and the likeliest segmentations stay SentencePiece's.
+"""
+
+import bisect
+import dataclasses
+import functools
+import hashlib
+import heapq
+import itertools
+import math
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from corpora.errors import DataError
+from corpora.vocabulary import Vocabulary
+
+SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs
+_SPACE = '\u2581'
+_MOST_KEPT = 1 << 17  # words whose pieces are kept from one sentence to the next
+_UNKNOWN_PENALTY = 10.0  # a unigram model's unknown character is so much less likely, in log, than its rarest piece
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingConfig:
+  """Which segmentation of a training sentence is read, when it may be another one each epoch. See SampledVocabulary."""
+
+  subword_sampling: str = 'none'  # bpe_dropout: Provilkov et al., 2020; unigram: Kudo, 2018
+  bpe_dropout: float = 0.1  # probability that a merge is skipped
+  unigram_alpha: float = 0.1  # exponent of a segmentation's probability: 0 is uniform
+  unigram_nbest: int = -1  # segmentations drawn from: the likeliest so many, or -1, all
+  vocabulary_kind: str = 'bpe'
+
+  def __post_init__(self):
+    if self.subword_sampling not in SAMPLINGS:
+      raise ValueError(f'subword_sampling is {self.subword_sampling!r}; expected one of {", ".join(SAMPLINGS)}')
+    needed = SAMPLINGS[self.subword_sampling]
+    if needed and self.vocabulary_kind != needed:
+      fitting = [name for name, kind in SAMPLINGS.items() if kind == self.vocabulary_kind]
+      raise ValueError(f'subword_sampling {self.subword_sampling} needs a vocabulary of kind {needed}, it is '
+                       f'{self.vocabulary_kind}; set vocabulary.kind={needed}, or '
+                       f'subword_sampling={fitting[0] if fitting else "none"}')
+    if not 0.0 < self.bpe_dropout < 1.0:
+      raise ValueError(f'bpe_dropout is {self.bpe_dropout}; expected a probability between 0 and 1')
+    if self.unigram_alpha < 0.0:
+      raise ValueError(f'unigram_alpha is {self.unigram_alpha}; expected 0 (uniform) or a positive exponent')
+    if self.unigram_nbest != -1 and self.unigram_nbest < 2:
+      raise ValueError(f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations')
+
+  @property
+  def draws(self) -> bool:
+    """Whether sampling is on."""
+    return self.subword_sampling != 'none'
+
+
+class SampledVocabulary:
+  """A vocabulary that segments sentence i of a split in its own way in each epoch.
+
+  The segmentation is a function of (seed, epoch, side, i) and the text, whoever asks, in whatever order and in whatever
+  process. It is the same text: decode() of the underlying vocabulary gives it back.
+  """
+
+  def __init__(self, vocabulary: Vocabulary, config: SamplingConfig, seed: int, epoch: int, side: int):
+    """side: 0 source, 1 target. Raises DataError when the model is of a kind that cannot be sampled so."""
+    self.eos_id = vocabulary.eos_id
+    self._place = (seed, epoch, side)
+    self._draw = _drawer(vocabulary, config)
+    self.fingerprint = repr((vocabulary.fingerprint, config, self._place))
+
+  def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
+    """Ids of the sentences number first, first + 1, …"""
+    return [self._draw(text, self._generator(first + i)) for i, text in enumerate(texts)]
+
+  def _generator(self, sentence: int) -> random.Random:
+    digest = hashlib.blake2b(repr((*self._place, sentence)).encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, 'little'))  # Random.random() is the same in every release of Python
+
+
+_Draw = Callable[[str, random.Random], list[int]]
+
+
+@functools.lru_cache(maxsize=4)  # what it keeps of words serves every epoch
+def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
+  """What segments one text by a generator."""
+  if vocabulary.kind != (needed := SAMPLINGS[config.subword_sampling]):
+    raise DataError(f'subword_sampling {config.subword_sampling} needs a vocabulary of kind {needed}; the supplied '
+                    f'model is of kind {vocabulary.kind}')
+  pieces = _Pieces(vocabulary)
+  if pieces.unused:
+    raise DataError('subword sampling needs a vocabulary that uses all its pieces; the supplied model has '
+                    f'{pieces.unused} that are marked unused: train it anew, or subword_sampling=none')
+  if config.subword_sampling == 'bpe_dropout':
+    return BpeDropout(pieces, config.bpe_dropout)
+  if config.unigram_nbest == -1:
+    return UnigramSampling(pieces, config.unigram_alpha)
+  return _Likeliest(vocabulary, config.unigram_alpha, config.unigram_nbest)
+
+
+class _Pieces:
+  """What a SentencePiece model holds: pieces with scores, and what becomes of a character that is none of them."""
+
+  def __init__(self, vocabulary: Vocabulary):
+    proto = vocabulary.proto
+    kinds = type(proto).SentencePiece
+    of = lambda *wanted: {piece.piece: i for i, piece in enumerate(proto.pieces) if piece.type in wanted}
+    self.unused = len(of(kinds.UNUSED))
+    self.ids, self.user_defined = of(kinds.NORMAL, kinds.USER_DEFINED), of(kinds.USER_DEFINED)
+    self._bytes = of(kinds.BYTE)
+    self.scores = [piece.score for piece in proto.pieces]
+    self.normal_scores = [self.scores[i] for i in of(kinds.NORMAL).values()]
+    self.longest = max(map(len, self.ids), default=1)
+    self.unk_id, self.normalize = vocabulary.unk_id, vocabulary.normalize
+    # Words can be taken one by one where no piece reaches over the sign of a space that begins a word.
+    self._splits = not any(_SPACE in piece[1:] for piece in self.ids)
+
+  def words(self, text: str) -> Iterator[str]:
+    """The parts of a text, normalised, of which each is segmented alone."""
+    text = self.normalize(text)
+    if not self._splits:
+      return iter([text] if text else [])
+    first, *others = text.split(_SPACE)
+    return itertools.chain([first] if first else [], (_SPACE + other for other in others))
+
+  def spelt(self, symbol: str) -> tuple[int, ...]:
+    """Ids of a piece, or of what is none: its bytes, or the unknown id."""
+    if (i := self.ids.get(symbol)) is not None:
+      return (i,)
+    return tuple(self._bytes[f'<0x{byte:02X}>'] for byte in symbol.encode()) if self._bytes else (self.unk_id,)
+
+  def joined(self, parts: Sequence[Sequence[int]]) -> list[int]:
+    """The ids of parts in a row; unknown characters side by side are one unknown."""
+    ids = list(itertools.chain.from_iterable(parts))
+    return ids if self._bytes else [i for n, i in enumerate(ids) if i != self.unk_id or not n or ids[n - 1] != i]
+
+
+class BpeDropout:
+  """Byte-pair encoding in which each merge, as it comes to be the best, is skipped with a probability."""
+
+  def __init__(self, pieces: _Pieces, rate: float):
+    self._pieces, self._log_kept = pieces, math.log1p(-rate)
+    self._merged = functools.lru_cache(_MOST_KEPT)(self._merge)
+    whole = sorted(pieces.user_defined, key=len, reverse=True)  # never taken apart, never merged
+    self._symbols = re.compile('|'.join([*(f'({re.escape(piece)})' for piece in whole), '.']), re.DOTALL)
+
+  def __call__(self, text: str, generator: random.Random) -> list[int]:
+    """Ids of one segmentation."""
+    parts, ahead = [], self._gap(generator)  # merges kept until the next is skipped
+    for word in self._pieces.words(text):
+      skipped = ()
+      ids, merges = self._merged(word, skipped)
+      while ahead < merges:
+        skipped = (*skipped, ahead)
+        ahead += 1 + self._gap(generator)
+        ids, merges = self._merged(word, skipped)
+      ahead -= merges
+      parts.append(ids)
+    return self._pieces.joined(parts)
+
+  def _gap(self, generator: random.Random) -> int:
+    """Merges kept between two that are skipped: geometric, so that one draw serves many merges."""
+    return int(math.log(1.0 - generator.random()) / self._log_kept)
+
+  def _merge(self, word: str, skipped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """(ids of a word, merges that came up), when the merges of these numbers are skipped."""
+    found = list(self._symbols.finditer(word))
+    symbols = [one.group() for one in found]
+    frozen = [one.lastindex is not None for one in found]
+    before, after = [*range(-1, len(symbols) - 1)], [*range(1, len(symbols)), -1]
+    agenda, merges = [], 0
+
+    def propose(left: int, right: int) -> None:
+      if left >= 0 and right >= 0 and not (frozen[left] or frozen[right]):
+        if (i := self._pieces.ids.get(symbols[left] + symbols[right])) is not None:
+          heapq.heappush(agenda, (-self._pieces.scores[i], left, right, symbols[left], symbols[right]))
+
+    for left in range(len(symbols) - 1):
+      propose(left, left + 1)
+    while agenda:
+      _, left, right, first, second = heapq.heappop(agenda)
+      if symbols[left] != first or symbols[right] != second:
+        continue  # one of the two is part of another piece by now
+      merges += 1
+      if merges - 1 in skipped:
+        continue
+      symbols[left], symbols[right] = first + second, ''
+      after[left] = after[right]
+      if after[left] >= 0:
+        before[after[left]] = left
+      propose(before[left], left)
+      propose(left, after[left])
+    return tuple(itertools.chain.from_iterable(self._pieces.spelt(symbol) for symbol in symbols if symbol)), merges
+
+
+class UnigramSampling:
+  """A segmentation drawn from all, in proportion to its probability to the power of alpha: forward filtering, backward
+  sampling (Kudo, 2018, section 3.2)."""
+
+  def __init__(self, pieces: _Pieces, alpha: float):
+    self._pieces, self._alpha = pieces, alpha
+    self._lattice = functools.lru_cache(_MOST_KEPT)(self._filter)
+    normal = pieces.normal_scores or [0.0]
+    self._unknown = min(normal) - _UNKNOWN_PENALTY
+    # A piece that the user named is better than what it could be taken apart to.
+    self._scores = {piece: len(piece) * max(normal) - 0.1 if piece in pieces.user_defined else pieces.scores[i]
+                    for piece, i in pieces.ids.items()}
+
+  def __call__(self, text: str, generator: random.Random) -> list[int]:
+    """Ids of one segmentation."""
+    parts = []
+    for word in self._pieces.words(text):
+      ends, end, drawn = self._lattice(word), len(word), []
+      while end:
+        starts, shares = ends[end]
+        start = starts[min(bisect.bisect(shares, generator.random()), len(starts) - 1)]
+        drawn.append(self._pieces.spelt(word[start:end]))
+        end = start
+      parts.extend(reversed(drawn))
+    return self._pieces.joined(parts)
+
+  def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
+    """For each end in a word: where the piece that ends there may begin, and the cumulative probability of each."""
+    sums, ends = [0.0], [([], [])]
+    for end in range(1, len(word) + 1):
+      starts, logs = [], []
+      for start in range(max(0, end - self._pieces.longest), end):
+        score = self._scores.get(word[start:end], self._unknown if start == end - 1 else None)
+        if score is not None:
+          starts.append(start)
+          logs.append(sums[start] + self._alpha * score)
+      most = max(logs)
+      shares = list(itertools.accumulate(math.exp(one - most) for one in logs))
+      sums.append(most + math.log(shares[-1]))
+      ends.append((starts, [share / shares[-1] for share in shares]))
+    return ends
+
+
+class _Likeliest:
+  """A segmentation drawn from the likeliest so many (Kudo, 2018, section 3.2), which SentencePiece finds."""
+
+  def __init__(self, vocabulary: Vocabulary, alpha: float, count: int):
+    self._best, self._alpha = functools.partial(vocabulary.likeliest, count=count), alpha
+
+  def __call__(self, text: str, generator: random.Random) -> list[int]:
+    """Ids of one segmentation."""
+    found = self._best(text)
+    most = max((score for _, score in found), default=0.0)
+    weights = [math.exp(self._alpha * (score - most)) for _, score in found]
+    return generator.choices(found, weights)[0][0] if found else []
