@@ -83,13 +83,13 @@ LOADED = {
 def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
   """What the page says of the run."""
   config = folder.read_config()
-  rows = [('run', options.workdir), ('checkpoint', options.checkpoint),
-          ('text', ', '.join(str(config['data'][name]) for name in ('kind', 'source_language', 'target_language'))),
+  task, data = tasks.of(config), config['data']
+  languages = (data['source_language'], data['target_language']) if task.texts == 'pairs' else ()
+  rows = [('run', options.workdir), ('checkpoint', options.checkpoint), ('text', ', '.join((data['kind'], *languages))),
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
                                if name != 'batch_tokens'))]
   if os.path.isfile(folder.results):
-    results = read_json(folder.results)
-    rows.append(('scores', scores.describe(results, results['test_set'])))
+    rows.append(('scores', task.describe(read_json(folder.results))))
   return rows
 
 

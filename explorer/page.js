@@ -786,7 +786,7 @@ function showEffects() {
   const same = matches(after.map(label => ({label})), before.map(label => ({label})));
   const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => value.toFixed(2));
   $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
-    `translation goes from ${open} to ${closed}, and the search writes: `,
+    `text goes from ${open} to ${closed}, and the search writes: `,
     ...(effect.text === of.target ? ['the same.'] : after.flatMap((word, i) =>
       [same[i] < 0 ? element('mark', {textContent: word}) : word, ' '])));
 }
