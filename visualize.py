@@ -4,6 +4,7 @@
     python visualize.py --workdir=runs/m30k --input=some.en --reference=some.de --output=report.html --open
     python visualize.py --workdir=runs/m30k --format=svg --figure=cross --input=some.en --output=cross.svg
     python visualize.py --workdir=runs/a --format=png --figure=curves --beside=runs/b,runs/c
+    python visualize.py --workdir=runs/watched --training --output=training.html
 
 The page needs no network and no server. Two sentences stand side by side.
 Search options take the place of the run's own, as in decode.py.
@@ -28,7 +29,7 @@ from corpora import text_files  # noqa: E402
 from experiment import language_modelling, run_folder, scores, tasks, text_lines, translation  # noqa: E402
 from experiment.command_line import ConfigError  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
-from explorer import capture, figures, reports, texts  # noqa: E402
+from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
 
 
 def main(options: command_line.VisualizeOptions) -> int:
@@ -41,18 +42,35 @@ def main(options: command_line.VisualizeOptions) -> int:
     figure.savefig(options.output, format=options.format)
     print(options.output, file=sys.stderr)
     return 0
-  translator, lines, references = read(options, folder)
-  with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, command_line.as_config_error():
-    report = reports.explain(translator, lines, references, card(folder, options), options.effects,
-                             options.vectors or None, lambda heads: bar.reset(heads) or bar.update)
+  report, notes = forming_report(options, folder) if options.training else full_report(options, folder)
   report.save(options.output)
-  for note in translator.notes():
+  for note in notes:
     print(note, file=sys.stderr)
   print(f'{options.output}: {os.path.getsize(options.output) / 1000:,.0f} kB, {len(report.sentences)} sentences',
         file=sys.stderr)
   if options.open:
     webbrowser.open(f'file://{os.path.abspath(options.output)}')
   return 0
+
+
+def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+  """The page on sentences of one's own, and what is to be known of them."""
+  translator, lines, references = read(options, folder)
+  with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, command_line.as_config_error():
+    report = reports.explain(translator, lines, references, card(folder, options), options.effects,
+                             options.vectors or None, lambda heads: bar.reset(heads) or bar.update)
+  return report, translator.notes()
+
+
+def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+  """The page on what training took down, and how many moments of it there are."""
+  seen, measure = watching.read(folder.attention), tasks.measure_of(folder.read_config()).name
+  measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
+  told = {line['step']: f'validation {measure.replace("_", " ")} {line[f"validation/{measure}"]:.2f}'
+          for line in measured if line.get(f'validation/{measure}') is not None}
+  with command_line.as_config_error():
+    report = forming.explain(seen, folder.load_vocabularies(), told, of_run(folder, options))
+  return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
 
 
 def read(options: command_line.VisualizeOptions, folder: RunFolder
@@ -83,14 +101,19 @@ LOADED = {
 def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
   """What the page says of the run."""
   config = folder.read_config()
-  task, data = tasks.of(config), config['data']
-  languages = (data['source_language'], data['target_language']) if task.texts == 'pairs' else ()
-  rows = [('run', options.workdir), ('checkpoint', options.checkpoint), ('text', ', '.join((data['kind'], *languages))),
+  rows = [*of_run(folder, options), ('checkpoint', options.checkpoint),
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
                                if name != 'batch_tokens'))]
   if os.path.isfile(folder.results):
-    rows.append(('scores', task.describe(read_json(folder.results))))
+    rows.append(('scores', tasks.of(config).describe(read_json(folder.results))))
   return rows
+
+
+def of_run(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
+  """Which run it is, and what it was trained on."""
+  config = folder.read_config()
+  languages = ('source_language', 'target_language') if tasks.of(config).texts == 'pairs' else ()
+  return [('run', options.workdir), ('text', ', '.join(config['data'][name] for name in ('kind', *languages)))]
 
 
 # ------------------------------------------------------------------------------------------------------- figures

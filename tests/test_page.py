@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from corpora.whole_files import write_whole
-from explorer import beam, opening, page, reports, texts
+from explorer import beam, capture, opening, page, reports, texts
 from explorer.effects import Effect
 from explorer.gates import Head
 from explorer.texts import Text
@@ -71,7 +71,7 @@ def test_the_page_names_no_other_place(written):
 
 def test_weights_lose_less_than_a_65000th(captures):
   weights = captures[0].weights['cross']
-  assert np.abs(page.as_shares(weights) / 65535.0 - weights).max() <= 2**-17 + 1e-9
+  assert np.abs(capture.as_shares(weights) / 65535.0 - weights).max() <= 2**-17 + 1e-9
   with pytest.raises(TypeError, match='16-bit'):
     page.packed(weights)
 
