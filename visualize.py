@@ -11,6 +11,7 @@ Search options take the place of the run's own, as in decode.py.
 """
 
 import os
+import pathlib
 import sys
 import webbrowser
 from typing import Any
@@ -32,6 +33,9 @@ from experiment.run_folder import RunFolder, read_json  # noqa: E402
 from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
 
 
+WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
+
+
 def main(options: command_line.VisualizeOptions) -> int:
   """From a run to a page or a figure; returns the exit code."""
   folder = RunFolder.open(options.workdir)
@@ -48,9 +52,20 @@ def main(options: command_line.VisualizeOptions) -> int:
     print(note, file=sys.stderr)
   print(f'{options.output}: {os.path.getsize(options.output) / 1000:,.0f} kB, {len(report.sentences)} sentences',
         file=sys.stderr)
-  if options.open:
-    webbrowser.open(f'file://{os.path.abspath(options.output)}')
+  if options.open and not shown_in_browser(options.output):
+    print(f'There is no browser to open it with here. Open {options.output} in any, on whatever machine: it needs '
+          'nothing but itself.', file=sys.stderr)
   return 0
+
+
+def shown_in_browser(path: str) -> bool:
+  """Opens a page; False where there is no browser, no display, or a browser that runs no scripts."""
+  try:
+    browser = webbrowser.get()
+    name = os.path.basename(getattr(browser, 'name', ''))
+    return name not in WITHOUT_SCRIPTS and browser.open(pathlib.Path(path).absolute().as_uri())
+  except (webbrowser.Error, OSError):
+    return False
 
 
 def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:

@@ -225,7 +225,8 @@ VISUALIZE_FLAGS = (
 )
 ANALYZE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
-    Flag('input', "sentences to look into, one a line; by default the phrasebook's test split, where the run is one on "
+    Flag('input', "sentences to look into, one a line, or a file in CoNLL-U (NAME.conllu), whose subjects, objects, "
+         "adjectives and adverbs heads are held against; by default the phrasebook's test split, where the run is one on "
          'the phrasebook'),
     Flag('reference', 'their translations, one a line; they are read out to the decoder'),
     Flag('output', 'the figures as JSON', default='analysis.json'),

@@ -858,7 +858,7 @@ function drawChart(make) {
     line([[left, y(weight)], [x(last), y(weight)]], look.line, 1);
     pen.fillText(weight.toFixed(1), left - 6, y(weight) + 4);
   }
-  pen.fillText(`${report.training[last].step.toLocaleString('en')} updates`, x(last), height - 4);
+  if (last) pen.fillText(`${report.training[last].step.toLocaleString('en')} updates`, x(last), height - 4);
   pen.textAlign = 'start';
   pen.fillText('0', left, height - 4);
   const weight = (h, e) => head(sentence(), state.k, state.l, h, state.words, e).at(cell.q, cell.m);
