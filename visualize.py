@@ -25,12 +25,14 @@ OPTIONS = command_line.parse_visualize(sys.argv, __doc__) if __name__ == '__main
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+from ml_collections import config_dict  # noqa: E402
 
 from corpora import text_files  # noqa: E402
 from experiment import language_modelling, run_folder, scores, tasks, text_lines, translation  # noqa: E402
 from experiment.command_line import ConfigError  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
+from transformer import architectures  # noqa: E402
 
 
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
@@ -79,12 +81,16 @@ def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tu
 
 def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """The page on what training took down, and how many moments of it there are."""
-  seen, measure = watching.read(folder.attention), tasks.measure_of(folder.read_config()).name
+  config = folder.read_config()
+  seen, measure = watching.read(folder.attention), tasks.measure_of(config).name
+  name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
   measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
-  told = {line['step']: f'validation {measure.replace("_", " ")} {line[f"validation/{measure}"]:.2f}'
+  told = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
           for line in measured if line.get(f'validation/{measure}') is not None}
+  sides = folder.load_vocabularies()
+  model = architectures.describe(translation.model_config(config_dict.ConfigDict(config), *sides))
   with command_line.as_config_error():
-    report = forming.explain(seen, folder.load_vocabularies(), told, of_run(folder, options))
+    report = forming.explain(seen, sides, told, [('model', model), *of_run(folder, options)])
   return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
 
 

@@ -776,7 +776,7 @@ function showBeam() {
 
 function showEffects() {
   const of = sentence(), effects = of.effects;
-  $('effects-panel').hidden = $('to-effects').parentNode.hidden = !effects;
+  $('effects-panel').hidden = $('to-effects').hidden = !effects;
   if (!effects) return;
   const found = effects.heads[state.k], look = theme();
   const most = Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change)), 1e-9);

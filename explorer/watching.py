@@ -151,14 +151,15 @@ def forget_after(folder: str, step: int) -> None:
 
 
 def kept(found: Sequence[int], every: int) -> set[int]:
-  """Of these steps the first, the newest, and the multiples of every · 2^n with the least n that leaves few enough.
+  """Of these steps the newest, the early ones up to `every`, and the multiples of every · 2^n, the least n that leaves
+  few enough.
 
   Later grids lie in earlier ones: a run that was stopped and went on ends with the same moments as one that was not.
   """
   stride = every
   while max(found) // stride > MOST_MOMENTS:
     stride *= 2
-  return {step for step in found if step % stride == 0} | {min(found), max(found)}
+  return {step for step in found if step <= every or step % stride == 0} | {min(found), max(found)}
 
 
 def _thin(folder: str, newest: int, every: int) -> None:

@@ -122,7 +122,7 @@ def test_what_training_took_down_becomes_a_page(run, capsys):
   (run / 'metrics.jsonl').write_text('{"step": 20, "train/loss": 3.0}\n{"step": 20, "validation/bleu": 12.345}\n')
   assert visualize.main(asked()) == 0
   report = held(run / 'page.html')
-  assert report['training'] == [{'step': 0, 'told': ''}, {'step': 20, 'told': 'validation bleu 12.35'},
+  assert report['training'] == [{'step': 0, 'told': ''}, {'step': 20, 'told': 'validation BLEU 12.35'},
                                 {'step': 40, 'told': ''}]
   assert [sentence['source'] for sentence in report['sentences']] == [LINES[0], LINES[2]]
   assert [sentence['target'] for sentence in report['sentences']] == [LINES[1], LINES[3]]

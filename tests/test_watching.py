@@ -1,17 +1,16 @@
 """Heads as they form: what a run takes down at its evaluations, how much of it, and what is left of it after a stop."""
 
+import jax
 import numpy as np
 import pytest
 
 import train
 from corpora.errors import DataError
-from experiment.command_line import ConfigError
-from explorer import capture, watching
-from explorer.capture import Reading
-from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
-from tests.test_runs import corpus, options  # noqa: F401
+from explorer import capture, forming, watching
+from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
+from tests.test_runs import corpus, options, run, saved  # noqa: F401
 from transformer import architectures
-from transformer.config import RecurrentConfig
+from transformer.config import LanguageModelConfig, RecurrentConfig
 
 
 def readings(*pairs):
@@ -45,13 +44,28 @@ def test_what_is_read_is_what_a_capture_holds(tmp_path):
       np.testing.assert_allclose(whole, weights, atol=1e-3)
 
 
+def test_a_language_model_is_watched_on_texts_without_a_source(tmp_path):
+  vocabulary = small_vocabulary()
+  model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2,
+                                                  num_layers=3, d_ff=11, dropout=0.0))
+  params = shaken(jax.jit(model.init)(jax.random.key(0)))
+  sentences = watching.readings([('', LINES[0]), ('', LINES[1])], vocabulary, vocabulary)
+  watching.Watch(str(tmp_path), model, sentences, vocabulary, vocabulary, 10)(params, 7)
+  moment, = watching.read(str(tmp_path))
+  assert [(seen.source, list(seen.weights)) for seen in moment.sentences] == [((), ['decoder'])] * 2
+  assert moment.sentences[1].weights['decoder'].shape == (3, 2, *(len(sentences[1].target),) * 2)
+  report = forming.explain([moment], (vocabulary, vocabulary), {})
+  assert [(one.source, one.target) for one in report.sentences] == [('', LINES[0]), ('', LINES[1])]
+  assert report.opening.kind == 'decoder'
+
+
 def test_moments_are_bounded_and_evenly_spread():
   found = []
   for number in range(400):
     found = sorted(watching.kept([*found, 3 if not number else 10 * number], every=10))
-    assert len(found) <= watching.MOST_MOMENTS + 2
+    assert len(found) <= watching.MOST_MOMENTS + 3
     assert 3 in found and found[-1] == max(3, 10 * number)
-  assert found[:4] == [3, 80, 160, 240] and found[-2:] == [3920, 3990]
+  assert found[:5] == [3, 10, 80, 160, 240] and found[-2:] == [3920, 3990]
 
 
 @pytest.mark.parametrize('back', [5, 640, 650, 1290, 1300])
@@ -124,7 +138,7 @@ def test_nothing_to_watch_is_told_before_training(tmp_path):
 # ------------------------------------------------------------------------------------------------------- in a run
 
 
-def test_a_run_takes_down_heads_at_every_evaluation_and_learns_the_same(corpus, tmp_path):  # noqa: F811
+def test_a_run_takes_down_heads_at_every_evaluation(corpus, tmp_path):  # noqa: F811
   """Stopped and continued, with a moment that no checkpoint knows of: the moments are those of a run without a stop."""
   (tmp_path / 'pairs').write_text('one dog\teins Hund\ntwo cat\tzwei Katze\n')
   asked = lambda workdir, steps, *more: options(
@@ -148,12 +162,16 @@ def test_a_run_takes_down_heads_at_every_evaluation_and_learns_the_same(corpus, 
         np.testing.assert_array_equal(seen.weights[kind], same.weights[kind])
 
 
-def test_a_run_that_watches_nothing_writes_nothing(corpus, tmp_path):  # noqa: F811
+def test_watching_may_begin_later_and_changes_nothing(corpus, run, tmp_path):  # noqa: F811
   assert train.main(options(corpus, tmp_path / 'run', '--config.train.num_steps=4')) == 0
   assert not (tmp_path / 'run/attention').exists()
   assert train.main(options(corpus, tmp_path / 'run', '--config.train.num_steps=8',
                             '--config.train.watch_attention=samples')) == 0
   assert watching.steps(f'{tmp_path}/run/attention') == [8]
+  whole, watched = saved(run), saved(tmp_path / 'run')
+  assert whole.keys() == watched.keys()
+  for name in whole:
+    np.testing.assert_array_equal(whole[name], watched[name], err_msg=name)
 
 
 def test_what_cannot_be_watched_is_refused_before_anything_is_made(corpus, tmp_path):  # noqa: F811
