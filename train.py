@@ -180,10 +180,11 @@ def check(config, given: Sequence[str] = ()) -> Records:
   """
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
-    task = tasks.of(config)
+    build.mistakes += translation.without_effect(config, given)
+    task = build.attempt(tasks.of, config)
     model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     records = Records(
-        corpus=build(task.corpus_config, data, seed=config.seed),
+        corpus=task and build(task.corpus_config, data, seed=config.seed),
         cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data.mix)),
         vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
         sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
@@ -197,14 +198,11 @@ def check(config, given: Sequence[str] = ()) -> Records:
         mesh=build(MeshConfig, config.mesh, compile=config.compile),
         guards=build(failures.GuardConfig, train_),
         task=task)
-    if wrong := translation.without_effect(config, given):
-      raise command_line.ConfigError('\n  '.join(wrong))
-  if task.texts != 'pairs' and records.cleaning != cleaning.CleaningConfig():
-    raise command_line.ConfigError(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
-                                   f'{task.texts}; leave max_characters to mix at their defaults')
-  with command_line.as_config_error():
-    if train_.num_steps:  # epochs are known in steps once the text is
-      optimizers.learning_rate(records.optimizer, train_.num_steps)
+    if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
+      build.mistakes.append(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
+                            f'{task.texts}; leave max_characters to mix at their defaults')
+    if train_.num_steps and records.optimizer:  # epochs are known in steps once the text is
+      build.attempt(optimizers.learning_rate, records.optimizer, train_.num_steps)
   return records
 
 

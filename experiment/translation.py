@@ -61,7 +61,9 @@ _OPTIONS = {
 def without_effect(config, given: Iterable[str]) -> list[str]:
   """Mistakes in what a user asked for: options, by dotted name, that the configured architecture does not have."""
   architecture = config.model.architecture
-  known = _OPTIONS.get(architecture, set()) | {'model.architecture'}
+  if architecture not in _OPTIONS:
+    return []  # which is a mistake of its own
+  known = _OPTIONS[architecture] | {'model.architecture'}
   return [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
           'leave it out, or choose another architecture'
           for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]

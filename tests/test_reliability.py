@@ -25,6 +25,7 @@ from experiment.checkpoint import CheckpointError, Checkpoints
 from experiment.command_line import ROOT, ConfigError
 from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
 from transformer import partitioning
+from transformer.config import ModelConfig
 
 STEPS = 14  # more than four epochs of three batches
 
@@ -355,7 +356,6 @@ def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
     (dict(norm_bias=False), 'bias', 'norm_bias')])
 def test_C4_a_checkpoint_of_another_model_names_leaf_and_option(whole, changes, leaf, option):
   from transformer import model as models
-  from transformer.config import ModelConfig
   sizes = dict(vocab_size=300, target_vocab_size=300, d_model=16, num_heads=2, num_layers=1, d_ff=24, norm='pre')
   wanted = jax.eval_shape(models.build(ModelConfig(**sizes | changes)).init, jax.random.key(0))
   began = time.monotonic()
@@ -421,6 +421,14 @@ def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
   assert really == 'really 8 True' and fits.startswith('fits True') and int(fits.split()[-1]) >= 2
 
 
+WRONG = [  # option, value, what the message says is expected
+    ('model.num_heads', 7, 'divisible'), ('model.norm', 'mid', 'post, pre'), ('model.dropout', 1.5, 'probability'),
+    ('data.batching', 'loose', 'buckets, fixed or packed'), ('data.max_length', 0, 'positive'),
+    ('optimizer.kind', 'adams', 'adamw'), ('optimizer.beta2', 1.0, 'from 0 up to'), ('mesh.fsdp', 0, 'positive'),
+    ('train.max_skipped', 0, 'positive'), ('search.beam_size', 0, 'positive'), ('search.top_p', 2.0, 'probability'),
+    ('vocabulary.kind', 'bpes', 'unigram')]
+
+
 def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
   def told(*flags):
     began = time.monotonic()
@@ -434,12 +442,17 @@ def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
                  'configs/toy.py', '--config.train.num_steps=5', '--config.train.num_minutes=3')
   for words in ('config.model.d_modle', 'config.model.d_ff=wide', 'config.seed=1.5', '--confg=3', "'configs/toy.py'"):
     assert words in text
-  text, _ = told('--config.model.num_heads=7', '--config.data.batching=loose',
-                 '--config.optimizer.kind=adams', '--config.mesh.fsdp=0', '--config.train.max_skipped=0',
-                 '--config.search.beam_size=0', '--config.vocabulary.kind=bpes')
-  for words in ('num_heads', "batching is 'loose'", "kind is 'adams'", 'mesh.fsdp is 0',
-                'max_skipped is 0', 'beam_size', "kind is 'bpes'"):
-    assert words in text
+  text, seconds = told(*(f'--config.{name}={value}' for name, value, _ in WRONG))
+  for name, _, remedy in WRONG:  # several of one section are told, too
+    section, _, option = name.rpartition('.')
+    assert any(f'config.{section}: ' in line and option in line and remedy in line for line in text.split('\n')), name
+  assert f'{len(WRONG)} mistakes' in text and seconds < 20  # the 5 s of a machine that has nothing else to do
+
+
+def test_G1_what_cannot_be_divided_does_not_hide_other_mistakes():
+  with pytest.raises(ValueError) as caught:
+    ModelConfig(vocab_size=11, target_vocab_size=11, num_heads=0, d_k=-1, norm='mid', dropout=1.5)
+  assert [line.split()[0] for line in str(caught.value).split('\n')] == ['num_heads', 'd_k', 'norm', 'dropout']
 
 
 def sources():
