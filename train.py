@@ -148,7 +148,7 @@ def main(options: command_line.TrainOptions) -> int:
     if is_over(run, int(state.step), progress) and is_scored(run, int(state.step)):
       return say_finished(run)
     announce(run, state)
-    judge = Judge(run)
+    judge = Judge(run, stop)
     with stopping.Watchdog(records.guards.stall_seconds) as watchdog, failures.lack_of_memory_told(options.config):
       state, progress = Training(run, state, progress, stop, judge, watchdog).to_the_end()
       if stop.exit_code:
@@ -487,7 +487,7 @@ class Training:
 
   def _evaluate(self, bar: ProgressBar) -> dict[str, float]:
     with self._meter.paused():
-      measured, self._progress = self._stop.run(self._judge.evaluate, self._state, self._step, self._progress)
+      measured, self._progress = self._judge.evaluate(self._state, self._step, self._progress)
     self._metrics.write(self._step, {f'validation/{name}': value for name, value in measured.items()})
     bar.write(self._judge.told)
     return measured
@@ -556,8 +556,8 @@ def replay(run: Run, state: training.TrainState, step: int) -> int:
 class Judge:
   """Evaluates a run: figures over all tokens of a held-out split, and what its task makes of them."""
 
-  def __init__(self, run: Run):
-    self._run, self.told = run, ''
+  def __init__(self, run: Run, stop: stopping.StopRequest):
+    self._run, self._stop, self.told = run, stop, ''
     objective = training.build_objective(run.model, run.records.loss, run.target.bos_id)
     self._eval_step = partitioning.compile_step(
         training.make_eval_step(partitioning.gathering(objective, run.model.axes(), run.mesh)), run.mesh,
@@ -570,15 +570,25 @@ class Judge:
     plan, share = run.heldout_plan(split), partitioning.share_of_rows(run.mesh)
     # Averaged parameters come whole; the step is compiled for split ones.
     params = partitioning.lay_out(params, partitioning.parameter_shardings(run.model.axes(), params, run.mesh))
-    batches = (plan.batch_at(step, *share) for step in range(plan.batches_per_epoch))
-    return evaluation.totals(self._eval_step, params, batches)
+
+    def batches():
+      for step in range(plan.batches_per_epoch):
+        self._stop.check()
+        yield plan.batch_at(step, *share)
+
+    return evaluation.totals(self._eval_step, params, batches())
 
   def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> tuple[dict[str, float], Progress]:
-    """The figures of this step on validation, and the progress with them; writes samples/."""
+    """The figures of this step on validation, and the progress with them; writes samples/.
+
+    Raises:
+      stopping.Stopped: when a stop is asked for meanwhile.
+    """
     run, options, measure = self._run, self._run.config.train, self._run.task.measure
     params = state.average if options.ema_decay else state.params
-    sums = self.sums(params, run.corpus.validation)
-    found = self._examine(partitioning.lay_out(params, partitioning.replicated(run.mesh)), sums, step)
+    sums = self._stop.run_together(self.sums, params, run.corpus.validation)
+    whole = partitioning.lay_out(params, partitioning.replicated(run.mesh))
+    found = self._stop.run(self._examine, whole, sums, step)
     measured = evaluation.per_token(sums) | found.measures
     if processes.is_main():
       evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, found.samples)

@@ -20,9 +20,10 @@ import pytest
 import train
 from corpora.errors import DataError
 from corpora.vocabulary import Vocabulary
-from experiment import checkpoint, exit_codes, failures, run_folder, stopping
+from experiment import checkpoint, evaluation, exit_codes, failures, run_folder, stopping
 from experiment.checkpoint import CheckpointError, Checkpoints
 from experiment.command_line import ROOT, ConfigError
+from experiment.translation import Translator
 from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
 from transformer import partitioning
 from transformer.config import ModelConfig
@@ -167,6 +168,26 @@ def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):  # noq
     expected = 0 if phase.startswith('compiling') else 3
     assert Checkpoints(str(tmp_path / 'run' / 'checkpoints')).steps()[-1] == expected
   assert train.main(options(corpus, tmp_path / 'run', *programs, '--config.train.num_steps=3')) == 0
+
+
+@pytest.mark.parametrize('place, name', [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'),
+                                         (Checkpoints, 'save'), (train, 'conclude')])
+def test_K1_a_stop_in_any_phase_changes_nothing(corpus, whole, tmp_path, programs, monkeypatch,  # noqa: F811
+                                                place, name):
+  phase, asked = getattr(place, name), []
+
+  def interrupted(*inputs, **named):
+    if not asked:
+      asked.append(time.monotonic())
+      os.kill(os.getpid(), signal.SIGTERM)
+      time.sleep(0.2)  # the main thread takes the signal
+    return phase(*inputs, **named)
+
+  monkeypatch.setattr(place, name, interrupted)
+  command = options(corpus, tmp_path / 'run', *programs, f'--config.train.num_steps={STEPS}')
+  assert train.main(command) == exit_codes.PREEMPTED and time.monotonic() - asked[0] < 10
+  assert train.main(command) == 0
+  assert_same_run(whole, tmp_path / 'run')
 
 
 def test_K1_a_stop_gives_up_what_may_be_given_up():
