@@ -15,7 +15,7 @@ import pytest
 import train
 from experiment import exit_codes, processes
 from experiment.command_line import ROOT
-from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
+from tests.test_runs import TINY, corpus, in_numbers, metrics, options, saved  # noqa: F401
 
 ROWS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
@@ -89,12 +89,22 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
 
 
 @pytest.mark.drill
-def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags):  # noqa: F811
+def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monkeypatch):  # noqa: F811
   workdir = tmp_path / 'run'
   end(launch(corpus, workdir, *flags, '--config.train.num_steps=4'), workdir)
-  before = saved(workdir, 4)
+  before, begun, begin = saved(workdir, 4), [], train.begin
+
+  def noted(run):
+    state, progress = begin(run)
+    begun.append({jax.tree_util.keystr(path): in_numbers(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)})
+    return state, progress
+
+  monkeypatch.setattr(train, 'begin', noted)
   assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', '--config.train.num_steps=8')) == 0
-  assert saved(workdir, 4).keys() == before.keys()
+  assert len(begun[0]) == len(before) > 50
+  by_name = lambda state: [state[name] for name in sorted(state, key=lambda name: re.findall(r'\w+', name))]
+  for one, other in zip(by_name(before), by_name(begun[0])):
+    np.testing.assert_array_equal(one, other)
   end(launch(corpus, workdir, *flags, '--config.train.num_steps=12'), workdir)
   assert_same_losses(alone, workdir)
 
@@ -179,8 +189,9 @@ def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
 @pytest.mark.drill
 def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):  # noqa: F811
   workdir = tmp_path / 'run'
-  children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
-                    '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')
+  more = [*flags, '--config.train.eval_every=100000', '--config.train.heartbeat_seconds=100']
+  end(launch(corpus, workdir, *more, '--config.train.num_steps=2'), workdir)  # which leaves what it has compiled
+  children = launch(corpus, workdir, *more, '--config.train.num_steps=100000', '--config.train.stall_seconds=5')
   try:
     wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
     children[1].send_signal(signal.SIGSTOP)

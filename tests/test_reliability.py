@@ -170,9 +170,20 @@ def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):  # noq
   assert train.main(options(corpus, tmp_path / 'run', *programs, '--config.train.num_steps=3')) == 0
 
 
+FEW = ['--config.train.num_steps=3', '--config.train.eval_every=2', '--config.train.checkpoint_every=2']
+
+
+@pytest.fixture(scope='module')
+def short(corpus, tmp_path_factory, programs):  # noqa: F811
+  """The folder of a run of three steps, one evaluation and two saves."""
+  workdir = tmp_path_factory.mktemp('reliability') / 'short'
+  assert train.main(options(corpus, workdir, *programs, *FEW)) == 0
+  return workdir
+
+
 @pytest.mark.parametrize('place, name', [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'),
                                          (Checkpoints, 'save'), (train, 'conclude')])
-def test_K1_a_stop_in_any_phase_changes_nothing(corpus, whole, tmp_path, programs, monkeypatch,  # noqa: F811
+def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, programs, monkeypatch,  # noqa: F811
                                                 place, name):
   phase, asked = getattr(place, name), []
 
@@ -184,10 +195,10 @@ def test_K1_a_stop_in_any_phase_changes_nothing(corpus, whole, tmp_path, program
     return phase(*inputs, **named)
 
   monkeypatch.setattr(place, name, interrupted)
-  command = options(corpus, tmp_path / 'run', *programs, f'--config.train.num_steps={STEPS}')
+  command = options(corpus, tmp_path / 'run', *programs, *FEW)
   assert train.main(command) == exit_codes.PREEMPTED and time.monotonic() - asked[0] < 10
   assert train.main(command) == 0
-  assert_same_run(whole, tmp_path / 'run')
+  assert_same_run(short, tmp_path / 'run', 3)
 
 
 def test_K1_a_stop_gives_up_what_may_be_given_up():

@@ -51,10 +51,17 @@ def run(corpus, tmp_path_factory):
 def saved(workdir, step=8):
   """Every array of a checkpoint, by name."""
   import orbax.checkpoint as ocp
-  with ocp.StandardCheckpointer() as reader:
-    tree = reader.restore(os.path.join(workdir, 'checkpoints', str(step), 'state'))
-  return {jax.tree_util.keystr(path): np.asarray(jax.random.key_data(leaf) if jax.dtypes.issubdtype(
-      leaf.dtype, jax.dtypes.prng_key) else leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+  place = os.path.join(workdir, 'checkpoints', str(step), 'state')
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:  # as NumPy's: whatever devices it was saved from
+    wanted = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), reader.metadata(place).item_metadata.tree)
+    tree = reader.restore(place, args=ocp.args.PyTreeRestore(restore_args=wanted))
+  return {jax.tree_util.keystr(path): in_numbers(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def in_numbers(leaf):
+  """An array as NumPy's; of random keys, their bits."""
+  is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+  return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
 CLOCKS = ('seconds', 'train/tokens_per_second', 'train/tflops', 'train/input_wait', 'train/compile_seconds')
@@ -144,7 +151,8 @@ def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
   """All at once: other pieces each epoch, two passes, micro-batches, AdamW, a cosine, a moving average."""
   more = ['--config.data.subword_sampling=bpe_dropout', '--config.train.consistency=r_drop',
           '--config.train.accumulation_steps=2', '--config.optimizer.kind=adamw', '--config.optimizer.schedule=cosine',
-          '--config.optimizer.peak=1e-3', '--config.optimizer.warmup_steps=3', '--config.optimizer.decay_steps=14',
+          '--config.optimizer.learning_rate_scale=1.0', '--config.optimizer.peak=1e-3',
+          '--config.optimizer.warmup_steps=3', '--config.optimizer.decay_steps=14',
           '--config.train.ema_decay=0.9', '--config.train.eval_every=100', '--config.train.checkpoint_every=100']
   for workdir, lengths in (('whole', [13]), ('parts', [6, 13])):
     for steps in lengths:
