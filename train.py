@@ -475,6 +475,7 @@ class Training:
         pass  # in the middle of something that may be given up: the state is that of the last whole step
       if self._saved != self._step:
         self._save()
+      self._profile.close()
     run.checkpoints.wait()
     self._metrics.close()
     return self._state, self._progress

@@ -1,5 +1,6 @@
 """Whole runs of a tiny model on real files: trained, stopped, continued, decoded, as a user would."""
 
+import gzip
 import json
 import os
 import signal
@@ -35,8 +36,9 @@ def corpus(tmp_path_factory):
 
 
 def options(corpus, workdir, *more):
+  programs = os.path.join(os.path.dirname(corpus), 'programs')  # compiled once for all tests of a session
   argv = ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-          f'--workdir={workdir}', *TINY, *more]
+          f'--config.compile_cache={programs}', f'--workdir={workdir}', *TINY, *more]
   return command_line.parse_train(argv, '')
 
 
@@ -96,6 +98,18 @@ def test_stopped_and_continued_equals_uninterrupted_bit_for_bit(corpus, run, tmp
   for name in whole:
     np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
   assert metrics(run) == metrics(workdir) and len(metrics(run)) == 6
+
+
+def test_a_profile_can_be_read_and_ends_with_the_run(corpus, tmp_path):
+  flags = ['--config.train.profile_steps=9', '--config.train.num_steps=5', '--config.train.eval_every=100',
+           '--config.train.checkpoint_every=100', '--config.mesh.data=1', '--config.train.average_last=1']
+  assert train.main(options(corpus, tmp_path / 'run', *flags)) == 0
+  traces = {path.name: path for path in (tmp_path / 'run' / 'profile').rglob('*.gz')}
+  assert any((tmp_path / 'run' / 'profile').rglob('*.xplane.pb'))  # which TensorBoard reads
+  with gzip.open(traces['perfetto_trace.json.gz'], 'rt') as file:
+    events = json.load(file)['traceEvents']
+  steps = [event['args']['step_num'] for event in events if event.get('name') == 'train']
+  assert sorted(map(int, steps)) == [3, 4]  # the first three are compiled and warmed up
 
 
 def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
