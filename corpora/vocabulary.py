@@ -16,12 +16,12 @@ import os
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sentencepiece
 
-from corpora.errors import DataError
+from corpora.errors import DataError, refuse
 from corpora.whole_files import write_whole
 
 KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
@@ -43,21 +43,24 @@ class VocabularyConfig:
   control_symbols: tuple[str, ...] = ()  # entries that no text is encoded to, such as '<delimiter>' and '<extract>'
 
   def __post_init__(self):
+    if isinstance(self.control_symbols, list):  # as it comes from JSON
+      object.__setattr__(self, 'control_symbols', tuple(self.control_symbols))
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     symbols = self.control_symbols
-    if isinstance(symbols, list):  # as it comes from JSON
-      object.__setattr__(self, 'control_symbols', symbols := tuple(symbols))
     if self.kind not in KINDS:
-      raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
+      yield f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}'
     if self.size < 8:
-      raise ValueError(f'size is {self.size}; expected at least 8 entries')
+      yield f'size is {self.size}; expected at least 8 entries'
     if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
         or not all(isinstance(symbol, str) and symbol and symbol not in _SPECIAL for symbol in symbols)):
-      raise ValueError(f'control_symbols is {symbols!r}; expected a tuple of different texts, none of them empty and '
-                       f'none of {", ".join(_SPECIAL)}')
+      yield (f'control_symbols is {symbols!r}; expected a tuple of different texts, none of them empty and '
+             f'none of {", ".join(_SPECIAL)}')
     if self.target_model and (self.joint or not self.source_model):
-      raise ValueError('target_model is supplied: joint must be False and source_model supplied too')
+      yield 'target_model is supplied: joint must be False and source_model supplied too'
     if self.source_model and not self.joint and not self.target_model:
-      raise ValueError('joint is False and source_model supplied: supply target_model too')
+      yield 'joint is False and source_model supplied: supply target_model too'
 
 
 class Vocabulary:

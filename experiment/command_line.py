@@ -347,36 +347,47 @@ def build(cls: type, section: Mapping[str, Any], *, name: str = '', **extra: Any
   try:
     return cls(**{field: extra[field] if field in extra else section[field] for field in fields})
   except (ValueError, TypeError) as error:
-    raise ConfigError(f'{name}: {error}') from error
+    raise ConfigError('\n'.join(f'{name}: {mistake}' for mistake in str(error).split('\n'))) from error
+
+
+class Gathering:
+  """What gather_errors() gives: makes records, and keeps what is wrong with them."""
+
+  def __init__(self, config: Mapping[str, Any]):
+    self._config, self.mistakes = config, []
+
+  def __call__(self, cls: type, section: Mapping[str, Any], **extra: Any) -> Any:
+    """See build(); None in place of a record that was refused."""
+    names = [f'config.{key}' for key in self._config if self._config[key] is section]
+    return self.attempt(build, cls, section, name=names[0] if names else '', **extra)
+
+  def attempt(self, function: Callable, *inputs: Any, **named: Any) -> Any:
+    """What function(*inputs, **named) returns; None when it raises a ConfigError or, of options, a ValueError."""
+    try:
+      return function(*inputs, **named)
+    except (ConfigError, ValueError) as error:
+      self.mistakes += [line.strip() for line in str(error).split('\n')]
+      return None
 
 
 @contextlib.contextmanager
-def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Callable[..., Any]]:
+def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Gathering]:
   """Gives a build() whose errors are raised together at the end of the block; it returns None in their place.
 
   A ConfigError that the block itself ends with is told among them.
 
   With `config`, sections are called by their names in it ('config.data').
   """
-  errors: list[str] = []
-
-  def collecting(cls: type, section: Mapping[str, Any], **extra: Any) -> Any:
-    names = [f'config.{key}' for key in (config or {}) if config[key] is section]
-    try:
-      return build(cls, section, name=names[0] if names else '', **extra)
-    except ConfigError as error:
-      errors.append(str(error))
-      return None
-
+  gathering = Gathering(config or {})
   try:
-    yield collecting
+    yield gathering
   except ConfigError as error:
-    errors.append(str(error))
+    gathering.mistakes.append(str(error))
   except Exception:
-    if not errors:
-      raise
-  if errors:
-    raise ConfigError(_listed(errors))
+    if not gathering.mistakes:
+      raise  # else it came of a record that is None
+  if gathering.mistakes:
+    raise ConfigError(_listed(gathering.mistakes))
 
 
 @contextlib.contextmanager

@@ -85,7 +85,10 @@ class RunFolder:
 
   def __init__(self, workdir: str):
     if '://' in workdir:
-      raise ConfigError(f'--workdir={workdir}: buckets are not supported yet; give a local folder')
+      raise ConfigError(
+          f'--workdir={workdir}: a run cannot live in a bucket: its lock (flock), its memory-mapped token store and the '
+          'renames that make writes whole need a file system; give a folder on a disk, shared by all hosts of the run, '
+          'and copy it to the bucket afterwards')
     self.path = os.path.abspath(os.path.expanduser(workdir))
     place = lambda name: os.path.join(self.path, name)
     self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
