@@ -1,11 +1,15 @@
 """Heads as they form: what a run takes down at its evaluations, how much of it, and what is left of it after a stop."""
 
+import os
+
 import jax
 import numpy as np
 import pytest
 
 import train
 from corpora.errors import DataError
+from experiment import command_line
+from experiment.command_line import ConfigError
 from explorer import capture, forming, watching
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from tests.test_runs import corpus, options, run, saved  # noqa: F401
@@ -177,4 +181,12 @@ def test_watching_may_begin_later_and_changes_nothing(corpus, run, tmp_path):  #
 def test_what_cannot_be_watched_is_refused_before_anything_is_made(corpus, tmp_path):  # noqa: F811
   with pytest.raises(DataError, match='no file'):
     train.main(options(corpus, tmp_path / 'run', '--config.train.watch_attention=nowhere'))
+  assert not (tmp_path / 'run').exists()
+
+
+def test_labelled_text_is_not_watched(tmp_path):
+  with pytest.raises(ConfigError, match='for translators and language models'):
+    train.main(command_line.parse_train(
+        ['train.py', f'--config={os.path.join(command_line.CONFIGS, "fine_tune.py")}', f'--workdir={tmp_path}/run',
+         '--config.train.watch_attention=samples'], ''))
   assert not (tmp_path / 'run').exists()
