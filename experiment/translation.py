@@ -16,7 +16,7 @@ from corpora.vocabulary import Vocabulary
 from experiment import command_line
 from experiment.checkpoint import BLEU, Checkpoints, Measure
 from experiment.run_folder import RunFolder, read_json
-from transformer import architectures, beam_cache, partitioning, search, search_rules, tokens
+from transformer import architectures, beam_cache, coverage, partitioning, search, search_rules, tokens
 from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
 from transformer.model import Model
 
@@ -168,7 +168,7 @@ class Translation(NamedTuple):
   """One line's best translation, and with it the next best."""
 
   text: str
-  score: float = 0.0  # log-probability / length penalty, by which hypotheses were ranked
+  score: float = 0.0  # log-probability / length penalty (+ coverage penalty), by which hypotheses were ranked
   log_prob: float = 0.0  # natural logarithm, EOS included
   ids: tuple[int, ...] = ()  # EOS left out
   token_log_probs: tuple[float, ...] = ()  # of each id, and of EOS
@@ -197,6 +197,8 @@ class Translator:
       say: is told what a user should know before it happens.
       devices: those to search on; by default all of this process.
     """
+    for model in models:
+      check_attention(model, config)
     self._models, self._source, self._target = list(models), source_vocabulary, target_vocabulary
     self._config, self._batch_tokens, self.say = config, batch_tokens, say or (lambda text: None)
     devices = list(devices or jax.local_devices())
@@ -237,8 +239,25 @@ class Translator:
 
   def _init_caches(self, params: Sequence[Any], source: tokens.Tokens) -> list[Any]:
     """As long as most translations are; the search lets them grow."""
-    return [model.init_cache(own, model.encode(own, source), self._first_places(source), self._config.width)
-            for model, own in zip(self._models, params)]
+    return [cache for _, cache, _ in self._members(params, source)]
+
+  def _members(self, params: Sequence[Any], source: tokens.Tokens) -> list[tuple[Callable, Any, Callable]]:
+    """Of each model its step function, its cache, and how that grows."""
+    (rows, length), width, found = source.ids.shape, self._config.width, []
+    for model, own in zip(self._models, params):
+      bound = lambda step, own=own: lambda cache, token: step(own, cache, token)
+      cache = model.init_cache(own, model.encode(own, source), self._first_places(source), width)
+      found.append(coverage.cover(bound(model.attend_step), cache, (rows, width, length), model.grow_cache)
+                   if self._config.coverage_penalty else (bound(model.decode_step), cache, model.grow_cache))
+    return found
+
+  def _coverage(self, source: tokens.Tokens) -> Callable[[Any], jax.Array] | None:
+    """The penalty of what a search's cache has seen; an ensemble has looked where its members did on average."""
+    if not self._config.coverage_penalty:
+      return None
+    beams = lambda cache: cache.beams if len(self._models) > 1 else [cache.beams]
+    return lambda cache: coverage.penalty(sum(looked for _, looked in beams(cache)) / len(self._models),
+                                          coverage.ordinary(source.segments), self._config.coverage_penalty)
 
   def _first_places(self, source: tokens.Tokens) -> int:
     return source.ids.shape[1] + min(_MARGIN, self._config.extra_length)
@@ -248,9 +267,7 @@ class Translator:
     source, width = batch.source, self._config.width
     real = (source.segments > 0).sum(axis=1)
     limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
-    steps = [lambda cache, token, model=model, own=own: model.decode_step(own, cache, token)
-             for model, own in zip(self._models, params)]
-    caches, grows = self._init_caches(params, source), [model.grow_cache for model in self._models]
+    steps, caches, grows = zip(*self._members(params, source))
     step, cache, grow = search.ensemble(steps, caches, grows) if len(steps) > 1 else (steps[0], caches[0], grows[0])
     rules = []
     if batch.prefix is not None:
@@ -262,7 +279,7 @@ class Translator:
     length = source.ids.shape[1] + self._config.extra_length
     return search.search(step, cache, limits, length, self._target.bos_id, self._target.eos_id, self._target.pad_id,
                          self._config, search.row_keys(batch.seeds, batch.lines), rules,
-                         search.Growth(self._first_places(source), grow))
+                         search.Growth(self._first_places(source), grow), self._coverage(source))
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
     """What the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
@@ -371,14 +388,22 @@ class Translator:
                                   tuple(found.token_log_probs[rank, :size].astype(float).tolist())))
     return listed[0]._replace(others=tuple(listed[1:]))
 
-  def _score(self, params: Sequence[Any], batch: tokens.Batch) -> jax.Array:
-    """[B, T] log-probability of each target token, 0 under padding."""
-    read = tokens.shift_right(batch.target, self._target.bos_id)
+  def _score(self, params: Sequence[Any], batch: tokens.Batch) -> tuple[jax.Array, jax.Array | None]:
+    """[B, T] log-probability of each target token, 0 under padding, and [B] coverage penalties, None without any."""
+    read, real = tokens.shift_right(batch.target, self._target.bos_id), batch.target.segments > 0
     said = [jax.nn.log_softmax(model.decode(own, model.encode(own, batch.source), read), axis=-1)
             for model, own in zip(self._models, params)]
     mean = jax.nn.logsumexp(jnp.stack(said), axis=0) - jnp.log(len(said))
     gained = jnp.take_along_axis(mean, batch.target.ids[..., None], axis=-1)[..., 0]
-    return jnp.where(batch.target.segments > 0, gained, 0.0)
+    covered = self._forced_coverage(params, batch, read) if self._config.coverage_penalty else None
+    return jnp.where(real, gained, 0.0), covered
+
+  def _forced_coverage(self, params: Sequence[Any], batch: tokens.Batch, read: tokens.Tokens) -> jax.Array:
+    """[B] the coverage penalty of given targets; `read` is what the decoder reads of them."""
+    seen = [model.inspect(own, batch.source, read)[1]['cross'] for model, own in zip(self._models, params)]
+    weights = sum(layers[coverage.middle(len(layers))].mean(axis=1) for layers in seen) / len(seen)  # [B, T, S]
+    looked = jnp.where(batch.target.segments[..., None] > 0, weights, 0.0).sum(axis=1, keepdims=True)
+    return coverage.penalty(looked, coverage.ordinary(batch.source.segments), self._config.coverage_penalty)[:, 0]
 
   def score(self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], Any] | None = None
             ) -> list[Translation]:
@@ -405,12 +430,13 @@ class Translator:
       rows = search_rows(length, self._batch_tokens) * self._mesh.size
       batch = tokens.Batch(tokens.pad([sources[i] for i in members], rows, length, self._source.pad_id),
                            tokens.pad([written[i] for i in members], rows, length, self._target.pad_id))
-      gained = np.asarray(self._scoring(self.params, batch), np.float64)
+      gained, covered = (None if part is None else np.asarray(part, np.float64)
+                         for part in self._scoring(self.params, batch))
       for row, i in enumerate(members):
         each = gained[row, :len(written[i])]
-        penalty = float(search.length_penalty(len(written[i]), self._config))
-        out[i] = Translation(texts[i], float(each.sum()) / penalty, float(each.sum()), tuple(written[i][:-1]),
-                             tuple(each.tolist()))
+        score = float(each.sum()) / float(search.length_penalty(len(written[i]), self._config))
+        score += 0.0 if covered is None else float(covered[row])
+        out[i] = Translation(texts[i], score, float(each.sum()), tuple(written[i][:-1]), tuple(each.tolist()))
       if progress:
         progress(len(members))
     return out
@@ -506,6 +532,20 @@ def longest_source(model: Model, config: SearchConfig) -> int:
         f'search.extra_length is {config.extra_length}, and the model has learned positions for {model.longest} tokens: '
         'none would be left for the source; lower search.extra_length')
   return fitting[-1]
+
+
+def check_attention(model: Model, config: SearchConfig) -> None:
+  """Raises ConfigError when there is a coverage penalty, and nothing that it could be read from."""
+  if config.coverage_penalty and model.attend_step is None:
+    raise command_line.ConfigError(
+        f'search.coverage_penalty is {config.coverage_penalty}, and this model has no attention over a source, so that '
+        'nothing tells what a translation covers; expected 0 (off)')
+
+
+def check_model(model: Model, config: SearchConfig) -> None:
+  """Raises ConfigError when a model cannot be searched so."""
+  check_attention(model, config)
+  longest_source(model, config)
 
 
 def length_class(length: int) -> int:

@@ -23,7 +23,7 @@ class Hypotheses(NamedTuple):
   """Finished translations, best first."""
 
   tokens: jax.Array  # [B, W, L] int32, filler after EOS
-  scores: jax.Array  # [B, W] log-probability / length penalty; NEVER where fewer than W were found
+  scores: jax.Array  # [B, W] log-probability / length penalty (+ coverage penalty); NEVER where fewer were found
   log_probs: jax.Array  # [B, W] natural logarithms, EOS included
   lengths: jax.Array  # [B, W] tokens, EOS included
   token_log_probs: jax.Array  # [B, W, L] of each token, 0 after EOS
@@ -320,13 +320,14 @@ def _by_progress(options: _Continuations, logits: jax.Array, normalizer: jax.Arr
 
 def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
                 config: SearchConfig, rules: Sequence[Rule] = (), growth: Growth | None = None,
-                stop_early: bool = True) -> Hypotheses:
+                stop_early: bool = True, coverage: Callable[[Any], jax.Array] | None = None) -> Hypotheses:
   """Keeps the W best hypotheses at each step, and the W best that ended.
 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
   hypothesis could enter its finished ones even if all its remaining tokens were certain: its log-probability can
   only fall and its penalty is largest at the limit (alpha >= 0). From then on its row is frozen, so neighbours in a
-  batch cannot change it.
+  batch cannot change it. A coverage penalty is part of the scores of hypotheses that ended. Of those alive, all of one
+  length, it says little that is true yet, so they go by their log-probability; it is never above 0, so the bound holds.
 
   Args:
     step, cache: see the file's head; the cache has W = config.beam_size beams.
@@ -337,6 +338,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
     rules: what outputs must or must not contain.
     growth: when the cache has fewer places than L, how it gets the others.
     stop_early: False goes on until every limit, for comparison.
+    coverage: (cache after a step) -> [B, W] the coverage penalty of what ends with that step, see transformer.coverage.
   """
   batch, width = limits.shape[0], config.beam_size
   at_limit = length_penalty(limits, config)
@@ -357,7 +359,10 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
     live, over = chosen(beam, logits, normalizer)
     extended = lambda rows, options, values: _write(_take(rows, options.parent), values, beam.t)
 
-    scores = jnp.where(over.total > NEVER, over.total / length_penalty(beam.t + 1, config), NEVER)
+    score = over.total / length_penalty(beam.t + 1, config)
+    if coverage is not None:
+      score += jnp.take_along_axis(coverage(cache), over.parent, axis=1)
+    scores = jnp.where(over.total > NEVER, score, NEVER)
     ended = Hypotheses(extended(beam.tokens, over, over.token), scores, over.total,
                        jnp.full_like(over.parent, beam.t + 1), extended(beam.token_log_probs, over, over.gained))
     pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, ended)
@@ -393,9 +398,11 @@ STRATEGIES = {'beam': _best, 'sample': sample}
 
 
 def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = (), growth: Growth | None = None
-           ) -> Hypotheses:
+           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = (), growth: Growth | None = None,
+           coverage: Callable[[Any], jax.Array] | None = None) -> Hypotheses:
   """What config.strategy says, over a cache of config.width beams; other arguments as in beam_search and sample."""
+  if coverage is not None:  # only a beam has anything to choose from (SearchConfig)
+    return beam_search(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth, coverage=coverage)
   return STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth)
 
 
