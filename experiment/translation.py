@@ -23,6 +23,7 @@ from transformer.model import Model
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
 NOISE = 2e-5  # what the arithmetic of another machine or batch size may add to a score
 _ROWS = 8
+_PARTS = 1 << 20  # of a line in parts, each draws what the line that many lines further on would
 _MARGIN = 8  # places of a cache beyond the source's length, until a translation needs more
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 
@@ -151,8 +152,10 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translat
     if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
       raise command_line.ConfigError(f'{folder} has another vocabulary than {folders[0]}; the models of an ensemble '
                                      'have to share one (--config.init_from, or vocabulary.source_model)')
-  return Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
-                    first.search, first.config.search.batch_tokens)
+  made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target, first.search,
+                    first.config.search.batch_tokens)
+  made.longest_trained = min(run.config.data.max_length for run in runs)
+  return made
 
 
 class Request(NamedTuple):
@@ -162,6 +165,8 @@ class Request(NamedTuple):
   prefix: str = ''  # what the translation begins with
   required: tuple[str, ...] = ()  # phrases that it contains
   forbidden: tuple[str, ...] = ()  # phrases that it does not
+  line: int | None = None  # number of its line, from 0; None: its place among the requests
+  part: int = 0  # number of this part, where a line is translated in parts
 
 
 class Translation(NamedTuple):
@@ -208,9 +213,11 @@ class Translator:
     self._compiled = self._sharded(self._search)
     self._scoring = self._sharded(self._score)
     self.longest_source = min(longest_source(model, config) for model in models)
+    self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
     self._halvings = 0  # of the rows of a search batch, where memory was short
     self._largest = 0  # bytes of the largest cache so far
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
+    self._long: list[int] = []  # lines that are not cut, but longer than longest_trained
     self._close: list[int] = []  # lines whose two best translations are as good as equal
 
   @property
@@ -307,15 +314,17 @@ class Translator:
       ConfigError: when the phrases of a request leave no room for a translation.
     """
     requests = [Request(line) if isinstance(line, str) else line for line in lines]
-    encoded = self._encode([request.source for request in requests], first)
-    wishes = [self._wishes(number, request) for number, request in enumerate(requests, first + 1)]
+    numbers = [first + place if request.line is None else request.line for place, request in enumerate(requests)]
+    draws = [number + request.part * _PARTS & 0x7fffffff for number, request in zip(numbers, requests)]
+    encoded = self._encode([request.source for request in requests], numbers)
+    wishes = [self._wishes(number + 1, request) for number, request in zip(numbers, requests)]
     out = [Translation('')] * len(lines)
     for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s},
                                           self._batch_tokens, self._mesh.size):
       while members:
         rows = max(1, search_rows(length, self._batch_tokens) >> self._halvings)
         chosen = members[:rows * self._mesh.size]
-        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, first, draw)
+        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, draws, draw)
         self._tell_memory(rows, length)
         try:
           found = jax.device_get(self._compiled(self.params, batch))
@@ -327,19 +336,21 @@ class Translator:
                    f'half as many (--search.batch_tokens={self._batch_tokens >> self._halvings} would begin with them)')
           continue
         for row, index in enumerate(chosen):
-          out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), first + index + 1)
+          out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), numbers[index] + 1)
         members = members[len(chosen):]
         if progress:
           progress(len(chosen))
     return out
 
-  def _encode(self, lines: Sequence[str], first: int) -> list[list[int]]:
-    """What encode() gives, telling which lines are cut; the first has the number `first`, from 0."""
+  def _encode(self, lines: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
+    """What encode() gives, telling which lines are cut; `numbers` are the lines', from 0."""
     whole = self._encode_whole(lines)
-    for number, ids in enumerate(whole, first + 1):
+    for number, ids in zip(numbers, whole):
       if len(ids) > self.longest_source:
-        self._cut.append(number)
-        self.say(f'line {number:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+        self._cut.append(number + 1)
+        self.say(f'line {number + 1:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+      elif self.longest_trained and len(ids) > self.longest_trained:
+        self._long.append(number + 1)
     return [self._cut_to_fit(ids) for ids in whole]
 
   def _wishes(self, number: int, request: Request) -> 'Wishes':
@@ -354,13 +365,13 @@ class Translator:
     return wishes
 
   def _batch(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence['Wishes'], rows: int,
-             length: int, first: int, draw: int) -> 'SearchBatch':
+             length: int, draws: Sequence[int], draw: int) -> 'SearchBatch':
     theirs = [wishes[i] for i in members]
     longest = max(len(wish.prefix) for wish in theirs)
     prefix = tokens.pad([wish.prefix for wish in theirs], rows, -(-longest // _ROWS) * _ROWS, self._target.pad_id)
     return SearchBatch(
         source=tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
-        lines=line_numbers([first + i for i in members], rows),
+        lines=line_numbers([draws[i] for i in members], rows),
         seeds=np.full(rows, self._config.seed + draw, np.int32), prefix=prefix if longest else None,
         required=lay_phrases([wish.required for wish in theirs], rows, to_the_right=False),
         forbidden=lay_phrases([wish.forbidden for wish in theirs], rows, to_the_right=True))
@@ -419,7 +430,7 @@ class Translator:
     for number, ids in enumerate(written, 1):
       if len(ids) > longest:
         raise command_line.ConfigError(f'line {number} of the target has {len(ids):,} tokens; expected at most {longest}')
-    return self._score_ids(self._encode(sources, 0), written, targets, progress)
+    return self._score_ids(self._encode(sources, range(len(sources))), written, targets, progress)
 
   def _score_ids(self, sources: Sequence[list[int]], written: Sequence[list[int]], texts: Sequence[str],
                  progress: Callable[[int], Any] | None) -> list[Translation]:
@@ -447,6 +458,9 @@ class Translator:
     if self._cut:
       notes.append(f'{len(self._cut):,} lines were longer than {self.longest_source} tokens and were cut: '
                    + _some(self._cut))
+    if self._long:
+      notes.append(f'{len(self._long):,} lines are longer than the {self.longest_trained:,} tokens that training read at '
+                   f'most, and such lines are often translated badly: {_some(self._long)}')
     if self._close:
       notes.append(f'{len(self._close):,} lines have two best translations within {NOISE:g} of each other, so that another '
                    f'machine may choose the other one: {_some(self._close)}')
@@ -454,7 +468,7 @@ class Translator:
 
 
 def _some(lines: Sequence[int]) -> str:
-  lines = sorted(lines)
+  lines = sorted(set(lines))
   return ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
 
 

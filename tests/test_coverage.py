@@ -166,7 +166,7 @@ def test_scores_are_those_of_the_forced_output(kind):
   eos, priced = small_vocabulary().eos_id, 0
   for rank in range(3):
     listed = [[line, *line.others][rank] for line in found]
-    forced = one._score_ids(one._encode(LINES, 0), [[*line.ids, eos] for line in listed],
+    forced = one._score_ids(one._encode(LINES, range(len(LINES))), [[*line.ids, eos] for line in listed],
                             [line.text for line in listed], None)
     for line, scored in zip(listed, forced):
       assert line.score == pytest.approx(scored.score, abs=1e-4)
@@ -203,7 +203,7 @@ def test_off_it_leaves_the_program_as_it_was():
   blind = Translator([model._replace(attend_step=None)], [params], small_vocabulary(), small_vocabulary(), OFF, 128,
                      devices=jax.devices()[:1])
   program = lambda one: one._compiled.lower(one.params, one._batch(
-      [0], [[5, 6, 7]], [one._wishes(1, Request('x'))], 8, 8, 0, 0)).as_text()
+      [0], [[5, 6, 7]], [one._wishes(1, Request('x'))], 8, 8, [0], 0)).as_text()
   assert program(blind) == program(translator(OFF)) != program(translator(BEAM))
 
 
