@@ -19,7 +19,7 @@ explore: $(VENV)/ready
 	  | $(VENV)/bin/python visualize.py --workdir=$(RUN) --output=$(RUN)/report.html --open
 
 test: $(VENV)/ready-to-test
-	$(VENV)/bin/python -m pytest -q
+	$(VENV)/bin/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 drill: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q -m drill

@@ -181,3 +181,30 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.include_prompt = True  # language models: a continuation begins with its prompt
   search.batch_tokens = 2048  # rows x source length of a search batch; each row holds a whole beam
   return config
+
+
+_FILES, _LABELLED = ('tsv', 'labelled_tsv'), ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')
+# Options that only some values of another give a meaning: whoever sets one beside other values is told, not ignored.
+ACTS_WHEN = {
+    **dict.fromkeys(('data.tfds_name', 'data.tfds_dir'), ('data.kind', ('tfds',))),
+    'data.directory': ('data.kind', ('text', 'labelled_text')),
+    **dict.fromkeys(('data.tsv', 'data.heldout'), ('data.kind', _FILES)),
+    **dict.fromkeys(('data.tsv_source_column', 'data.tsv_target_column'), ('data.kind', ('tsv',))),
+    **dict.fromkeys(('data.text', 'data.validation_text', 'data.test_text', 'data.document', 'data.heldout_share'),
+                    ('data.kind', ('running_text',))),
+    **dict.fromkeys(('data.task', 'train.auxiliary_weight', 'train.classifier_dropout'), ('data.kind', _LABELLED)),
+    'data.max_shapes': ('data.batching', ('buckets',)),
+    'data.packed_length': ('data.batching', ('packed',)),
+    **dict.fromkeys(('data.fixed_rows', 'data.fixed_source_length', 'data.fixed_target_length'),
+                    ('data.batching', ('fixed',))),
+    'data.bpe_dropout': ('data.subword_sampling', ('bpe_dropout',)),
+    **dict.fromkeys(('data.unigram_alpha', 'data.unigram_nbest'), ('data.subword_sampling', ('unigram',))),
+    **dict.fromkeys(('optimizer.decay_steps', 'optimizer.final_share'), ('optimizer.schedule', ('cosine', 'linear'))),
+    **dict.fromkeys(('optimizer.beta1', 'optimizer.beta2', 'optimizer.epsilon'), ('optimizer.kind', ('adam', 'adamw'))),
+    'optimizer.momentum': ('optimizer.kind', ('sgd',)),
+    'train.consistency_weight': ('train.consistency', ('r_drop', 'simcut')),
+    'train.cut_rate': ('train.consistency', ('simcut',)),
+    **dict.fromkeys(('search.beam_size', 'search.groups'), ('search.strategy', ('beam',))),
+    **dict.fromkeys(('search.temperature', 'search.top_k', 'search.top_p', 'search.seed'),
+                    ('search.strategy', ('sample',))),
+}

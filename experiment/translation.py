@@ -12,6 +12,7 @@ import ml_collections
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from configs import default
 from corpora.vocabulary import Vocabulary
 from experiment import command_line
 from experiment.checkpoint import BLEU, Checkpoints, Measure
@@ -60,12 +61,20 @@ _OPTIONS = {
 
 
 def without_effect(config, given: Iterable[str]) -> list[str]:
-  """Mistakes in what a user asked for: options, by dotted name, that the configured architecture does not have."""
+  """Mistakes in what a user asked for: options, by dotted name, that the configured architecture does not have, and
+  those that another option leaves without a meaning."""
   architecture = config.model.architecture
   known = _OPTIONS.get(architecture, set()) | {'model.architecture'}
-  return [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
-          'leave it out, or choose another architecture'
-          for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]
+  wrong = [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
+           'leave it out, or choose another architecture'
+           for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]
+  for name in given:
+    if name in default.ACTS_WHEN:
+      switch, values = default.ACTS_WHEN[name]
+      if (found := config[switch]) not in values:
+        wrong.append(f'config.{name} has no effect: {switch} is {found!r}; leave it out, or set {switch} to '
+                     f'{" or ".join(values)}')
+  return wrong
 
 
 def model_record(build: Callable, config, source_size: int, target_size: int) -> ModelRecord:
@@ -107,6 +116,8 @@ def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: di
   folder = RunFolder.open(workdir)
   config = ml_collections.ConfigDict(folder.read_config())
   config.search.update(search_options)
+  if wrong := without_effect(config, [f'search.{name}' for name in search_options]):
+    raise command_line.ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
   source, target = folder.load_vocabularies()
   model = architectures.build(model_config(config, source, target))
   with command_line.gather_errors() as build:

@@ -10,7 +10,7 @@ import pytest
 import configs
 import input_pipeline
 import train
-from configs import ablation, language_model, table3
+from configs import ablation, default, language_model, table3
 from corpora import labelled
 from experiment import command_line, translation
 from transformer import architectures, training
@@ -34,6 +34,14 @@ def load(name, *variant):
 def test_every_file_is_looked_at():
   files = {name.removesuffix('.py') for name in os.listdir(os.path.dirname(configs.__file__)) if name.endswith('.py')}
   assert files - {'__init__'} == set(VARIANTS)
+
+
+def test_the_table_of_what_acts_when_names_options():
+  config = default.get_config()
+  for name, (switch, values) in default.ACTS_WHEN.items():
+    path = lambda name: name.rsplit('.', 1)
+    assert path(name)[1] in config[path(name)[0]] and path(switch)[1] in config[path(switch)[0]]
+    assert values and all(isinstance(value, str) for value in values)
 
 
 @pytest.mark.parametrize('name, variant', EACH)

@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1',
         '--config.model.d_ff=24', '--config.vocabulary.size=320', '--config.data.max_shapes=1',
         '--config.data.max_length=24', '--config.search.extra_length=6', '--config.train.log_every=5',
-        '--config.model.dropout=0.0', '--config.train.classifier_dropout=0.0', '--config.train.checkpoint_every=20']
+        '--config.model.dropout=0.0', '--config.train.checkpoint_every=20']
 
 
 @pytest.fixture(scope='module', params=['entailment', 'multiple_choice'])
@@ -84,6 +84,7 @@ def language_model(text, workdir, *more):
 def fine_tune(text, workdir, *more):
   argv = ['train.py', f'--config={ROOT}/configs/fine_tune.py:entailment', '--config.data.kind=labelled_text',
           f'--config.data.directory={text}', f'--workdir={workdir}', *TINY, '--config.train.eval_every=20',
+          '--config.train.classifier_dropout=0.0',
           '--config.train.batch_tokens=768', '--config.train.num_samples=3', *more]
   return train.main(command_line.parse_train(argv, ''))
 

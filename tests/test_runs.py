@@ -111,6 +111,18 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
   assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.parametrize('option, words', [
+    ('data.bpe_dropout=0.2', "data.subword_sampling is 'none'; leave it out, or set data.subword_sampling to bpe_dropout"),
+    ('data.tsv=x.tsv', "data.kind is 'phrasebook'.*tsv or labelled_tsv"),
+    ('optimizer.momentum=0.8', "optimizer.kind is 'adam'"), ('search.top_k=5', "search.strategy is 'beam'")])
+def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, words, tmp_path):
+  with pytest.raises(command_line.ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
+    train.main(command_line.parse_train(
+        ['train.py', f'--config={os.path.join(command_line.CONFIGS, "phrasebook.py")}', f'--workdir={tmp_path}/run',
+         f'--config.{option}'], ''))
+  assert not (tmp_path / 'run').exists()
+
+
 def test_another_configuration_is_refused_by_name(corpus, run):
   with pytest.raises(command_line.ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
     train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))
