@@ -178,6 +178,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.top_k = 0  # sample: draw from the k likeliest tokens alone; 0: from all
   search.top_p = 1.0  # sample: draw from the fewest likeliest tokens that have this probability together; 1: from all
   search.seed = 0  # sample: what is drawn
+  search.halvings = 0  # beam: times that a batch goes on with its unfinished half once half its rows are done; 0: off
   search.include_prompt = True  # language models: a continuation begins with its prompt
   search.batch_tokens = 2048  # rows x source length of a search batch; each row holds a whole beam
   return config

@@ -19,7 +19,8 @@ SMALL = ['--config.model.d_model=64', '--config.model.num_layers=2', '--config.m
 COUNT = 64  # sentences; the test split has more
 KINDS = {
     'beam': {}, 'greedy': dict(beam_size=1), 'sample': dict(strategy='sample', seed=7, temperature=0.8, top_p=0.95),
-    'diverse': dict(beam_size=4, groups=2), 'coverage': dict(coverage_penalty=0.2), 'wishes': {}}
+    'diverse': dict(beam_size=4, groups=2), 'coverage': dict(coverage_penalty=0.2),
+    'halvings': dict(halvings=2), 'wishes': {}}
 
 
 @pytest.fixture(scope='module')
