@@ -26,7 +26,7 @@ import numpy as np
 
 import corpora
 import packing
-from corpora.errors import DataError
+from corpora.errors import DataError, refuse
 from corpora.whole_files import write_whole
 from transformer import classification, tokens
 
@@ -244,18 +244,22 @@ class BatchConfig:
   subword_sampling: str = 'none'
 
   def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     if self.batching not in ('buckets', 'fixed', 'packed'):
-      raise ValueError(f'batching is {self.batching!r}; expected buckets, fixed or packed')
+      yield f'batching is {self.batching!r}; expected buckets, fixed or packed'
     if self.batching == 'packed' and self.subword_sampling != 'none':
-      raise ValueError(f'batching packed with subword_sampling {self.subword_sampling!r}: which sentences share a row '
-                       'is decided once, from lengths that do not change; expected buckets, or subword_sampling none')
-    if self.batching == 'fixed' and None in (self.fixed_rows, self.fixed_source_length, self.fixed_target_length):
-      raise ValueError('batching fixed needs fixed_rows, fixed_source_length and fixed_target_length')
+      yield (f'batching packed with subword_sampling {self.subword_sampling!r}: which sentences share a row '
+             'is decided once, from lengths that do not change; expected buckets, or subword_sampling none')
+    sizes = [self.fixed_rows, self.fixed_source_length, self.fixed_target_length] if self.batching == 'fixed' else []
+    if None in sizes:
+      yield 'batching fixed needs fixed_rows, fixed_source_length and fixed_target_length'
     for name in ('batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps', 'packed_length'):
       if getattr(self, name) < 1:
-        raise ValueError(f'{name} is {getattr(self, name)}; expected a positive number')
-    if self.batching == 'fixed' and self.fixed_rows % self.row_step:
-      raise ValueError(f'fixed_rows is {self.fixed_rows}; expected a multiple of {self.row_step}{self.row_reason}')
+        yield f'{name} is {getattr(self, name)}; expected a positive number'
+    if sizes and None not in sizes and self.accumulation_steps > 0 and self.fixed_rows % self.row_step:
+      yield f'fixed_rows is {self.fixed_rows}; expected a multiple of {self.row_step}{self.row_reason}'
 
   @property
   def row_step(self) -> int:

@@ -163,6 +163,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.patience = 0  # evaluations without a better one until the run ends; 0 is off
   train.eval_sentences = 500  # validation sentences translated (greedily) at an evaluation
   train.num_samples = 8  # of these, how many are written out at each evaluation
+  train.watch_attention = config_dict.placeholder(str)  # heads are taken down on samples or a file's lines; unset: off
 
   config.search = search = ml_collections.ConfigDict()
   search.strategy = 'beam'  # beam: the likeliest found; sample: drawn at random

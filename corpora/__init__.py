@@ -17,6 +17,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from corpora.errors import refuse
+
 KINDS = ('phrasebook', 'text', 'tsv', 'tfds', 'running_text', 'phrasebook_text')
 DOCUMENTS = ('file', 'paragraph', 'line')
 LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
@@ -104,24 +106,27 @@ class CorpusConfig:
   seed: int = 0  # decides which pairs of an unsplit file are held out
 
   def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     if self.kind not in KINDS:
-      raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
+      yield f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}'
     if self.source_language == self.target_language:
-      raise ValueError(f'source_language and target_language are both {self.source_language!r}')
+      yield f'source_language and target_language are both {self.source_language!r}'
     needs = {'text': 'directory', 'tsv': 'tsv', 'tfds': 'tfds_name', 'running_text': 'text'}
     if self.kind in needs and not getattr(self, needs[self.kind]):
-      raise ValueError(f'{needs[self.kind]} is not set: kind {self.kind!r} reads it; '
-                       f'add --config.data.{needs[self.kind]}=…')
+      yield (f'{needs[self.kind]} is not set: kind {self.kind!r} reads it; '
+             f'add --config.data.{needs[self.kind]}=…')
     if min(self.tsv_source_column, self.tsv_target_column) < 1 or self.tsv_source_column == self.tsv_target_column:
-      raise ValueError(f'tsv_source_column {self.tsv_source_column} and tsv_target_column {self.tsv_target_column} '
-                       'must be two different numbers, counted from 1')
+      yield (f'tsv_source_column {self.tsv_source_column} and tsv_target_column {self.tsv_target_column} '
+             'must be two different numbers, counted from 1')
     if self.heldout < 1:
-      raise ValueError(f'heldout is {self.heldout}; expected a positive number of pairs')
+      yield f'heldout is {self.heldout}; expected a positive number of pairs'
     if self.document not in DOCUMENTS:
-      raise ValueError(f'document is {self.document!r}; expected one of {", ".join(DOCUMENTS)}')
+      yield f'document is {self.document!r}; expected one of {", ".join(DOCUMENTS)}'
     if not 0.0 < self.heldout_share < 0.5:
-      raise ValueError(f'heldout_share is {self.heldout_share}; expected a share above 0 and below 0.5, since '
-                       'validation and test both take it')
+      yield (f'heldout_share is {self.heldout_share}; expected a share above 0 and below 0.5, since '
+             'validation and test both take it')
 
 
 def load(config: CorpusConfig) -> Corpus:

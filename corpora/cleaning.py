@@ -11,11 +11,11 @@ import itertools
 import json
 import random
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from corpora import Corpus, CorpusConfig, Pair, Split, text_files
-from corpora.errors import DataError
+from corpora.errors import DataError, refuse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +32,20 @@ class CleaningConfig:
   mix: tuple[str, ...] = ()  # further training text, see Source
 
   def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     if self.max_characters < 0:
-      raise ValueError(f'max_characters is {self.max_characters}; expected 0 (off) or a positive number')
+      yield f'max_characters is {self.max_characters}; expected 0 (off) or a positive number'
     if self.max_ratio and self.max_ratio < 1.0:
-      raise ValueError(f'max_ratio is {self.max_ratio}; expected 0 (off) or a number from 1')
+      yield f'max_ratio is {self.max_ratio}; expected 0 (off) or a number from 1'
     if not 0.0 <= self.min_letters <= 1.0:
-      raise ValueError(f'min_letters is {self.min_letters}; expected a share from 0 (off) to 1')
+      yield f'min_letters is {self.min_letters}; expected a share from 0 (off) to 1'
     for text in self.mix:
-      source_of(text)
+      try:
+        source_of(text)
+      except ValueError as error:
+        yield str(error)
 
   @property
   def filters(self) -> dict[str, Callable[[Pair, 'CleaningConfig'], bool]]:

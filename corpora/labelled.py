@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from corpora import text_files
-from corpora.errors import DataError
+from corpora.errors import DataError, refuse
 
 KINDS = ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')
 
@@ -115,14 +115,17 @@ class LabelledConfig:
   seed: int = 0  # decides which examples of an unsplit file are held out
 
   def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     for name, value, choices in (('task', self.task, TASKS), ('kind', self.kind, KINDS)):
       if value not in choices:
-        raise ValueError(f'{name} is {value!r}; expected one of {", ".join(choices)}')
+        yield f'{name} is {value!r}; expected one of {", ".join(choices)}'
     needs = {'labelled_text': 'directory', 'labelled_tsv': 'tsv'}.get(self.kind)
     if needs and not getattr(self, needs):
-      raise ValueError(f'{needs} is not set: kind {self.kind!r} reads it; add --config.data.{needs}=…')
+      yield f'{needs} is not set: kind {self.kind!r} reads it; add --config.data.{needs}=…'
     if self.heldout < 1:
-      raise ValueError(f'heldout is {self.heldout}; expected a positive number of examples')
+      yield f'heldout is {self.heldout}; expected a positive number of examples'
 
 
 def load(config: LabelledConfig) -> LabelledCorpus:

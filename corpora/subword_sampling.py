@@ -17,7 +17,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from corpora.errors import DataError
+from corpora.errors import DataError, refuse
 from corpora.vocabulary import Vocabulary
 
 SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs
@@ -37,20 +37,23 @@ class SamplingConfig:
   vocabulary_kind: str = 'bpe'
 
   def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     if self.subword_sampling not in SAMPLINGS:
-      raise ValueError(f'subword_sampling is {self.subword_sampling!r}; expected one of {", ".join(SAMPLINGS)}')
-    needed = SAMPLINGS[self.subword_sampling]
+      yield f'subword_sampling is {self.subword_sampling!r}; expected one of {", ".join(SAMPLINGS)}'
+    needed = SAMPLINGS.get(self.subword_sampling)
     if needed and self.vocabulary_kind != needed:
       fitting = [name for name, kind in SAMPLINGS.items() if kind == self.vocabulary_kind]
-      raise ValueError(f'subword_sampling {self.subword_sampling} needs a vocabulary of kind {needed}, it is '
-                       f'{self.vocabulary_kind}; set vocabulary.kind={needed}, or '
-                       f'subword_sampling={fitting[0] if fitting else "none"}')
+      yield (f'subword_sampling {self.subword_sampling} needs a vocabulary of kind {needed}, it is '
+             f'{self.vocabulary_kind}; set vocabulary.kind={needed}, or '
+             f'subword_sampling={fitting[0] if fitting else "none"}')
     if not 0.0 < self.bpe_dropout < 1.0:
-      raise ValueError(f'bpe_dropout is {self.bpe_dropout}; expected a probability between 0 and 1')
+      yield f'bpe_dropout is {self.bpe_dropout}; expected a probability between 0 and 1'
     if self.unigram_alpha < 0.0:
-      raise ValueError(f'unigram_alpha is {self.unigram_alpha}; expected 0 (uniform) or a positive exponent')
+      yield f'unigram_alpha is {self.unigram_alpha}; expected 0 (uniform) or a positive exponent'
     if self.unigram_nbest != -1 and self.unigram_nbest < 2:
-      raise ValueError(f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations')
+      yield f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations'
 
   @property
   def draws(self) -> bool:

@@ -5,6 +5,7 @@ own sign for a space, comes back as a space.) That holds for unigram, bpe and ch
 and words it has not got come back as " ⁇ ".
 """
 
+import collections
 import dataclasses
 import functools
 import gzip
@@ -15,12 +16,12 @@ import os
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sentencepiece
 
-from corpora.errors import DataError
+from corpora.errors import DataError, refuse
 from corpora.whole_files import write_whole
 
 KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
@@ -42,21 +43,24 @@ class VocabularyConfig:
   control_symbols: tuple[str, ...] = ()  # entries that no text is encoded to, such as '<delimiter>' and '<extract>'
 
   def __post_init__(self):
+    if isinstance(self.control_symbols, list):  # as it comes from JSON
+      object.__setattr__(self, 'control_symbols', tuple(self.control_symbols))
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     symbols = self.control_symbols
-    if isinstance(symbols, list):  # as it comes from JSON
-      object.__setattr__(self, 'control_symbols', symbols := tuple(symbols))
     if self.kind not in KINDS:
-      raise ValueError(f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}')
+      yield f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}'
     if self.size < 8:
-      raise ValueError(f'size is {self.size}; expected at least 8 entries')
+      yield f'size is {self.size}; expected at least 8 entries'
     if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
         or not all(isinstance(symbol, str) and symbol and symbol not in _SPECIAL for symbol in symbols)):
-      raise ValueError(f'control_symbols is {symbols!r}; expected a tuple of different texts, none of them empty and '
-                       f'none of {", ".join(_SPECIAL)}')
+      yield (f'control_symbols is {symbols!r}; expected a tuple of different texts, none of them empty and '
+             f'none of {", ".join(_SPECIAL)}')
     if self.target_model and (self.joint or not self.source_model):
-      raise ValueError('target_model is supplied: joint must be False and source_model supplied too')
+      yield 'target_model is supplied: joint must be False and source_model supplied too'
     if self.source_model and not self.joint and not self.target_model:
-      raise ValueError('joint is False and source_model supplied: supply target_model too')
+      yield 'joint is False and source_model supplied: supply target_model too'
 
 
 class Vocabulary:
@@ -262,11 +266,26 @@ def unseen_words(text: str, known: set[str]) -> list[str]:
 
 
 def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
-  """Writes the distinct words, one a line, gzipped; whole or not at all. `found` is read where `keep` has none yet."""
-  write_whole(path, keep('words', lambda: gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0)))
+  """Writes the distinct words with their counts, a line each, gzipped; whole or not at all.
+
+  Args:
+    found: all words of a text, as often as they stand there; read where `keep` has none yet.
+  """
+  lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(found).items()))
+  write_whole(path, keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0)))
 
 
 def load_words(path: str) -> set[str]:
-  """What save_words wrote."""
+  """The words that save_words wrote."""
+  return {line.split('\t')[0] for line in _lines(path)}
+
+
+def load_word_counts(path: str) -> dict[str, int] | None:
+  """The words that save_words wrote and how often they stand in its text; None of a file that was made without."""
+  rows = [line.split('\t') for line in _lines(path)]
+  return {word: int(count) for word, count in rows} if all(len(row) == 2 for row in rows) else None
+
+
+def _lines(path: str) -> list[str]:
   with gzip.open(path) as file:
-    return set(file.read().decode().split('\n'))
+    return file.read().decode().split('\n')

@@ -114,7 +114,7 @@ class Checkpoints:
     self._manager.wait_until_finished()
     if processes.is_main():
       os.makedirs(self._checksums, exist_ok=True)
-      write_whole(self._checksums_of(step), json.dumps(_checksums(os.path.join(self._folder, str(step))), indent=1))
+      write_whole(self._checksums_path(step), json.dumps(checksums_of(os.path.join(self._folder, str(step))), indent=1))
       kept = {f'{step}.json' for step in self._manager.all_steps()}
       for name in set(os.listdir(self._checksums)) - kept:
         os.remove(os.path.join(self._checksums, name))
@@ -131,7 +131,7 @@ class Checkpoints:
         + (f'step {rest[-1]} is whole. ' if rest else 'there is no earlier one. ')
         + 'Make room, or lower train.keep_last and keep_best, and give the same command again')
 
-  def _checksums_of(self, step: int) -> str:
+  def _checksums_path(self, step: int) -> str:
     return os.path.join(self._checksums, f'{step}.json')
 
   def damage(self, step: int) -> str | None:
@@ -141,7 +141,7 @@ class Checkpoints:
     checksums, or the first save was cut short, and Orbax's commit has to do.
     """
     try:
-      with open(self._checksums_of(step), encoding='utf-8') as file:
+      with open(self._checksums_path(step), encoding='utf-8') as file:
         saved = json.load(file)
       if not isinstance(saved, dict):
         raise ValueError
@@ -149,8 +149,8 @@ class Checkpoints:
       return 'its checksums were never written' if os.path.isdir(self._checksums) and os.listdir(
           self._checksums) else None
     except ValueError:
-      return f'{os.path.relpath(self._checksums_of(step), self._folder)} is damaged'
-    found = _checksums(os.path.join(self._folder, str(step)))
+      return f'{os.path.relpath(self._checksums_path(step), self._folder)} is damaged'
+    found = checksums_of(os.path.join(self._folder, str(step)))
     for name in sorted(saved.keys() | found.keys()):
       if name not in found:
         return f'{name} is missing'
@@ -287,7 +287,7 @@ class Checkpoints:
           f'{SOURCES[source_of(name)][1]} decide; use the configuration of that run, or another --workdir')
 
 
-def _checksums(folder: str) -> dict[str, str]:
+def checksums_of(folder: str) -> dict[str, str]:
   """The SHA-256 of every file below a folder, by its path there."""
   paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
 

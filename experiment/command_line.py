@@ -109,6 +109,7 @@ class VisualizeOptions:
   checkpoint: str  # best, latest, average:N or a step
   effects: bool  # whether to close each head in turn
   vectors: bool  # whether the page holds queries, keys and values however many there are
+  training: bool  # whether the page is on what training took down
   open: bool  # whether to show the page in the browser
   search: Mapping[str, Any]  # the given --search.* options alone, to be laid over the run's own
 
@@ -223,11 +224,14 @@ VISUALIZE_FLAGS = (
          default='true', switch=True),
     Flag('vectors', 'keep queries, keys and values, and with them the calculation behind each weight, even where they '
          'make the page large', switch=True),
+    Flag('training', 'a page on the attention that training took down at its evaluations, with a slider over them (a run '
+         'trained with --config.train.watch_attention); it takes no --input', switch=True),
     Flag('open', 'show the page in the browser', switch=True),
 )
 ANALYZE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
-    Flag('input', "sentences to look into, one a line; by default the phrasebook's test split, where the run is one on "
+    Flag('input', "sentences to look into, one a line, or a file in CoNLL-U (NAME.conllu), whose subjects, objects, "
+         "adjectives and adverbs heads are held against; by default the phrasebook's test split, where the run is one on "
          'the phrasebook'),
     Flag('reference', 'their translations, one a line; they are read out to the decoder'),
     Flag('output', 'the figures as JSON', default='analysis.json'),
@@ -278,7 +282,8 @@ def parse_visualize(argv: Sequence[str], doc: str) -> VisualizeOptions:
     parsed = parse(argv, VISUALIZE_FLAGS, 'search', {'search': default_config().search}, check=_visualize_mistakes)
     values = parsed.flags
     switches = {flag.name: values[flag.name] == 'true' for flag in VISUALIZE_FLAGS if flag.switch}
-    output = values['output'] or f'{"report" if values["format"] == "html" else values["figure"]}.{values["format"]}'
+    page = 'training' if switches['training'] else 'report'
+    output = values['output'] or f'{page if values["format"] == "html" else values["figure"]}.{values["format"]}'
     beside = tuple(values['beside'].split(',')) if values['beside'] else ()
     return VisualizeOptions(**{**values, **switches, 'output': output, 'beside': beside}, search=parsed.given['search'])
 
@@ -347,36 +352,47 @@ def build(cls: type, section: Mapping[str, Any], *, name: str = '', **extra: Any
   try:
     return cls(**{field: extra[field] if field in extra else section[field] for field in fields})
   except (ValueError, TypeError) as error:
-    raise ConfigError(f'{name}: {error}') from error
+    raise ConfigError('\n'.join(f'{name}: {mistake}' for mistake in str(error).split('\n'))) from error
+
+
+class Gathering:
+  """What gather_errors() gives: makes records, and keeps what is wrong with them."""
+
+  def __init__(self, config: Mapping[str, Any]):
+    self._config, self.mistakes = config, []
+
+  def __call__(self, cls: type, section: Mapping[str, Any], **extra: Any) -> Any:
+    """See build(); None in place of a record that was refused."""
+    names = [f'config.{key}' for key in self._config if self._config[key] is section]
+    return self.attempt(build, cls, section, name=names[0] if names else '', **extra)
+
+  def attempt(self, function: Callable, *inputs: Any, **named: Any) -> Any:
+    """What function(*inputs, **named) returns; None when it raises a ConfigError or, of options, a ValueError."""
+    try:
+      return function(*inputs, **named)
+    except (ConfigError, ValueError) as error:
+      self.mistakes += [line.strip() for line in str(error).split('\n')]
+      return None
 
 
 @contextlib.contextmanager
-def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Callable[..., Any]]:
+def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Gathering]:
   """Gives a build() whose errors are raised together at the end of the block; it returns None in their place.
 
   A ConfigError that the block itself ends with is told among them.
 
   With `config`, sections are called by their names in it ('config.data').
   """
-  errors: list[str] = []
-
-  def collecting(cls: type, section: Mapping[str, Any], **extra: Any) -> Any:
-    names = [f'config.{key}' for key in (config or {}) if config[key] is section]
-    try:
-      return build(cls, section, name=names[0] if names else '', **extra)
-    except ConfigError as error:
-      errors.append(str(error))
-      return None
-
+  gathering = Gathering(config or {})
   try:
-    yield collecting
+    yield gathering
   except ConfigError as error:
-    errors.append(str(error))
+    gathering.mistakes.append(str(error))
   except Exception:
-    if not errors:
-      raise
-  if errors:
-    raise ConfigError(_listed(errors))
+    if not gathering.mistakes:
+      raise  # else it came of a record that is None
+  if gathering.mistakes:
+    raise ConfigError(_listed(gathering.mistakes))
 
 
 @contextlib.contextmanager
@@ -720,9 +736,14 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
 
 
 def _visualize_mistakes(values: Mapping[str, str | None]) -> list[str]:
-  """Choices that are none."""
-  return [f'--{name}={values[name]}: expected one of {", ".join(choices)}'
-          for name, choices in (('format', FORMATS), ('figure', FIGURES)) if values[name] not in choices]
+  """Choices that are none, and options that do nothing beside --training."""
+  errors = [f'--{name}={values[name]}: expected one of {", ".join(choices)}'
+            for name, choices in (('format', FORMATS), ('figure', FIGURES)) if values[name] not in choices]
+  if values['training'] == 'true':
+    flags = [flag for flag in VISUALIZE_FLAGS if flag.name not in ('workdir', 'output', 'training', 'open')]
+    errors += [f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'
+               for flag in flags if values[flag.name] != flag.default]
+  return errors
 
 
 def _analyze_mistakes(values: Mapping[str, str | None]) -> list[str]:

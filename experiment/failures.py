@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from corpora.errors import refuse
 from experiment import exit_codes, hardware, processes
 from experiment.run_folder import RunFolder, read_json, write_json
 from transformer.partitioning import Program, bytes_per_device
@@ -25,12 +26,15 @@ class GuardConfig:
   heartbeat_seconds: int  # of another process's silence
 
   def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
     if self.max_skipped < 1:
-      raise ValueError(f'max_skipped is {self.max_skipped}; expected a positive number of updates')
+      yield f'max_skipped is {self.max_skipped}; expected a positive number of updates'
     if self.stall_seconds < 0:
-      raise ValueError(f'stall_seconds is {self.stall_seconds}; expected 0 (never) or a positive number of seconds')
+      yield f'stall_seconds is {self.stall_seconds}; expected 0 (never) or a positive number of seconds'
     if self.heartbeat_seconds < 5:
-      raise ValueError(f'heartbeat_seconds is {self.heartbeat_seconds}; expected 5 or more')
+      yield f'heartbeat_seconds is {self.heartbeat_seconds}; expected 5 or more'
 
 
 class NonFiniteError(Exception):

@@ -100,6 +100,11 @@ def prompts(split: corpora.TextSplit, count: int) -> list[Prompt]:
   return [Prompt(half, line[len(half):]) for half, line in zip(halves, chosen)]
 
 
+def samples(corpus: corpora.Corpus, count: int) -> list[tuple[str, str]]:
+  """The validation lines whose first halves are the prompts of samples/; none has a source."""
+  return [('', prompt + rest) for prompt, rest in prompts(corpus.validation, count)]
+
+
 class Examiner:
   """Bits per byte, and continuations of the same prompts, at every evaluation."""
 

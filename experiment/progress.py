@@ -194,14 +194,25 @@ class Profile:
 
   def __init__(self, folder: str, step: int, count: int, after: int = 3):
     """Of `count` steps, once `after` steps from `step` are done; of none where count is 0."""
-    self._folder, self._count, self._first, self._last = folder, count, step + after, step + after + count - 1
+    self._folder, self._first, self._last, self._is_open = folder, step + after, step + after + count - 1, False
 
   @contextlib.contextmanager
   def of(self, step: int) -> Iterator[None]:
     """Around each step."""
-    if self._count and step == self._first:
+    if not self._first <= step <= self._last:
+      yield
+      return
+    if step == self._first:
       jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
-    yield
-    if self._count and step == self._last:
+      self._is_open = True
+    with jax.profiler.StepTraceAnnotation('train', step_num=step):
+      yield
+    if step == self._last:
+      self.close()
+
+  def close(self) -> None:
+    """Writes the profile, also when the run ends before the last of its steps."""
+    if self._is_open:
       jax.effects_barrier()
       jax.profiler.stop_trace()
+      self._is_open = False

@@ -1,5 +1,6 @@
 """How a run ends before its time: asked to by a signal, or because nothing happens any more."""
 
+import concurrent.futures
 import contextlib
 import faulthandler
 import os
@@ -12,9 +13,12 @@ from concurrent.futures import Future
 from typing import Any
 
 import jax
+from jax._src import distributed  # the store of keys in which processes tell each other has no public name
 from jax.experimental import multihost_utils
 
 from experiment.exit_codes import INTERRUPTED, PREEMPTED, STALLED
+
+_VERY_LONG = 10**9  # milliseconds; a process that dies is noticed by its heartbeat
 
 
 class Stopped(BaseException):
@@ -29,7 +33,8 @@ class StopRequest:
 
   def __init__(self):
     self.exit_code = 0
-    self._before, self._waiting, self._calls = {}, False, 0
+    self._before, self._waiting = {}, False
+    self._calls = self._votes = 0  # of all processes alike
 
   def __enter__(self):
     codes = {signal.SIGINT: INTERRUPTED} | ({signal.SIGTERM: PREEMPTED} if jax.process_count() == 1 else {})
@@ -56,24 +61,54 @@ class StopRequest:
         self.exit_code = PREEMPTED
     return bool(self.exit_code)
 
+  def check(self) -> None:
+    """Raises Stopped when it is time to. Every process has to ask equally often."""
+    if self.is_asked():
+      raise Stopped
+
   def run(self, function: Callable, *inputs: Any) -> Any:
     """function(*inputs), which a stop gives up.
 
     It runs in a thread of its own: a signal's handler has to wait for native code in the main thread, and compiling
     or searching can take longer than what is left between SIGTERM and the end. A function that was given up may run
-    on until the program ends, so it must not change anything that is saved.
+    on until the program ends, so it must not change anything that is saved; and where something is saved after it, it
+    must not compute together with other processes, see run_together.
 
     Raises:
-      Stopped: when a stop is asked for, before or meanwhile.
+      Stopped: when a stop is asked for, before or meanwhile; by all processes or by none.
     """
-    if jax.process_count() > 1:
-      return function(*inputs)
-    if self.exit_code:
+    if self.exit_code and jax.process_count() == 1:
       raise Stopped
     future = Future()
     threading.Thread(target=_settle, args=(future, function, inputs), daemon=True).start()
+    if jax.process_count() > 1:
+      return self._result_of_all(future)
     with self.waiting():
       return future.result()
+
+  def run_together(self, function: Callable, *inputs: Any) -> Any:
+    """run() of a function that computes together with other processes, if there are any, and is to be followed by more.
+
+    None of them can leave alone what all compute, so there it is the function that has to call check() between its
+    parts; it runs in this thread.
+    """
+    return function(*inputs) if jax.process_count() > 1 else self.run(function, *inputs)
+
+  def _result_of_all(self, future: Future) -> Any:
+    """The result, once every process has its own; Stopped once one of them was told to stop before that."""
+    self._votes += 1
+    while not (stop := self.exit_code or _is_preempted()) and not concurrent.futures.wait([future], 0.1).done:
+      pass
+    error = None if stop else future.exception()
+    if error and not isinstance(error, Stopped):
+      raise error
+    place, store = f'votes/{self._votes}', distributed.global_state.client
+    store.key_value_set(f'{place}/{jax.process_index()}', 'stop' if stop or error else 'done')
+    votes = [store.blocking_key_value_get(f'{place}/{number}', _VERY_LONG) for number in range(jax.process_count())]
+    if 'stop' in votes:
+      self.exit_code = self.exit_code or PREEMPTED
+      raise Stopped
+    return future.result()
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
@@ -85,6 +120,14 @@ class StopRequest:
       yield
     finally:
       self._waiting = False
+
+
+def _is_preempted() -> bool:
+  """Whether SIGTERM has come to a process of the run: jax, which listens for it, tells all of them by this key."""
+  try:
+    return bool(distributed.global_state.client.key_value_try_get('RECEIVED_PREEMPTION_NOTICE'))
+  except jax.errors.JaxRuntimeError:  # there is none
+    return False
 
 
 def _settle(future: Future, function: Callable, inputs: tuple) -> None:

@@ -64,7 +64,7 @@ def without_effect(config, given: Iterable[str]) -> list[str]:
   """Mistakes in what a user asked for: options, by dotted name, that the configured architecture does not have, and
   those that another option leaves without a meaning."""
   architecture = config.model.architecture
-  known = _OPTIONS.get(architecture, set()) | {'model.architecture'}
+  known = _OPTIONS.get(architecture, set(given)) | {'model.architecture'}  # an unknown one is a mistake of its own
   wrong = [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
            'leave it out, or choose another architecture'
            for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]

@@ -32,6 +32,11 @@ def translation_scores(translator: Translator, sources: list[str], references: l
   return scores.corpus_scores(hypotheses, references), hypotheses
 
 
+def samples(corpus: corpora.Corpus, count: int) -> list[corpora.Pair]:
+  """The first validation sentences, which samples/ shows at every evaluation."""
+  return list(itertools.islice(corpus.validation, count))
+
+
 class Examiner:
   """Translates the first validation sentences, greedily, at every evaluation."""
 

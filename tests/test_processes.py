@@ -15,7 +15,7 @@ import pytest
 import train
 from experiment import exit_codes, processes
 from experiment.command_line import ROOT
-from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
+from tests.test_runs import TINY, corpus, in_numbers, metrics, options, saved  # noqa: F401
 
 ROWS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
@@ -25,9 +25,9 @@ def flags(tmp_path_factory):
   return [*ROWS, f'--config.compile_cache={tmp_path_factory.mktemp("programs")}']
 
 
-def launch(corpus, workdir, *more):  # noqa: F811
+def launch(corpus, workdir, *more, script=('train.py',)):  # noqa: F811
   """Two processes of one run, their output in files beside its folder."""
-  command = [os.path.join(ROOT, 'train.py'), f'--config={ROOT}/configs/multi30k.py',
+  command = [*script, f'--config={ROOT}/configs/multi30k.py',
              f'--config.data.directory={corpus}', f'--workdir={workdir}', *TINY, *more]
   environment = {**os.environ, 'PYTHONUNBUFFERED': '1'}
   children = []
@@ -89,33 +89,109 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
 
 
 @pytest.mark.drill
-def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags):  # noqa: F811
+def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monkeypatch):  # noqa: F811
   workdir = tmp_path / 'run'
   end(launch(corpus, workdir, *flags, '--config.train.num_steps=4'), workdir)
-  before = saved(workdir, 4)
+  before, begun, begin = saved(workdir, 4), [], train.begin
+
+  def noted(run):
+    state, progress = begin(run)
+    begun.append({jax.tree_util.keystr(path): in_numbers(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)})
+    return state, progress
+
+  monkeypatch.setattr(train, 'begin', noted)
   assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', '--config.train.num_steps=8')) == 0
-  assert saved(workdir, 4).keys() == before.keys()
+  assert len(begun[0]) == len(before) > 50
+  by_name = lambda state: [state[name] for name in sorted(state, key=lambda name: re.findall(r'\w+', name))]
+  for one, other in zip(by_name(before), by_name(begun[0])):
+    np.testing.assert_array_equal(one, other)
   end(launch(corpus, workdir, *flags, '--config.train.num_steps=12'), workdir)
   assert_same_losses(alone, workdir)
 
 
+# train.py with a function that announces its beginning, and begins a little later.
+ANNOUNCED = '''
+import importlib, sys, time
+import train
+from experiment import command_line, stopping
+
+module, *names = sys.argv.pop(1).split('.')
+place = importlib.import_module(module.replace('/', '.'))
+for name in names[:-1]:
+  place = getattr(place, name)
+phase = getattr(place, names[-1])
+
+def announced(*inputs, **named):
+  print('PHASE', file=sys.stderr, flush=True)
+  time.sleep(1)
+  return phase(*inputs, **named)
+
+setattr(place, names[-1], announced)
+command_line.run(lambda: stopping.end(train.main(command_line.parse_train(sys.argv, ''))))
+'''
+
+
 @pytest.mark.drill
-def test_K1_sigterm_to_two_processes(corpus, tmp_path, flags):  # noqa: F811
+@pytest.mark.parametrize('asked', [(0, 1), (1,)])  # one is enough: jax tells the others
+@pytest.mark.parametrize('phase', [
+    'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
+    'experiment/evaluation.totals', 'experiment/translation.Translator.translate',
+    'experiment/checkpoint.Checkpoints.save', 'train.conclude'])
+def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, asked):  # noqa: F811
   workdir = tmp_path / 'run'
-  children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000')
-  wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
-  began = time.monotonic()
-  for child in children:
-    child.send_signal(signal.SIGTERM)
-  end(children, workdir, (exit_codes.PREEMPTED,) * 2, timeout=30)
-  assert time.monotonic() - began < 10 and 'saved. The same command goes on' in said(workdir, 0)
+  steps = '--config.train.num_steps=12'
+  children = launch(corpus, workdir, *flags, steps, script=('-c', ANNOUNCED, phase))
+  try:
+    while 'PHASE' not in said(workdir, 0):
+      assert children[0].poll() is None, said(workdir, 0)
+      time.sleep(0.02)
+    began = time.monotonic()
+    for number in asked:
+      children[number].send_signal(signal.SIGTERM)
+    end(children, workdir, (exit_codes.PREEMPTED,) * 2, timeout=30)
+    assert time.monotonic() - began < 10 and 'The same command goes on' in said(workdir, 0)
+  finally:
+    for child in children:
+      child.kill()
+  assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', steps)) == 0
+  assert_same_losses(alone, workdir)
+
+
+ASKED = '''
+import os, signal, time
+import jax
+from experiment import processes, stopping
+
+processes.join(10)
+with stopping.StopRequest() as stop:
+  print(stop.run(lambda x: x + 1, 2), stop.run_together(lambda x: x + 1, 3))
+  try:
+    stop.run(lambda: jax.process_index() and (os.kill(os.getpid(), signal.SIGTERM), time.sleep(60)))
+  except stopping.Stopped:
+    print('given up', stop.exit_code, stop.is_asked())
+  try:
+    stop.run_together(stop.check)
+  except stopping.Stopped:
+    print('begun no more', flush=True)
+  processes.leave()
+'''
+
+
+def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
+  """Process 1 is told to stop while process 0 has its own part behind it: neither goes on."""
+  children = [subprocess.Popen(child.arguments, env=child.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+              for child in processes.commands(2, ['-c', ASKED])]
+  first, _ = (child.communicate(timeout=60)[0] for child in children)
+  assert first.split('\n') == ['3 4', 'given up 143 True', 'begun no more', '']
+  assert [child.returncode for child in children] == [0, 0]
 
 
 @pytest.mark.drill
 def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):  # noqa: F811
   workdir = tmp_path / 'run'
-  children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
-                    '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')
+  more = [*flags, '--config.train.eval_every=100000', '--config.train.heartbeat_seconds=100']
+  end(launch(corpus, workdir, *more, '--config.train.num_steps=2'), workdir)  # which leaves what it has compiled
+  children = launch(corpus, workdir, *more, '--config.train.num_steps=100000', '--config.train.stall_seconds=5')
   try:
     wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
     children[1].send_signal(signal.SIGSTOP)

@@ -20,11 +20,13 @@ import pytest
 import train
 from corpora.errors import DataError
 from corpora.vocabulary import Vocabulary
-from experiment import checkpoint, exit_codes, failures, run_folder, stopping
+from experiment import checkpoint, evaluation, exit_codes, failures, run_folder, stopping
 from experiment.checkpoint import CheckpointError, Checkpoints
 from experiment.command_line import ROOT, ConfigError
+from experiment.translation import Translator
 from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
 from transformer import partitioning
+from transformer.config import ModelConfig
 
 STEPS = 14  # more than four epochs of three batches
 
@@ -166,6 +168,37 @@ def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):  # noq
     expected = 0 if phase.startswith('compiling') else 3
     assert Checkpoints(str(tmp_path / 'run' / 'checkpoints')).steps()[-1] == expected
   assert train.main(options(corpus, tmp_path / 'run', *programs, '--config.train.num_steps=3')) == 0
+
+
+FEW = ['--config.train.num_steps=3', '--config.train.eval_every=2', '--config.train.checkpoint_every=2']
+
+
+@pytest.fixture(scope='module')
+def short(corpus, tmp_path_factory, programs):  # noqa: F811
+  """The folder of a run of three steps, one evaluation and two saves."""
+  workdir = tmp_path_factory.mktemp('reliability') / 'short'
+  assert train.main(options(corpus, workdir, *programs, *FEW)) == 0
+  return workdir
+
+
+@pytest.mark.parametrize('place, name', [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'),
+                                         (Checkpoints, 'save'), (train, 'conclude')])
+def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, programs, monkeypatch,  # noqa: F811
+                                                place, name):
+  phase, asked = getattr(place, name), []
+
+  def interrupted(*inputs, **named):
+    if not asked:
+      asked.append(time.monotonic())
+      os.kill(os.getpid(), signal.SIGTERM)
+      time.sleep(0.2)  # the main thread takes the signal
+    return phase(*inputs, **named)
+
+  monkeypatch.setattr(place, name, interrupted)
+  command = options(corpus, tmp_path / 'run', *programs, *FEW)
+  assert train.main(command) == exit_codes.PREEMPTED and time.monotonic() - asked[0] < 10
+  assert train.main(command) == 0
+  assert_same_run(short, tmp_path / 'run', 3)
 
 
 def test_K1_a_stop_gives_up_what_may_be_given_up():
@@ -355,7 +388,6 @@ def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
     (dict(norm_bias=False), 'bias', 'norm_bias')])
 def test_C4_a_checkpoint_of_another_model_names_leaf_and_option(whole, changes, leaf, option):
   from transformer import model as models
-  from transformer.config import ModelConfig
   sizes = dict(vocab_size=300, target_vocab_size=300, d_model=16, num_heads=2, num_layers=1, d_ff=24, norm='pre')
   wanted = jax.eval_shape(models.build(ModelConfig(**sizes | changes)).init, jax.random.key(0))
   began = time.monotonic()
@@ -421,6 +453,14 @@ def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
   assert really == 'really 8 True' and fits.startswith('fits True') and int(fits.split()[-1]) >= 2
 
 
+WRONG = [  # option, value, what the message says is expected
+    ('model.num_heads', 7, 'divisible'), ('model.norm', 'mid', 'post, pre'), ('model.dropout', 1.5, 'probability'),
+    ('data.batching', 'loose', 'buckets, fixed or packed'), ('data.max_length', 0, 'positive'),
+    ('optimizer.kind', 'adams', 'adamw'), ('optimizer.clip_norm', -1.0, 'positive'), ('mesh.fsdp', 0, 'positive'),
+    ('train.max_skipped', 0, 'positive'), ('search.beam_size', 0, 'positive'), ('search.extra_length', 0, 'positive'),
+    ('vocabulary.kind', 'bpes', 'unigram')]
+
+
 def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
   def told(*flags):
     began = time.monotonic()
@@ -434,12 +474,17 @@ def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
                  'configs/toy.py', '--config.train.num_steps=5', '--config.train.num_minutes=3')
   for words in ('config.model.d_modle', 'config.model.d_ff=wide', 'config.seed=1.5', '--confg=3', "'configs/toy.py'"):
     assert words in text
-  text, _ = told('--config.model.num_heads=7', '--config.data.batching=loose',
-                 '--config.optimizer.kind=adams', '--config.mesh.fsdp=0', '--config.train.max_skipped=0',
-                 '--config.search.beam_size=0', '--config.vocabulary.kind=bpes')
-  for words in ('num_heads', "batching is 'loose'", "kind is 'adams'", 'mesh.fsdp is 0',
-                'max_skipped is 0', 'beam_size', "kind is 'bpes'"):
-    assert words in text
+  text, seconds = told(*(f'--config.{name}={value}' for name, value, _ in WRONG))
+  for name, _, remedy in WRONG:  # several of one section are told, too
+    section, _, option = name.rpartition('.')
+    assert any(f'config.{section}: ' in line and option in line and remedy in line for line in text.split('\n')), name
+  assert f'{len(WRONG)} mistakes' in text and seconds < 20  # the 5 s of a machine that has nothing else to do
+
+
+def test_G1_what_cannot_be_divided_does_not_hide_other_mistakes():
+  with pytest.raises(ValueError) as caught:
+    ModelConfig(vocab_size=11, target_vocab_size=11, num_heads=0, d_k=-1, norm='mid', dropout=1.5)
+  assert [line.split()[0] for line in str(caught.value).split('\n')] == ['num_heads', 'd_k', 'norm', 'dropout']
 
 
 def sources():

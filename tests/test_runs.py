@@ -1,5 +1,6 @@
 """Whole runs of a tiny model on real files: trained, stopped, continued, decoded, as a user would."""
 
+import gzip
 import json
 import os
 import signal
@@ -35,8 +36,9 @@ def corpus(tmp_path_factory):
 
 
 def options(corpus, workdir, *more):
+  programs = os.path.join(os.path.dirname(corpus), 'programs')  # compiled once for all tests of a session
   argv = ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-          f'--workdir={workdir}', *TINY, *more]
+          f'--config.compile_cache={programs}', f'--workdir={workdir}', *TINY, *more]
   return command_line.parse_train(argv, '')
 
 
@@ -51,10 +53,17 @@ def run(corpus, tmp_path_factory):
 def saved(workdir, step=8):
   """Every array of a checkpoint, by name."""
   import orbax.checkpoint as ocp
-  with ocp.StandardCheckpointer() as reader:
-    tree = reader.restore(os.path.join(workdir, 'checkpoints', str(step), 'state'))
-  return {jax.tree_util.keystr(path): np.asarray(jax.random.key_data(leaf) if jax.dtypes.issubdtype(
-      leaf.dtype, jax.dtypes.prng_key) else leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+  place = os.path.join(workdir, 'checkpoints', str(step), 'state')
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:  # as NumPy's: whatever devices it was saved from
+    wanted = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), reader.metadata(place).item_metadata.tree)
+    tree = reader.restore(place, args=ocp.args.PyTreeRestore(restore_args=wanted))
+  return {jax.tree_util.keystr(path): in_numbers(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def in_numbers(leaf):
+  """An array as NumPy's; of random keys, their bits."""
+  is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+  return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
 CLOCKS = ('seconds', 'train/tokens_per_second', 'train/tflops', 'train/input_wait', 'train/compile_seconds')
@@ -89,6 +98,18 @@ def test_stopped_and_continued_equals_uninterrupted_bit_for_bit(corpus, run, tmp
   for name in whole:
     np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
   assert metrics(run) == metrics(workdir) and len(metrics(run)) == 6
+
+
+def test_a_profile_can_be_read_and_ends_with_the_run(corpus, tmp_path):
+  flags = ['--config.train.profile_steps=9', '--config.train.num_steps=5', '--config.train.eval_every=100',
+           '--config.train.checkpoint_every=100', '--config.mesh.data=1', '--config.train.average_last=1']
+  assert train.main(options(corpus, tmp_path / 'run', *flags)) == 0
+  traces = {path.name: path for path in (tmp_path / 'run' / 'profile').rglob('*.gz')}
+  assert any((tmp_path / 'run' / 'profile').rglob('*.xplane.pb'))  # which TensorBoard reads
+  with gzip.open(traces['perfetto_trace.json.gz'], 'rt') as file:
+    events = json.load(file)['traceEvents']
+  steps = [event['args']['step_num'] for event in events if event.get('name') == 'train']
+  assert sorted(map(int, steps)) == [3, 4]  # the first three are compiled and warmed up
 
 
 def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
@@ -156,7 +177,8 @@ def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
   """All at once: other pieces each epoch, two passes, micro-batches, AdamW, a cosine, a moving average."""
   more = ['--config.data.subword_sampling=bpe_dropout', '--config.train.consistency=r_drop',
           '--config.train.accumulation_steps=2', '--config.optimizer.kind=adamw', '--config.optimizer.schedule=cosine',
-          '--config.optimizer.peak=1e-3', '--config.optimizer.warmup_steps=3', '--config.optimizer.decay_steps=14',
+          '--config.optimizer.learning_rate_scale=1.0', '--config.optimizer.peak=1e-3',
+          '--config.optimizer.warmup_steps=3', '--config.optimizer.decay_steps=14',
           '--config.train.ema_decay=0.9', '--config.train.eval_every=100', '--config.train.checkpoint_every=100']
   for workdir, lengths in (('whole', [13]), ('parts', [6, 13])):
     for steps in lengths:

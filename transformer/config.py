@@ -4,6 +4,7 @@ The experiment's configuration (configs/default.py) is wider; scripts turn its s
 """
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 
 NORMS = ('post', 'pre')
 NORMALIZATIONS = ('layer_norm', 'rms_norm')
@@ -28,15 +29,21 @@ FALLING = ('cosine', 'linear')  # schedules with an end
 LABELLED_TASKS = ('classification', 'entailment', 'similarity', 'multiple_choice')
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _refuse(mistakes: Iterable[str]) -> None:
+  """Raises ValueError with all mistakes, one a line, if there are any."""
+  if found := list(mistakes):
+    raise ValueError('\n'.join(found))
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> Iterator[str]:
   if value not in choices:
-    raise ValueError(f'{name} is {value!r}; expected one of {", ".join(choices)}')
+    yield f'{name} is {value!r}; expected one of {", ".join(choices)}'
 
 
-def _positive(**values: int) -> None:
+def _positive(**values: int) -> Iterator[str]:
   for name, value in values.items():
     if value <= 0:
-      raise ValueError(f'{name} is {value}; expected a positive number')
+      yield f'{name} is {value}; expected a positive number'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +53,10 @@ class ArchitectureConfig:
   architecture: str = 'transformer'
 
   def __post_init__(self):
-    _one_of('architecture', self.architecture, ARCHITECTURES)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _one_of('architecture', self.architecture, ARCHITECTURES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,50 +103,53 @@ class ModelConfig:
   remat: bool = False  # a layer's activations are computed again for the gradient, not kept
 
   def __post_init__(self):
-    _positive(vocab_size=self.vocab_size, target_vocab_size=self.target_vocab_size, d_model=self.d_model,
-              num_heads=self.num_heads, num_layers=self.num_layers, d_ff=self.d_ff, max_positions=self.max_positions,
-              clip_distance=self.clip_distance, num_buckets=self.num_buckets)
-    _positive(**{name: getattr(self, name) for name in ('num_decoder_layers', 'd_k', 'd_v', 'num_kv_heads')
-                 if getattr(self, name) is not None})
-    _one_of('norm', self.norm, NORMS)
-    _one_of('normalization', self.normalization, NORMALIZATIONS)
-    _one_of('activation', self.activation, ACTIVATIONS)
-    _one_of('attention_score', self.attention_score, ATTENTION_SCORES)
-    _one_of('positions', self.positions, POSITIONS)
-    _one_of('position_layout', self.position_layout, LAYOUTS)
-    _one_of('position_frequencies', self.position_frequencies, FREQUENCIES)
-    _one_of('dtype', self.dtype, DTYPES)
-    _one_of('initializer', self.initializer, INITIALIZERS)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    sizes = ('vocab_size', 'target_vocab_size', 'd_model', 'num_heads', 'num_layers', 'd_ff', 'max_positions',
+             'clip_distance', 'num_buckets', 'num_decoder_layers', 'd_k', 'd_v', 'num_kv_heads')
+    too_small = list(_positive(**{name: getattr(self, name) for name in sizes if getattr(self, name) is not None}))
+    yield from too_small
+    yield from _one_of('norm', self.norm, NORMS)
+    yield from _one_of('normalization', self.normalization, NORMALIZATIONS)
+    yield from _one_of('activation', self.activation, ACTIVATIONS)
+    yield from _one_of('attention_score', self.attention_score, ATTENTION_SCORES)
+    yield from _one_of('positions', self.positions, POSITIONS)
+    yield from _one_of('position_layout', self.position_layout, LAYOUTS)
+    yield from _one_of('position_frequencies', self.position_frequencies, FREQUENCIES)
+    yield from _one_of('dtype', self.dtype, DTYPES)
+    yield from _one_of('initializer', self.initializer, INITIALIZERS)
     for name in ('dropout', 'attention_dropout', 'activation_dropout'):
       if not 0.0 <= getattr(self, name) < 1.0:
-        raise ValueError(f'{name} is {getattr(self, name)}; expected a probability from 0 up to, but not, 1')
+        yield f'{name} is {getattr(self, name)}; expected a probability from 0 up to, but not, 1'
     if self.layer_norm_epsilon <= 0:
-      raise ValueError(f'layer_norm_epsilon is {self.layer_norm_epsilon}; expected a positive number')
-    self._check_heads()
-    self._check_positions()
+      yield f'layer_norm_epsilon is {self.layer_norm_epsilon}; expected a positive number'
+    if not too_small:  # else nothing can be divided by them
+      yield from self._mistakes_of_heads()
+      yield from self._mistakes_of_positions()
     if self.share_embeddings and self.vocab_size != self.target_vocab_size:
-      raise ValueError(f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
-                       f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+      yield (f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
+             f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
 
-  def _check_heads(self) -> None:
+  def _mistakes_of_heads(self) -> Iterator[str]:
     if self.d_model % self.num_heads and None in (self.d_k, self.d_v):
-      raise ValueError(f'd_model {self.d_model} is not divisible by num_heads {self.num_heads}: '
-                       'd_k = d_v = d_model / num_heads must be whole (§3.2.2); change one of them, or set d_k and d_v')
+      yield (f'd_model {self.d_model} is not divisible by num_heads {self.num_heads}: '
+             'd_k = d_v = d_model / num_heads must be whole (§3.2.2); change one of them, or set d_k and d_v')
     if self.num_heads % self.kv_heads:
-      raise ValueError(f'num_heads {self.num_heads} is not divisible by num_kv_heads {self.num_kv_heads}: every head '
-                       'of keys and values serves a group of equally many query heads')
+      yield (f'num_heads {self.num_heads} is not divisible by num_kv_heads {self.num_kv_heads}: every head '
+             'of keys and values serves a group of equally many query heads')
 
-  def _check_positions(self) -> None:
+  def _mistakes_of_positions(self) -> Iterator[str]:
     if self.positions == 'sinusoidal' and self.d_model % 2:
-      raise ValueError(f'd_model is {self.d_model}; sinusoidal positions pair sines with cosines and need an even one')
+      yield f'd_model is {self.d_model}; sinusoidal positions pair sines with cosines and need an even one'
     if self.positions == 'rotary' and self.key_size % 2:
-      raise ValueError(f'd_k is {self.key_size}; rotary positions turn pairs of columns and need an even one')
+      yield f'd_k is {self.key_size}; rotary positions turn pairs of columns and need an even one'
     if self.positions == 'rotary' and self.attention_score == 'additive':
-      raise ValueError('positions rotary with attention_score additive: a rotation leaves distances in products of '
-                       'query and key only, not in their sum; choose another of the two')
+      yield ('positions rotary with attention_score additive: a rotation leaves distances in products of '
+             'query and key only, not in their sum; choose another of the two')
     if self.positions == 't5' and (self.num_buckets % 4 or self.max_distance <= self.num_buckets // 2):
-      raise ValueError(f'num_buckets is {self.num_buckets} and max_distance {self.max_distance}; expected a multiple '
-                       'of 4, and a distance of more than half of it (Raffel et al., 2020, have 32 and 128)')
+      yield (f'num_buckets is {self.num_buckets} and max_distance {self.max_distance}; expected a multiple '
+             'of 4, and a distance of more than half of it (Raffel et al., 2020, have 32 and 128)')
 
   @property
   def key_size(self) -> int:
@@ -184,33 +197,36 @@ class RecurrentConfig:
   input_feeding: bool = False  # dot, general: the attentional vector enters the next step (Luong et al., 2015, §3.3)
 
   def __post_init__(self):
-    _positive(vocab_size=self.vocab_size, target_vocab_size=self.target_vocab_size, d_model=self.d_model,
-              num_layers=self.num_layers)
-    _one_of('initializer', self.initializer, INITIALIZERS)
-    _one_of('dtype', self.dtype, DTYPES)
-    _one_of('cell', self.cell, CELLS)
-    _one_of('score', self.score, RECURRENT_SCORES)
-    _one_of('context', self.context, CONTEXTS)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _positive(vocab_size=self.vocab_size, target_vocab_size=self.target_vocab_size,
+                         d_model=self.d_model, num_layers=self.num_layers)
+    yield from _one_of('initializer', self.initializer, INITIALIZERS)
+    yield from _one_of('dtype', self.dtype, DTYPES)
+    yield from _one_of('cell', self.cell, CELLS)
+    yield from _one_of('score', self.score, RECURRENT_SCORES)
+    yield from _one_of('context', self.context, CONTEXTS)
     if not 0.0 <= self.dropout < 1.0:
-      raise ValueError(f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1')
+      yield f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1'
     if self.share_embeddings and self.vocab_size != self.target_vocab_size:
-      raise ValueError(f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
-                       f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+      yield (f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
+             f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
     if self.num_decoder_layers not in (None, self.num_layers):
-      raise ValueError(f'num_decoder_layers is {self.num_decoder_layers} and num_layers {self.num_layers}: each layer '
-                       'of the decoder starts from the same layer of the encoder; expected as many, or none given')
+      yield (f'num_decoder_layers is {self.num_decoder_layers} and num_layers {self.num_layers}: each layer '
+             'of the decoder starts from the same layer of the encoder; expected as many, or none given')
     if self.bidirectional and self.reverse_source:
-      raise ValueError('reverse_source is True, but a bidirectional encoder reads both ways already; '
-                       'set recurrent.bidirectional=False or recurrent.reverse_source=False')
+      yield ('reverse_source is True, but a bidirectional encoder reads both ways already; '
+             'set recurrent.bidirectional=False or recurrent.reverse_source=False')
     if self.bidirectional and self.score == 'dot':
-      raise ValueError(f'score is dot, but the states of a bidirectional encoder are twice as wide as the decoder\'s '
-                       f'({2 * self.d_model} and {self.d_model}): expected general, or recurrent.bidirectional=False')
+      yield (f'score is dot, but the states of a bidirectional encoder are twice as wide as the decoder\'s '
+             f'({2 * self.d_model} and {self.d_model}): expected general, or recurrent.bidirectional=False')
     if self.score != 'none' and self.context == 'every':
-      raise ValueError(f'context is every, but with score {self.score} attention brings a context of its own to each '
-                       'step; expected recurrent.context=first, or recurrent.score=none')
+      yield (f'context is every, but with score {self.score} attention brings a context of its own to each '
+             'step; expected recurrent.context=first, or recurrent.score=none')
     if self.input_feeding and self.score not in ('dot', 'general'):
-      raise ValueError(f'input_feeding feeds back the attentional vector of the scores dot and general; score is '
-                       f'{self.score}: expected recurrent.input_feeding=False')
+      yield (f'input_feeding feeds back the attentional vector of the scores dot and general; score is '
+             f'{self.score}: expected recurrent.input_feeding=False')
 
   @property
   def backward(self) -> bool:
@@ -227,12 +243,12 @@ class RecurrentConfig:
 class LanguageModelConfig(ModelConfig):
   """The same sizes and choices for a decoder-only language model (Radford et al., 2018): num_layers is its depth."""
 
-  def __post_init__(self):
-    super().__post_init__()
+  def _mistakes(self) -> Iterator[str]:
+    yield from super()._mistakes()
     if not self.share_embeddings:
-      raise ValueError('share_embeddings is False; a language model has one embedding: there is no source')
+      yield 'share_embeddings is False; a language model has one embedding: there is no source'
     if self.num_decoder_layers is not None:
-      raise ValueError(f'num_decoder_layers is {self.num_decoder_layers}; the depth of a language model is num_layers')
+      yield f'num_decoder_layers is {self.num_decoder_layers}; the depth of a language model is num_layers'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,9 +259,12 @@ class LossConfig:
   smoothing_over: str = 'vocabulary'  # vocabulary: spread over V entries; others: over the V - 1 wrong ones
 
   def __post_init__(self):
-    _one_of('smoothing_over', self.smoothing_over, SMOOTHINGS)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _one_of('smoothing_over', self.smoothing_over, SMOOTHINGS)
     if not 0.0 <= self.label_smoothing < 1.0:
-      raise ValueError(f'label_smoothing is {self.label_smoothing}; expected a share from 0 up to, but not, 1')
+      yield f'label_smoothing is {self.label_smoothing}; expected a share from 0 up to, but not, 1'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,15 +277,18 @@ class ConsistencyConfig:
   dropout: float = 0.1  # the model's largest rate: R-Drop's passes differ by their dropout alone
 
   def __post_init__(self):
-    _one_of('consistency', self.consistency, CONSISTENCIES)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _one_of('consistency', self.consistency, CONSISTENCIES)
     if self.consistency_weight is not None and self.consistency_weight <= 0:
-      raise ValueError(f'consistency_weight is {self.consistency_weight}; expected a positive number, '
-                       "or none for the paper's (consistency=none switches the term off)")
+      yield (f'consistency_weight is {self.consistency_weight}; expected a positive number, '
+             "or none for the paper's (consistency=none switches the term off)")
     if not 0.0 < self.cut_rate < 1.0:
-      raise ValueError(f'cut_rate is {self.cut_rate}; expected a probability between 0 and 1')
+      yield f'cut_rate is {self.cut_rate}; expected a probability between 0 and 1'
     if self.consistency == 'r_drop' and not self.dropout:
-      raise ValueError('consistency is r_drop, but the model has no dropout: its two passes would be the same; '
-                       'set model.dropout or another consistency')
+      yield ('consistency is r_drop, but the model has no dropout: its two passes would be the same; '
+             'set model.dropout or another consistency')
 
   @property
   def weight(self) -> float:
@@ -295,43 +317,46 @@ class OptimizerConfig:
   length_known: bool = True  # whether the run's length in updates is known; a run by minutes has none
 
   def __post_init__(self):
-    _one_of('kind', self.kind, OPTIMIZERS)
-    _one_of('schedule', self.schedule, SCHEDULES)
-    _positive(d_model=self.d_model)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _one_of('kind', self.kind, OPTIMIZERS)
+    yield from _one_of('schedule', self.schedule, SCHEDULES)
+    yield from _positive(d_model=self.d_model)
     if self.learning_rate_scale <= 0 or self.epsilon <= 0:
-      raise ValueError(f'learning_rate_scale {self.learning_rate_scale} and epsilon {self.epsilon} must be positive')
+      yield f'learning_rate_scale {self.learning_rate_scale} and epsilon {self.epsilon} must be positive'
     for name in ('beta1', 'beta2', 'momentum'):
       if not 0.0 <= getattr(self, name) < 1.0:
-        raise ValueError(f'{name} is {getattr(self, name)}; expected a number from 0 up to, but not, 1')
+        yield f'{name} is {getattr(self, name)}; expected a number from 0 up to, but not, 1'
     if self.clip_norm < 0:
-      raise ValueError(f'clip_norm is {self.clip_norm}; expected 0 (off) or a positive norm')
+      yield f'clip_norm is {self.clip_norm}; expected 0 (off) or a positive norm'
     if self.decay < 0:
-      raise ValueError(f'weight_decay is {self.weight_decay}; expected 0 (off) or a positive number')
+      yield f'weight_decay is {self.weight_decay}; expected 0 (off) or a positive number'
     if self.kind == 'adam' and self.decay:
-      raise ValueError(f'weight_decay is {self.weight_decay}, but kind adam has none; '
-                       "choose kind adamw, which is Adam with decoupled weight decay")
-    self._check_schedule()
+      yield (f'weight_decay is {self.weight_decay}, but kind adam has none; '
+             "choose kind adamw, which is Adam with decoupled weight decay")
+    yield from self._mistakes_of_schedule()
 
-  def _check_schedule(self):
+  def _mistakes_of_schedule(self) -> Iterator[str]:
     least = 1 if self.schedule in ('noam', 'inverse_sqrt') else 0
     if self.warmup_steps < least:
-      raise ValueError(f'warmup_steps is {self.warmup_steps}; expected {least} or more for schedule {self.schedule}')
+      yield f'warmup_steps is {self.warmup_steps}; expected {least} or more for schedule {self.schedule}'
     if self.schedule == 'noam' and self.peak is not None:
-      raise ValueError(f'peak is {self.peak}, but the peak of schedule noam is learning_rate_scale / '
-                       '√(d_model · warmup_steps); set learning_rate_scale, or choose another schedule')
+      yield (f'peak is {self.peak}, but the peak of schedule noam is learning_rate_scale / '
+             '√(d_model · warmup_steps); set learning_rate_scale, or choose another schedule')
     if self.schedule != 'noam' and (self.peak is None or self.peak <= 0):
-      raise ValueError(f'peak is {self.peak}; schedule {self.schedule} needs a positive one, the learning rate at '
-                       'the end of the warm-up')
+      yield (f'peak is {self.peak}; schedule {self.schedule} needs a positive one, the learning rate at '
+             'the end of the warm-up')
     if self.schedule != 'noam' and self.learning_rate_scale != 1.0:
-      raise ValueError(f'learning_rate_scale is {self.learning_rate_scale}, but it scales Eq. 3 and the schedule is '
-                       f'{self.schedule}; set peak, or schedule=noam')
+      yield (f'learning_rate_scale is {self.learning_rate_scale}, but it scales Eq. 3 and the schedule is '
+             f'{self.schedule}; set peak, or schedule=noam')
     if not 0.0 <= self.final_share <= 1.0:
-      raise ValueError(f'final_share is {self.final_share}; expected a share from 0 to 1')
+      yield f'final_share is {self.final_share}; expected a share from 0 to 1'
     if self.decay_steps is not None and self.decay_steps <= self.warmup_steps:
-      raise ValueError(f'decay_steps is {self.decay_steps}; expected more than warmup_steps, {self.warmup_steps}')
+      yield f'decay_steps is {self.decay_steps}; expected more than warmup_steps, {self.warmup_steps}'
     if self.ends_with_run and not self.length_known:
-      raise ValueError(f'schedule {self.schedule} ends with the run, whose length in updates is not known when it is '
-                       'given in minutes; set train.num_steps or num_epochs instead of num_minutes, or decay_steps')
+      yield (f'schedule {self.schedule} ends with the run, whose length in updates is not known when it is '
+             'given in minutes; set train.num_steps or num_epochs instead of num_minutes, or decay_steps')
 
   @property
   def decay(self) -> float:
@@ -354,15 +379,18 @@ class MeshConfig:
   compile: str = 'jit'  # jit, pmap
 
   def __post_init__(self):
-    _one_of('compile', self.compile, ('jit', 'pmap'))
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _one_of('compile', self.compile, ('jit', 'pmap'))
     if self.data < 1 and self.data != -1:
-      raise ValueError(f'mesh.data is {self.data}; expected a positive number of devices, or -1 for all')
+      yield f'mesh.data is {self.data}; expected a positive number of devices, or -1 for all'
     for name in ('fsdp', 'tensor'):
       if getattr(self, name) < 1:
-        raise ValueError(f'mesh.{name} is {getattr(self, name)}; expected a positive number of devices')
+        yield f'mesh.{name} is {getattr(self, name)}; expected a positive number of devices'
     if self.compile == 'pmap' and self.fsdp * self.tensor > 1:
-      raise ValueError(f'compile is pmap, which splits batches alone, with mesh.fsdp {self.fsdp} and mesh.tensor '
-                       f'{self.tensor}; expected 1 for both, or compile=jit')
+      yield (f'compile is pmap, which splits batches alone, with mesh.fsdp {self.fsdp} and mesh.tensor '
+             f'{self.tensor}; expected 1 for both, or compile=jit')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -385,30 +413,33 @@ class SearchConfig:
   coverage_penalty: float = 0.0  # beam: β of Wu et al., 2016, §7, see coverage; 0: off
 
   def __post_init__(self):
-    _positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
-    _one_of('strategy', self.strategy, STRATEGIES)
-    _one_of('length_penalty', self.length_penalty, LENGTH_PENALTIES)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
+    yield from _one_of('strategy', self.strategy, STRATEGIES)
+    yield from _one_of('length_penalty', self.length_penalty, LENGTH_PENALTIES)
     if not 0 <= self.min_length <= self.extra_length:
-      raise ValueError(f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: every '
-                       'sentence, the shortest too, may be so long')
+      yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: every '
+             'sentence, the shortest too, may be so long')
     if self.groups < 1 or self.beam_size % self.groups:
-      raise ValueError(f'groups is {self.groups}; expected a positive number that divides beam_size, {self.beam_size}')
+      yield f'groups is {self.groups}; expected a positive number that divides beam_size, {self.beam_size}'
     if self.diversity < 0:
-      raise ValueError(f'diversity is {self.diversity}; expected 0 (groups alike) or more')
+      yield f'diversity is {self.diversity}; expected 0 (groups alike) or more'
     if self.top_k < 0:
-      raise ValueError(f'top_k is {self.top_k}; expected 0 (all tokens) or a positive number')
+      yield f'top_k is {self.top_k}; expected 0 (all tokens) or a positive number'
     if not 0.0 < self.top_p <= 1.0:
-      raise ValueError(f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens')
+      yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
     if self.alpha < 0:
-      raise ValueError(f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)')
+      yield f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)'
     if self.halvings < 0 or self.halvings and self.width == 1:
-      raise ValueError(f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a '
-                       'positive number')
+      yield (f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a positive '
+             'number')
     if self.coverage_penalty < 0:
-      raise ValueError(f'coverage_penalty is {self.coverage_penalty}; expected 0 (off) or more')
+      yield f'coverage_penalty is {self.coverage_penalty}; expected 0 (off) or more'
     if self.coverage_penalty and self.width == 1:
-      raise ValueError(f'coverage_penalty is {self.coverage_penalty}, which decides between the hypotheses of a beam; '
-                       'expected 0 for greedy search and sampling, or strategy beam and beam_size 2 or more')
+      yield (f'coverage_penalty is {self.coverage_penalty}, which decides between the hypotheses of a beam; expected 0 '
+             'for greedy search and sampling, or strategy beam and beam_size 2 or more')
 
   @property
   def width(self) -> int:
@@ -426,10 +457,13 @@ class ClassificationConfig:
   dropout: float = 0.1  # on what the classifier reads
 
   def __post_init__(self):
-    _one_of('task', self.task, LABELLED_TASKS)
+    _refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _one_of('task', self.task, LABELLED_TASKS)
     if self.outputs < 2:
-      raise ValueError(f'outputs is {self.outputs}; expected two labels or answers at least')
+      yield f'outputs is {self.outputs}; expected two labels or answers at least'
     if self.auxiliary_weight < 0:
-      raise ValueError(f'auxiliary_weight is {self.auxiliary_weight}; expected 0 (off) or more')
+      yield f'auxiliary_weight is {self.auxiliary_weight}; expected 0 (off) or more'
     if not 0.0 <= self.dropout < 1.0:
-      raise ValueError(f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1')
+      yield f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1'
