@@ -2,13 +2,16 @@
 
     python analyze.py --workdir=runs/phrasebook --pruning
     python analyze.py --workdir=runs/m30k --input=dev.en --reference=dev.de --output=heads.json
+    python analyze.py --workdir=runs/m30k --input=dev.en.conllu --reference=dev.de
     python analyze.py --workdir=runs/phrasebook --prune=12 --pruned_workdir=runs/phrasebook-24-heads
 
 Definitions are Voita et al.'s (2019) and Michel et al.'s (2019), see docs/explorer.md. A run on the phrasebook has gold
-relations, alignments and pronoun pairs; other text is analysed as far as it goes without.
+relations, alignments and pronoun pairs, a file in CoNLL-U has relations; other text is analysed as far as it goes
+without.
 """
 
 import os
+import re
 import sys
 
 from experiment import command_line
@@ -20,7 +23,7 @@ OPTIONS = command_line.parse_analyze(sys.argv, __doc__) if __name__ == '__main__
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 
-from corpora import text_files  # noqa: E402
+from corpora import conllu, text_files, vocabulary  # noqa: E402
 from experiment import pruned_run, run_folder, scores, tasks, translation  # noqa: E402
 from experiment.command_line import ConfigError  # noqa: E402
 from experiment.run_folder import RunFolder  # noqa: E402
@@ -42,7 +45,8 @@ def main(options: command_line.AnalyzeOptions) -> int:
     raise ConfigError(f'{options.workdir} has no heads that could be told apart; expected a Transformer')
   random = jax.jit(model.init)(jax.random.key(0))
   say(f'Looking at {len(pairs)} sentences …')
-  table = analysis.head_table(model, translator.params[0], pairs, vocabularies)
+  counts = training_counts(folder)
+  table = analysis.head_table(model, translator.params[0], pairs, vocabularies, counts)
   readings = analysis.readings(pairs, vocabularies)
   with tqdm.tqdm(total=len(gates.heads(opened)), desc='leaving out', unit=' heads', leave=False, disable=None) as bar:
     loss, rises = importance.left_out(model, translator.params[0], readings, vocabularies, bar.update)
@@ -50,9 +54,11 @@ def main(options: command_line.AnalyzeOptions) -> int:
   order = importance.ranked(matter)
   head_report.add_importance(table, matter, rises)
   record = {'workdir': options.workdir, 'checkpoint': options.checkpoint, 'sentences': len(pairs),
-            'text': options.input or 'phrasebook test', 'loss': round(loss, 5), 'heads': table,
-            'layers': analysis.by_layer(table), 'layers_of_random_weights': analysis.by_layer(
-                analysis.head_table(model, random, pairs, vocabularies)),
+            'text': options.input or 'phrasebook test',
+            'rare_words_counted_in': 'the training text' if counts else 'the text looked at',
+            'loss': round(loss, 5), 'heads': table, 'layers': analysis.by_layer(table),
+            'layers_of_random_weights': analysis.by_layer(
+                analysis.head_table(model, random, pairs, vocabularies, counts)),
             'least_important_first': [head.name for head in order]}
   if options.pruning:
     say('Closing heads, the least important first …')
@@ -77,7 +83,11 @@ def say(text: str) -> None:
 
 def read_pairs(options: command_line.AnalyzeOptions, data: dict) -> list[analysis.Pair]:
   """The sentences to look at, with what is known of them."""
-  if options.input is not None:
+  if options.input is not None and re.search(r'\.conllu(\.gz)?$', options.input):
+    sentences, targets = conllu.read(options.input), text_files.read_lines(options.reference)
+    scores.check_counts(sentences, targets, options.input, options.reference)
+    pairs = [pair for pair in analysis.conllu_pairs(sentences, targets) if pair.target.strip()]
+  elif options.input is not None:
     sources, targets = text_files.read_lines(options.input), text_files.read_lines(options.reference)
     scores.check_counts(sources, targets, options.input, options.reference)
     pairs = [analysis.Pair(*both) for both in zip(sources, targets) if all(text.strip() for text in both)]
@@ -87,6 +97,16 @@ def read_pairs(options: command_line.AnalyzeOptions, data: dict) -> list[analysi
     raise ConfigError(f'{options.workdir} was not trained on the phrasebook, English to German, which alone has gold '
                       'annotations at hand; give --input and --reference')
   return pairs[:options.sentences]
+
+
+def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:
+  """How often the run has seen its source words; None, with a word of it, where it has not kept that."""
+  counts = vocabulary.load_word_counts(folder.words) if os.path.isfile(folder.words) else None
+  if counts is None:
+    say(f'{folder.words} holds no counts of training words, which runs keep that begin now; rare words are those of the '
+        'text looked at')
+    return None
+  return analysis.TrainingCounts(counts)
 
 
 def prune_curve(translator: translation.Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:

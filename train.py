@@ -47,6 +47,7 @@ from experiment import (  # noqa: E402
 from experiment.exit_codes import DONE, UNEXPECTED  # noqa: E402
 from experiment.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
 from experiment.translation import model_config, model_record  # noqa: E402
+from explorer import watching  # noqa: E402
 from transformer import architectures, partitioning, training  # noqa: E402
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
@@ -86,6 +87,7 @@ class Run:
   optimizer: optax.GradientTransformation
   mesh: jax.sharding.Mesh
   total_steps: int | None  # None when time decides
+  watch: watching.Watch | None = None  # of attention, where it is asked for
 
   @property
   def task(self) -> tasks.Task:
@@ -201,6 +203,9 @@ def check(config, given: Sequence[str] = ()) -> Records:
     if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
       build.mistakes.append(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
                             f'{task.texts}; leave max_characters to mix at their defaults')
+    if task and train_.watch_attention is not None and task.samples is None:
+      build.mistakes.append(f'config.train.watch_attention is {train_.watch_attention!r}; it is for translators and '
+                            f'language models, and data.kind {data.kind!r} holds {task.texts}')
     if train_.num_steps and records.optimizer:  # epochs are known in steps once the text is
       build.attempt(optimizers.learning_rate, records.optimizer, train_.num_steps)
   return records
@@ -258,7 +263,22 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
   with command_line.as_config_error():
     optimizer = optimizers.build(records.optimizer, total)
-  return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh, total)
+    watch = attention_watch(config, records.task, folder, corpus, model, source, target)
+  return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh, total,
+             watch)
+
+
+def attention_watch(config, task: tasks.Task, folder: run_folder.RunFolder, corpus: corpora.Corpus, model: models.Model,
+             source: vocabularies.Vocabulary, target: vocabularies.Vocabulary) -> watching.Watch | None:
+  """What takes down attention at evaluations: of the first samples that are short enough, or of a file's sentences."""
+  asked = config.train.watch_attention
+  if asked is None:
+    return None
+  if asked == 'samples':
+    found = watching.short_readings(task.samples(corpus, config.train.num_samples), source, target)
+  else:
+    found = watching.readings(watching.read_texts(asked, paired=task.texts == 'pairs'), source, target)
+  return watching.Watch(folder.attention, model, found, source, target, config.train.eval_every)
 
 
 # The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew in each
@@ -446,6 +466,10 @@ class Training:
     self._clock, self._meter = Clock(progress.seconds), Meter(progress.meter)
     self._compiled = compile_training(run, state)
     self._metrics = run_folder.Metrics(run.folder, self._step) if processes.is_main() else run_folder.NoMetrics()
+    if processes.is_main():
+      watching.forget_after(run.folder.attention, self._step)
+    if not self._step:
+      judge.watch(state, 0)
     self._profile = Profile(run.folder.profile, self._step, run.config.train.profile_steps)
     self._flops = hardware.flops_per_token(state.params)
     last = sys.maxsize if run.total_steps is None else run.total_steps
@@ -489,6 +513,7 @@ class Training:
   def _evaluate(self, bar: ProgressBar) -> dict[str, float]:
     with self._meter.paused():
       measured, self._progress = self._judge.evaluate(self._state, self._step, self._progress)
+      self._judge.watch(self._state, self._step)
     self._metrics.write(self._step, {f'validation/{name}': value for name, value in measured.items()})
     bar.write(self._judge.told)
     return measured
@@ -579,6 +604,17 @@ class Judge:
 
     return evaluation.totals(self._eval_step, params, batches())
 
+  def watch(self, state: training.TrainState, step: int) -> None:
+    """Takes down the attention of the sentences that are watched, if any are."""
+    run = self._run
+    if run.watch:
+      whole = partitioning.lay_out(self._judged(state), partitioning.replicated(run.mesh))
+      if processes.is_main():
+        run.watch(partitioning.own_copy(whole), step)
+
+  def _judged(self, state: training.TrainState) -> Any:
+    return state.average if self._run.config.train.ema_decay else state.params
+
   def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> tuple[dict[str, float], Progress]:
     """The figures of this step on validation, and the progress with them; writes samples/.
 
@@ -586,7 +622,7 @@ class Judge:
       stopping.Stopped: when a stop is asked for meanwhile.
     """
     run, options, measure = self._run, self._run.config.train, self._run.task.measure
-    params = state.average if options.ema_decay else state.params
+    params = self._judged(state)
     sums = self._stop.run_together(self.sums, params, run.corpus.validation)
     whole = partitioning.lay_out(params, partitioning.replicated(run.mesh))
     found = self._stop.run(self._examine, whole, sums, step)

@@ -4,12 +4,14 @@
     python visualize.py --workdir=runs/m30k --input=some.en --reference=some.de --output=report.html --open
     python visualize.py --workdir=runs/m30k --format=svg --figure=cross --input=some.en --output=cross.svg
     python visualize.py --workdir=runs/a --format=png --figure=curves --beside=runs/b,runs/c
+    python visualize.py --workdir=runs/watched --training --output=training.html
 
 The page needs no network and no server. Two sentences stand side by side.
 Search options take the place of the run's own, as in decode.py.
 """
 
 import os
+import pathlib
 import sys
 import webbrowser
 from typing import Any
@@ -23,12 +25,17 @@ OPTIONS = command_line.parse_visualize(sys.argv, __doc__) if __name__ == '__main
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+from ml_collections import config_dict  # noqa: E402
 
 from corpora import text_files  # noqa: E402
 from experiment import language_modelling, run_folder, scores, tasks, text_lines, translation  # noqa: E402
 from experiment.command_line import ConfigError  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
-from explorer import capture, figures, reports, texts  # noqa: E402
+from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
+from transformer import architectures  # noqa: E402
+
+
+WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
 
 
 def main(options: command_line.VisualizeOptions) -> int:
@@ -41,18 +48,50 @@ def main(options: command_line.VisualizeOptions) -> int:
     figure.savefig(options.output, format=options.format)
     print(options.output, file=sys.stderr)
     return 0
+  report, notes = forming_report(options, folder) if options.training else full_report(options, folder)
+  report.save(options.output)
+  for note in notes:
+    print(note, file=sys.stderr)
+  print(f'{options.output}: {os.path.getsize(options.output) / 1000:,.0f} kB, {len(report.sentences)} sentences',
+        file=sys.stderr)
+  if options.open and not shown_in_browser(options.output):
+    print(f'There is no browser to open it with here. Open {options.output} in any, on whatever machine: it needs '
+          'nothing but itself.', file=sys.stderr)
+  return 0
+
+
+def shown_in_browser(path: str) -> bool:
+  """Opens a page; False where there is no browser, no display, or a browser that runs no scripts."""
+  try:
+    browser = webbrowser.get()
+    name = os.path.basename(getattr(browser, 'name', ''))
+    return name not in WITHOUT_SCRIPTS and browser.open(pathlib.Path(path).absolute().as_uri())
+  except (webbrowser.Error, OSError):
+    return False
+
+
+def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+  """The page on sentences of one's own, and what is to be known of them."""
   translator, lines, references = read(options, folder)
   with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, command_line.as_config_error():
     report = reports.explain(translator, lines, references, card(folder, options), options.effects,
                              options.vectors or None, lambda heads: bar.reset(heads) or bar.update)
-  report.save(options.output)
-  for note in translator.notes():
-    print(note, file=sys.stderr)
-  print(f'{options.output}: {os.path.getsize(options.output) / 1000:,.0f} kB, {len(report.sentences)} sentences',
-        file=sys.stderr)
-  if options.open:
-    webbrowser.open(f'file://{os.path.abspath(options.output)}')
-  return 0
+  return report, translator.notes()
+
+
+def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+  """The page on what training took down, and how many moments of it there are."""
+  config = folder.read_config()
+  seen, measure = watching.read(folder.attention), tasks.measure_of(config).name
+  name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
+  measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
+  told = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
+          for line in measured if line.get(f'validation/{measure}') is not None}
+  sides = folder.load_vocabularies()
+  model = architectures.describe(translation.model_config(config_dict.ConfigDict(config), *sides))
+  with command_line.as_config_error():
+    report = forming.explain(seen, sides, told, [('model', model), *of_run(folder, options)])
+  return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
 
 
 def read(options: command_line.VisualizeOptions, folder: RunFolder
@@ -83,14 +122,19 @@ LOADED = {
 def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
   """What the page says of the run."""
   config = folder.read_config()
-  rows = [('run', options.workdir), ('checkpoint', options.checkpoint),
-          ('text', ', '.join(str(config['data'][name]) for name in ('kind', 'source_language', 'target_language'))),
+  rows = [*of_run(folder, options), ('checkpoint', options.checkpoint),
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
                                if name != 'batch_tokens'))]
   if os.path.isfile(folder.results):
-    results = read_json(folder.results)
-    rows.append(('scores', scores.describe(results, results['test_set'])))
+    rows.append(('scores', tasks.of(config).describe(read_json(folder.results))))
   return rows
+
+
+def of_run(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
+  """Which run it is, and what it was trained on."""
+  config = folder.read_config()
+  languages = ('source_language', 'target_language') if tasks.of(config).texts == 'pairs' else ()
+  return [('run', options.workdir), ('text', ', '.join(config['data'][name] for name in ('kind', *languages)))]
 
 
 # ------------------------------------------------------------------------------------------------------- figures

@@ -5,6 +5,7 @@ own sign for a space, comes back as a space.) That holds for unigram, bpe and ch
 and words it has not got come back as " ⁇ ".
 """
 
+import collections
 import dataclasses
 import functools
 import gzip
@@ -265,11 +266,26 @@ def unseen_words(text: str, known: set[str]) -> list[str]:
 
 
 def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
-  """Writes the distinct words, one a line, gzipped; whole or not at all. `found` is read where `keep` has none yet."""
-  write_whole(path, keep('words', lambda: gzip.compress('\n'.join(sorted(set(found))).encode(), mtime=0)))
+  """Writes the distinct words with their counts, a line each, gzipped; whole or not at all.
+
+  Args:
+    found: all words of a text, as often as they stand there; read where `keep` has none yet.
+  """
+  lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(found).items()))
+  write_whole(path, keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0)))
 
 
 def load_words(path: str) -> set[str]:
-  """What save_words wrote."""
+  """The words that save_words wrote."""
+  return {line.split('\t')[0] for line in _lines(path)}
+
+
+def load_word_counts(path: str) -> dict[str, int] | None:
+  """The words that save_words wrote and how often they stand in its text; None of a file that was made without."""
+  rows = [line.split('\t') for line in _lines(path)]
+  return {word: int(count) for word, count in rows} if all(len(row) == 2 for row in rows) else None
+
+
+def _lines(path: str) -> list[str]:
   with gzip.open(path) as file:
-    return set(file.read().decode().split('\n'))
+    return file.read().decode().split('\n')

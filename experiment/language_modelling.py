@@ -20,7 +20,7 @@ from corpora.vocabulary import Vocabulary
 from experiment.checkpoint import Measure
 from experiment.command_line import ConfigError
 from experiment.evaluation import Conclusion, Examination, Setting, exponential, per_token
-from experiment.translation import line_numbers, read_run, search_batches, search_rows, until
+from experiment.translation import check_attention, line_numbers, read_run, search_batches, search_rows, until
 from transformer import search, search_rules, tokens
 from transformer.config import SearchConfig
 from transformer.model import Model
@@ -98,6 +98,11 @@ def prompts(split: corpora.TextSplit, count: int) -> list[Prompt]:
   chosen = [lines[len(lines) * n // count] for n in range(count)] if len(lines) >= count else lines
   halves = [line[:len(line) // 2].rpartition(' ')[0] or line[:len(line) // 2] for line in chosen]
   return [Prompt(half, line[len(half):]) for half, line in zip(halves, chosen)]
+
+
+def samples(corpus: corpora.Corpus, count: int) -> list[tuple[str, str]]:
+  """The validation lines whose first halves are the prompts of samples/; none has a source."""
+  return [('', prompt + rest) for prompt, rest in prompts(corpus.validation, count)]
 
 
 class Examiner:
@@ -186,6 +191,7 @@ class Continuer:
       batch_tokens: bounds rows × prompt length of a search batch, padding included.
       include_prompt: whether continuations begin with their prompt.
     """
+    check_attention(model, config)
     self._model, self.params, self._vocabulary, self._config = model, params, vocabulary, config
     self._most = context - config.extra_length - 1  # tokens of a prompt; one place is EOS's
     self._batch_tokens, self._include_prompt = batch_tokens, include_prompt

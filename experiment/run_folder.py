@@ -6,6 +6,7 @@
     results.json      the final scores                tensorboard/      events
     suggestions.json  sentences that one may try      samples/          the same sentences, translated
     labels.json       a classifier's labels, in the order of its outputs
+    attention/        of a few sentences at evaluations, where asked for (explorer/watching.py)
     damaged/          checkpoints that were not what was saved
     nonfinite/        what updates started from that were not finite
     profile/          of a few steps, where asked for
@@ -40,7 +41,7 @@ MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.c
               'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
               'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples', 'train.max_skipped',
-              'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps', 'train.peak_tflops')
+              'train.watch_attention', 'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps', 'train.peak_tflops')
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
             'sacrebleu', 'ml_collections', 'numpy')
 
@@ -95,6 +96,7 @@ class RunFolder:
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
     self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
     self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
+    self.attention = place('attention')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self._lock, self._new = None, False
 

@@ -25,6 +25,7 @@ class Task(NamedTuple):
   known_words: Callable  # (corpus) -> words of the training text that a user may write
   check: Callable  # (config) -> what is impossible together, a sentence each
   check_model: Callable  # (model, SearchConfig): raises a ConfigError when the model cannot do what is searched for
+  samples: Callable | None  # (corpus, count) -> the validation texts shown at evaluations, (source or '', target)
   examiner: Callable  # (setting) -> function (params, sums, step) -> Examination
   conclude: Callable  # (setting, params, split, sums of a split by a function) -> Conclusion
   describe: Callable  # (results) -> the final figures, for people
@@ -51,7 +52,8 @@ TRANSLATION = Task(
     make_vocabularies=translation_task.make_vocabularies,
     known_words=translation_task.known_words,
     check=lambda config: [],
-    check_model=translation.longest_source,
+    check_model=translation.check_model,
+    samples=translation_task.samples,
     examiner=translation_task.Examiner,
     conclude=translation_task.conclude,
     describe=lambda results: scores.describe(results, results['test_set']),
@@ -73,7 +75,8 @@ LANGUAGE_MODELLING = Task(
     make_vocabularies=language_modelling.make_vocabularies,
     known_words=language_modelling.known_words,
     check=language_modelling.check,
-    check_model=lambda model, search: None,  # a continuation is no longer than a block
+    check_model=translation.check_attention,  # a continuation is no longer than a block
+    samples=language_modelling.samples,
     examiner=language_modelling.Examiner,
     conclude=language_modelling.conclude,
     describe=language_modelling.describe,
@@ -96,6 +99,7 @@ FINE_TUNING = Task(
     known_words=fine_tuning.known_words,
     check=fine_tuning.check,
     check_model=lambda model, search: None,  # nothing is searched for
+    samples=None,
     examiner=fine_tuning.Examiner,
     conclude=fine_tuning.conclude,
     describe=fine_tuning.describe,

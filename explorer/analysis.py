@@ -1,16 +1,16 @@
 """A corpus read out to a model, and what its heads did there: roles, alignment error, blur beside random weights.
 
-Sentences may carry gold annotations, counted in words of their own (Gold); those of the phrasebook do.
+Sentences may carry gold annotations, counted in words of their own (Gold); those of the phrasebook and of CoNLL-U do.
 """
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from corpora import phrasebook, phrasebook_grammar
+from corpora import conllu, phrasebook, phrasebook_grammar, vocabulary
 from experiment import alignments
 from explorer import capture, pronouns, roles
 from explorer.capture import Capture, Reading
@@ -21,6 +21,8 @@ _ROWS = 32
 # What the first word of each of the phrasebook's relations is; the second has the relation's name.
 _HEAD_OF = {'subject': 'verb', 'object': 'verb', 'adjective': 'noun', 'antecedent': 'pronoun'}
 
+DEPENDENCIES = ('nsubj', 'obj', 'amod', 'advmod')  # of Universal Dependencies, those of Voita et al., §5.2
+
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
@@ -29,7 +31,7 @@ class Gold:
   source_words: tuple[str, ...]
   target_words: tuple[str, ...]
   relations: tuple[tuple[str, int, int], ...]  # (name, source word that looks, source word looked at)
-  links: frozenset[tuple[int, int]]  # (source word, target word)
+  links: frozenset[tuple[int, int]]  # (source word, target word); empty where alignments are not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +56,34 @@ def _phrasebook_pair(example: dict[str, Any]) -> Pair:
   return Pair(example['en'], example['de'], Gold(
       tuple(phrasebook_grammar.tokens(example['en'])), tuple(phrasebook_grammar.tokens(example['de'])),
       tuple(relations), frozenset(map(tuple, example['alignment'].tolist()))))
+
+
+def conllu_pairs(sentences: Sequence[conllu.Sentence], targets: Sequence[str]) -> list[Pair]:
+  """Sentences with their syntax, and their translations."""
+  return [Pair(sentence.text, target, Gold(sentence.words, (), tuple(_both_ways(sentence)), frozenset()))
+          for sentence, target in zip(sentences, targets)]
+
+
+def _both_ways(sentence: conllu.Sentence) -> Iterator[tuple[str, int, int]]:
+  for name, word, head in sentence.dependencies:
+    if name in DEPENDENCIES:
+      yield f'{name} → its head', word, head
+      yield f'head → {name}', head, word
+
+
+class TrainingCounts:
+  """How often words stand in the training text. A capital makes no other word; of several words the rarest counts.
+
+  What has no letters, such as punctuation, is never rare.
+  """
+
+  def __init__(self, counts: Mapping[str, int]):
+    self._counts = counts
+
+  def __getitem__(self, text: str) -> float:
+    forms = lambda word: {word, word[:1].lower() + word[1:], word[:1].upper() + word[1:]}
+    return min((sum(self._counts.get(form, 0) for form in forms(word)) for word in vocabulary.words(text)),
+               default=float('inf'))
 
 
 def readings(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[Reading]:
@@ -100,15 +130,23 @@ def in_gold_words(seen: Capture, reading: Reading, pair: Pair, vocabularies: tup
   return dataclasses.replace(seen, source=source), holder
 
 
-def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: dict[str, int]) -> dict[str, roles.Observed]:
-  """Each kind's maps between words with what is known of them; `seen` and `holder` as in_gold_words gives them."""
+def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: Mapping[str, int],
+             counts: TrainingCounts | None = None) -> dict[str, roles.Observed]:
+  """Each kind's maps between words with what is known of them.
+
+  Args:
+    seen, holder: as in_gold_words gives them.
+    frequency: how often words stand in the texts looked at.
+    counts: of source words in the training text, where the run has kept them.
+  """
   found = {}
   for kind in seen.weights:
     rows, columns = seen.axes(kind)
     relations = tuple((name, holder[row], holder[column]) for name, row, column in pair.gold.relations
                       if holder[row] != holder[column]) if pair.gold and kind == 'encoder' else ()
     found[kind] = roles.Observed(seen.by_word(kind), rows.special_words, columns.special_words,
-                                 roles.rarest(columns.words, columns.special_words, frequency), relations)
+                                 roles.rarest(columns.words, columns.special_words,
+                                              frequency if counts is None or kind == 'decoder' else counts), relations)
   return found
 
 
@@ -121,7 +159,8 @@ def word_frequencies(sentences: Sequence[tuple[int, Capture]]) -> collections.Co
 def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequence[Reading], pairs: Sequence[Pair],
                 vocabularies: tuple[Any, Any]) -> np.ndarray | None:
   """Alignment error rate of every cross head [N, H] against gold links; None where there are none."""
-  known = [(place, seen) for place, seen in model_captures if pairs[place].gold and 'cross' in seen.weights]
+  known = [(place, seen) for place, seen in model_captures if 'cross' in seen.weights
+           and pairs[place].gold and pairs[place].gold.links]
   if not known:
     return None
   layers, heads = known[0][1].weights['cross'].shape[:2]
@@ -137,15 +176,20 @@ def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequen
   return rates
 
 
-def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> dict[str, Any]:
-  """What every head does over the pairs: by kind, a row of records for each layer, see roles.describe."""
+def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tuple[Any, Any],
+               counts: TrainingCounts | None = None) -> dict[str, Any]:
+  """What every head does over the pairs: by kind, a row of records for each layer, see roles.describe.
+
+  Args:
+    counts: see observed().
+  """
   sentences = readings(pairs, vocabularies)
   seen = list(captures(model, params, sentences, vocabularies))
   worded = [(place, *in_gold_words(each, sentences[place], pairs[place], vocabularies)) for place, each in seen]
   frequency = word_frequencies([(place, each) for place, each, _ in worded])
   corpora = collections.defaultdict(list)
   for place, each, holder in worded:
-    for kind, found in observed(each, holder, pairs[place], frequency).items():
+    for kind, found in observed(each, holder, pairs[place], frequency, counts).items():
       corpora[kind].append(found)
   table = {kind: roles.describe(corpus) for kind, corpus in corpora.items()}
   errors = align_error(seen, sentences, pairs, vocabularies)

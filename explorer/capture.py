@@ -93,13 +93,35 @@ def read(model: Model, params: Any, readings: Sequence[Reading], source_vocabula
   """
   if not readings:
     return []
-  width = lambda side: padded_length(max(len(getattr(reading, side)) for reading in readings)) if any(
-      getattr(reading, side) for reading in readings) else 0
-  source, target = (tokens.pad([getattr(reading, side) for reading in readings], len(readings), width(side), filler)
-                    for side, filler in (('source', source_vocabulary.pad_id), ('target', target_vocabulary.pad_id)))
-  seen = jax.device_get(_looker(model, target_vocabulary.bos_id, with_operands)(params, source, target))
+  batch = laid_out(readings, source_vocabulary.pad_id, target_vocabulary.pad_id)
+  seen = jax.device_get(_looker(model, target_vocabulary.bos_id, with_operands)(params, *batch))
   return [_captured(reading, jax.tree.map(lambda leaf, row=row: leaf[row], seen), source_vocabulary, target_vocabulary)
           for row, reading in enumerate(readings)]
+
+
+def kinds_of(model: Model, readings: Sequence[Reading], source_vocabulary, target_vocabulary) -> tuple[str, ...]:
+  """The kinds of attention that a capture of these readings would hold, found without computing."""
+  params = jax.eval_shape(model.init, jax.random.key(0))
+  batch = laid_out(readings, source_vocabulary.pad_id, target_vocabulary.pad_id)
+  return tuple(jax.eval_shape(_looker(model, target_vocabulary.bos_id, False), params, *batch)[0])
+
+
+def as_shares(weights: np.ndarray) -> np.ndarray:
+  """Weights from 0 to 1 as 16-bit integers: at most 2^-17 off."""
+  return np.round(np.clip(weights, 0.0, 1.0) * 65535).astype(np.uint16)
+
+
+def from_shares(shares: np.ndarray) -> np.ndarray:
+  """What as_shares() wrote, as float32; rows, which rounding has moved, sum to 1 again."""
+  return shares / shares.sum(-1, keepdims=True, dtype=np.float32)
+
+
+def laid_out(readings: Sequence[Reading], source_filler: int, target_filler: int
+              ) -> tuple[tokens.Tokens, tokens.Tokens]:
+  """Readings as one padded batch; sources of no tokens have no columns."""
+  sides = zip(*((reading.source, reading.target) for reading in readings))
+  return tuple(tokens.pad(side, len(readings), padded_length(max(map(len, side))), filler)
+               for side, filler in zip(sides, (source_filler, target_filler)))
 
 
 @functools.lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from explorer import gates
-from explorer.capture import Reading, padded_length
+from explorer.capture import Reading, laid_out
 from explorer.gates import Gates, Head
 from transformer import tokens
 from transformer.model import Model, Params
@@ -33,13 +33,6 @@ def forced_scorer(model: Model, bos_id: int) -> Callable:
     return jnp.where(target.segments > 0, taken, 0.0).sum(axis=1)
 
   return jax.jit(score)
-
-
-def laid_out(readings: Sequence[Reading], source_filler: int, target_filler: int
-             ) -> tuple[tokens.Tokens, tokens.Tokens]:
-  """Readings as one padded batch: source and target."""
-  lay = lambda sentences, filler: tokens.pad(sentences, len(sentences), padded_length(max(map(len, sentences))), filler)
-  return lay([r.source for r in readings], source_filler), lay([r.target for r in readings], target_filler)
 
 
 def measure(translator: Any, lines: Sequence[str], readings: Sequence[Reading],

@@ -32,7 +32,8 @@ def as_text(record: dict[str, Any]) -> str:
   heads = ['head', 'role', 'offset', 'rare', 'confidence', 'ends', 'entropy', 'AER', '|∂L/∂gate|', 'loss without']
   parts = [_aligned([heads, *_rows(record)]),
            f'loss {record["loss"]:.4f} a token on {record["sentences"]} sentences ({record["text"]}); maxima on rare '
-           f'words by chance: {_first_head(record)["rare_by_chance"]:.2f}', _layers(record)]
+           f'words by chance: {_first_head(record)["rare_by_chance"]:.2f} (rare in {record["rare_words_counted_in"]})',
+           *_relations(record), _layers(record)]
   if 'pruning' in record:
     parts.append(_aligned([['closed heads', 'BLEU'], *([str(step['closed']), f'{step["bleu"]:.1f}']
                                                        for step in record['pruning'])])
@@ -44,6 +45,18 @@ def as_text(record: dict[str, Any]) -> str:
 
 def _first_head(record: dict[str, Any]) -> dict[str, Any]:
   return next(iter(record['heads'].values()))[0][0]
+
+
+def _relations(record: dict[str, Any]) -> list[str]:
+  """Of each gold relation the head that meets it most often, beside the best fixed offset."""
+  layers = record['heads'].get('encoder', ())
+  heads = {f'encoder {layer + 1}.{head + 1}': of['relations'] for layer, row in enumerate(layers)
+           for head, of in enumerate(row)}
+  rows = [['relation', 'best head', 'met', 'best fixed offset', 'cases']]
+  for name, found in next(iter(heads.values()), {}).items():
+    best = max(heads, key=lambda head, name=name: heads[head][name]['met'])
+    rows.append([name, best, f'{heads[best][name]["met"]:.2f}', f'{found["best_fixed_offset"]:.2f}', str(found['cases'])])
+  return [_aligned(rows)] if len(rows) > 1 else []
 
 
 def _layers(record: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from explorer import effects, gates
+from explorer import capture, effects, gates
 from explorer.capture import Reading
 from explorer.gates import Gates, Head
 from transformer.model import Model, Params
@@ -27,7 +27,7 @@ def batches(readings: Sequence[Reading], source_filler: int, target_filler: int)
   for start in range(0, len(order), _ROWS):
     rows = order[start:start + _ROWS]
     filled = [*rows, *rows[:1] * (_ROWS - len(rows))]
-    yield effects.laid_out(filled, source_filler, target_filler), len(rows)
+    yield capture.laid_out(filled, source_filler, target_filler), len(rows)
 
 
 @functools.lru_cache(maxsize=8)

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer import architectures, tokens
-from transformer.config import ModelConfig
+from transformer.config import LanguageModelConfig, ModelConfig
 from transformer.model import Model, Params
 
 
 def layers_of(model: Model) -> int:
   """How many layers may be cut; 0 for models whose decoder is no stack of Transformer layers."""
-  return model.config.decoder_layers if type(model.config) is ModelConfig and not model.config.scan_layers else 0
+  return model.config.decoder_layers if isinstance(model.config, ModelConfig) and not model.config.scan_layers else 0
 
 
 def say(model: Model, params: Params, source: tokens.Tokens, target: tokens.Tokens, bos_id: int
@@ -39,12 +39,13 @@ def say(model: Model, params: Params, source: tokens.Tokens, target: tokens.Toke
 @functools.lru_cache(maxsize=32)
 def _cut(model: Model, layers: int, bos_id: int):
   """A compiled function for the model whose decoder ends after so many layers."""
-  cut = architectures.build(dataclasses.replace(model.config, num_decoder_layers=layers))
+  depth, positions = (('num_layers', 'positions') if isinstance(model.config, LanguageModelConfig) else
+                      ('num_decoder_layers', 'decoder_positions'))
+  cut = architectures.build(dataclasses.replace(model.config, **{depth: layers}))
 
   def say_cut(params: Params, source: tokens.Tokens, target: tokens.Tokens):
-    if 'decoder_positions' in params and model.config.positions == 'relative':  # tables with a first axis of layers
-      tables = jax.tree.map(lambda leaf: leaf[:layers], params['decoder_positions'])
-      params = dict(params, decoder_positions=tables)
+    if positions in params and model.config.positions == 'relative':  # tables with a first axis of layers
+      params = dict(params, **{positions: jax.tree.map(lambda leaf: leaf[:layers], params[positions])})
     logits = cut.decode(params, cut.encode(params, source), tokens.shift_right(target, bos_id))
     return logits.argmax(-1), jnp.exp(jax.nn.log_softmax(logits).max(-1))
 

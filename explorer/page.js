@@ -36,21 +36,26 @@ async function inflate(base64) {
 // A sentence's numbers, unpacked once.
 const open = sentence => sentence.opened ??= unpack(sentence);
 
-// Weights are 16-bit integers, 65535 for 1; vectors 16-bit shares of their layer's scale.
+// Weights are 16-bit integers, 65535 for 1; vectors 16-bit shares of their layer's scale. A report on training has
+// weights of every moment, any other of one.
 async function unpack(sentence) {
-  const weights = new Uint16Array(await inflate(sentence.weights));
-  sentence.maps = {};
-  let start = 0;
-  for (const kind of ['encoder', 'decoder', 'cross'].filter(kind => sentence.shapes[kind])) {
-    const size = sentence.shapes[kind].reduce((a, b) => a * b);
-    sentence.maps[kind] = weights.subarray(start, start += size);
-  }
+  sentence.moments = await Promise.all([sentence.weights].flat().map(async packed => {
+    const weights = new Uint16Array(await inflate(packed)), maps = {};
+    let start = 0;
+    for (const kind of ['encoder', 'decoder', 'cross'].filter(kind => sentence.shapes[kind])) {
+      const size = sentence.shapes[kind].reduce((a, b) => a * b);
+      maps[kind] = weights.subarray(start, start += size);
+    }
+    return {maps, pooled: new Map()};
+  }));
   if (sentence.vectors) {
     const numbers = new Int16Array(await inflate(sentence.vectors.data));
     for (const part of sentence.vectors.parts) part.numbers = numbers.subarray(part.start, part.start + part.size);
   }
-  sentence.pooled = new Map();
 }
+
+// The maps between pieces of the moment that is shown.
+const mapsOf = sentence => sentence.moments[state.e].maps;
 
 // What rows and columns are called: [{label, reads, first, last (pieces), special}].
 function axis(sentence, kind, side, words) {
@@ -69,12 +74,12 @@ function axis(sentence, kind, side, words) {
 }
 
 // One head's map between pieces or words: sum over a word's keys, mean over its queries; masked where none may look.
-function head(sentence, kind, layer, number, words) {
-  const name = [kind, layer, number, words].join();
-  if (sentence.pooled.has(name)) return sentence.pooled.get(name);
+function head(sentence, kind, layer, number, words, moment = state.e) {
+  const {maps, pooled} = sentence.moments[moment], name = [kind, layer, number, words].join();
+  if (pooled.has(name)) return pooled.get(name);
   const rows = axis(sentence, kind, 'query', words), columns = axis(sentence, kind, 'key', words);
   const [, heads, Q, M] = sentence.shapes[kind];
-  const pieces = sentence.maps[kind].subarray((layer * heads + number) * Q * M);
+  const pieces = maps[kind].subarray((layer * heads + number) * Q * M);
   const values = new Float32Array(rows.length * columns.length), masked = new Uint8Array(values.length);
   rows.forEach((row, i) => columns.forEach((column, j) => {
     let sum = 0;
@@ -84,7 +89,7 @@ function head(sentence, kind, layer, number, words) {
     masked[i * columns.length + j] = kind === 'decoder' && column.first > row.last;
   }));
   const made = {rows, columns, values, masked, at: (i, j) => values[i * columns.length + j]};
-  sentence.pooled.set(name, made);
+  pooled.set(name, made);
   return made;
 }
 
@@ -100,7 +105,8 @@ function vectors(sentence, kind, role, layer, number) {
 
 const opening = report.opening;
 const state = {s: opening.sentence, c: report.compare ?? -1, k: opening.kind, l: opening.layer, h: opening.head,
-               on: [opening.head], q: opening.query, m: opening.key, words: true, padded: false, t: 0, theme: ''};
+               on: [opening.head], q: opening.query, m: opening.key, words: true, padded: false, t: 0,
+               e: report.training ? report.training.length - 1 : 0, theme: ''};
 const sentence = () => report.sentences[state.s];
 const shape = () => sentence().shapes[state.k];
 
@@ -130,6 +136,7 @@ function restore() {
   state.q = number('q', axis(sentence(), state.k, 'query', state.words).length - 1, state.q);
   state.m = number('m', axis(sentence(), state.k, 'key', state.words).length - 1, state.m);
   state.t = number('t', sentence().steps.length - 1, 0) ?? 0;
+  state.e = number('e', (report.training?.length ?? 1) - 1, state.e) ?? 0;
   if (['', 'light', 'dark'].includes(found.get('theme'))) state.theme = found.get('theme');
 }
 
@@ -534,7 +541,7 @@ let panes = [];
 
 function showHeadline() {
   const [pane] = panes, where = `${KINDS[state.k][0]} layer ${state.l + 1}, head ${state.h + 1}`;
-  let text = `${where[0].toUpperCase()}${where.slice(1)}`;
+  let text = report.training ? `${momentName()}: ${where}` : `${where[0].toUpperCase()}${where.slice(1)}`;
   if (state.q !== null) {
     const row = range(pane.keys.length).map(j => pane.large.at(state.q, j));
     const j = state.m ?? row.indexOf(Math.max(...row)), unit = pane.queries[state.q];
@@ -572,6 +579,7 @@ function showControls() {
   $('words').setAttribute('aria-pressed', state.words);
   $('pieces').setAttribute('aria-pressed', !state.words);
   $('padded').setAttribute('aria-pressed', state.padded);
+  $('padded').hidden = !sentence().padded.some(Boolean);  // nothing is known of padding
 }
 
 function showGrid() {
@@ -583,7 +591,7 @@ function showGrid() {
     for (const h of range(heads)) {
       const canvas = element('canvas', {width: M, height: Q}), pen = canvas.getContext('2d');
       const image = pen.createImageData(M, Q);
-      const pieces = sentence().maps[state.k].subarray((l * heads + h) * Q * M);
+      const pieces = mapsOf(sentence())[state.k].subarray((l * heads + h) * Q * M);
       for (let i = 0; i < Q * M; i++) {
         const share = Math.sqrt(pieces[i] / 65535);  // so that faint weights show at this size
         for (let c = 0; c < 3; c++) image.data[4 * i + c] = look.low[c] + (look.high[c] - look.low[c]) * share;
@@ -669,6 +677,8 @@ let playing = null;
 
 function showStep() {
   const of = sentence(), last = of.steps.length - 1, t = Math.min(state.t, last), step = of.steps[t];
+  $('steps-panel').hidden = !step;
+  if (!step) return;
   $('step').max = last;
   $('step').value = t;
   $('step-count').textContent = `${t + 1} of ${last + 1}`;
@@ -687,11 +697,12 @@ function showStep() {
   const rest = Math.max(0, 1 - step.top.reduce((sum, [, share]) => sum + share, 0));
   const parts = [table('The next token', ...step.top.map(([text, share]) => row(text, share, text === step.written)),
                        row('all others together', rest, false))];
-  if (of.maps.cross) {
+  const {cross} = mapsOf(of);
+  if (cross) {
     const [layers, heads, Q, M] = of.shapes.cross;
     const look = theme(), chips = element('p', {className: 'chips', dir: 'auto'});
     range(M).forEach(m => {
-      const weight = h => of.maps.cross[((layers - 1) * heads + h) * Q * M + t * M + m] / 65535;
+      const weight = h => cross[((layers - 1) * heads + h) * Q * M + t * M + m] / 65535;
       const share = range(heads).reduce((sum, h) => sum + weight(h), 0) / heads;
       const chip = element('span', {textContent: of.texts.source.pieces[m], title: share.toFixed(3)});
       chip.style.background = shade(look, share);
@@ -765,7 +776,7 @@ function showBeam() {
 
 function showEffects() {
   const of = sentence(), effects = of.effects;
-  $('effects-panel').hidden = $('to-effects').parentNode.hidden = !effects;
+  $('effects-panel').hidden = $('to-effects').hidden = !effects;
   if (!effects) return;
   const found = effects.heads[state.k], look = theme();
   const most = Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change)), 1e-9);
@@ -786,10 +797,88 @@ function showEffects() {
   const same = matches(after.map(label => ({label})), before.map(label => ({label})));
   const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => value.toFixed(2));
   $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
-    `translation goes from ${open} to ${closed}, and the search writes: `,
+    `text goes from ${open} to ${closed}, and the search writes: `,
     ...(effect.text === of.target ? ['the same.'] : after.flatMap((word, i) =>
       [same[i] < 0 ? element('mark', {textContent: word}) : word, ' '])));
 }
+
+// -------------------------------------------------------------------------------------------------- while it trained
+
+const momentName = () => {
+  const {step} = report.training[state.e];
+  return step ? `After ${step.toLocaleString('en')} update${step > 1 ? 's' : ''}` : 'Before training';
+};
+
+// The weight that the chart follows: of the chosen token, or where it looks most; null without a choice.
+function followed() {
+  if (state.q === null) return null;
+  const [pane] = panes, row = range(pane.keys.length).map(j => pane.large.at(state.q, j));
+  return {q: state.q, m: state.m ?? row.indexOf(Math.max(...row))};
+}
+
+function showTraining() {
+  $('training-panel').hidden = $('training-keys').hidden = !report.training;
+  if (!report.training) return;
+  const {told} = report.training[state.e], [pane] = panes, cell = followed();
+  Object.assign($('moment'), {max: report.training.length - 1, value: state.e});
+  $('moment-text').textContent = [momentName(), told,
+    `log-probability of the text ${sentence().log_probs[state.e].toFixed(2)}`].filter(Boolean).join(' · ');
+  $('chart-caption').replaceChildren(...(cell ? [
+    `How much “${pane.queries[cell.q].label}” looks at “${pane.keys[cell.m].label}”: layer ${state.l + 1}, ` +
+    `head ${state.on.map(h => h + 1).join(', ') || '–'}`,
+    element('span', {}, ...exportButtons('training', drawChart))] : ['Choose a token, to follow its weight.']));
+  drawChart((width, height) => { $('chart').style.width = `${width}px`; return canvasPen($('chart'), width, height); });
+}
+
+// Places of the chart: of moments and of weights.
+function chartGeometry() {
+  const width = clamp($('chart').parentNode.clientWidth || 600, 760), [left, right, top, height] = [34, 14, 8, 120];
+  const most = Math.max(1, report.training.at(-1).step);
+  return {width, height, left, x: e => left + (width - left - right) * report.training[e].step / most,
+          y: weight => top + (height - top - 22) * (1 - weight)};
+}
+
+// The weight of the followed link at every moment, a line for each open head, and where the slider stands.
+function drawChart(make) {
+  const {width, height, left, x, y} = chartGeometry(), look = theme(), cell = followed();
+  const pen = make(width, height), moments = range(report.training.length), last = moments.length - 1;
+  pen.fillStyle = look.ground;
+  pen.fillRect(0, 0, width, height);
+  const line = (points, style, wide) => {
+    pen.strokeStyle = style;
+    pen.lineWidth = wide;
+    pen.beginPath();
+    points.forEach((at, i) => i ? pen.lineTo(...at) : pen.moveTo(...at));
+    pen.stroke();
+  };
+  pen.font = '11px sans-serif';
+  pen.fillStyle = look.dim;
+  pen.textAlign = 'end';
+  for (const weight of [0, 0.5, 1]) {
+    line([[left, y(weight)], [x(last), y(weight)]], look.line, 1);
+    pen.fillText(weight.toFixed(1), left - 6, y(weight) + 4);
+  }
+  if (last) pen.fillText(`${report.training[last].step.toLocaleString('en')} updates`, x(last), height - 4);
+  pen.textAlign = 'start';
+  pen.fillText('0', left, height - 4);
+  const weight = (h, e) => head(sentence(), state.k, state.l, h, state.words, e).at(cell.q, cell.m);
+  for (const h of cell ? state.on : []) line(moments.map(e => [x(e), y(weight(h, e))]), colour(h), 2.5);
+  line([[x(state.e), y(1)], [x(state.e), y(0)]], look.ink, 1.5);
+  return pen;
+}
+
+let forming = null;
+
+function playTraining() {
+  const stop = () => { clearInterval(forming); forming = null; $('play-training').textContent = 'play'; };
+  if (forming) return stop();
+  const last = report.training.length - 1;
+  $('play-training').textContent = 'pause';
+  toMoment(state.e >= last ? 0 : state.e + 1);
+  forming = setInterval(() => state.e >= last ? stop() : toMoment(state.e + 1), 500);
+}
+
+const toMoment = e => report.training && set({e: clamp(e, report.training.length - 1)});
 
 function showCard() {
   $('card').replaceChildren(...report.card.flatMap(([name, value]) =>
@@ -814,6 +903,7 @@ async function show() {
   panes.forEach(pane => pane.draw());
   showControls();
   showHeadline();
+  showTraining();
   showGrid();
   showRanking();
   showCalculation();
@@ -833,7 +923,7 @@ const KEYS = {
   ArrowLeft: () => turn(-1), ArrowRight: () => turn(1), ArrowUp: () => step(-1), ArrowDown: () => step(1),
   '[': () => set({l: state.l - 1}), ']': () => set({l: state.l + 1}), w: () => set({words: !state.words}),
   p: () => set({padded: !state.padded}), a: () => set({on: range(shape()[1])}), Escape: () => set({q: null, m: null}),
-  ',': () => walk(-1), '.': () => walk(1),
+  ',': () => walk(-1), '.': () => walk(1), '<': () => toMoment(state.e - 1), '>': () => toMoment(state.e + 1),
   ...Object.fromEntries(kindsOf.map((kind, i) => [i + 1, () => set({k: kind})])),
 };
 
@@ -875,6 +965,13 @@ $('theme').addEventListener('click', () => set({theme: {'': 'dark', dark: 'light
 $('controls').addEventListener('submit', event => event.preventDefault());
 $('step').addEventListener('input', event => { state.t = +event.target.value; showStep(); save(); });
 $('play').addEventListener('click', play);
+$('moment').addEventListener('input', event => toMoment(+event.target.value));
+$('play-training').addEventListener('click', playTraining);
+$('chart').addEventListener('click', event => {
+  const {x, width} = chartGeometry(), box = $('chart').getBoundingClientRect();
+  const at = (event.clientX - box.left) * width / box.width, far = e => Math.abs(x(e) - at);
+  toMoment(range(report.training.length).reduce((best, e) => far(e) < far(best) ? e : best));
+});
 window.addEventListener('hashchange', () => { restore(); show(); });
 window.addEventListener('resize', () => panes.forEach(pane => pane.draw()));
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);

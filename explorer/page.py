@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from explorer.beam import Departure, Tree
-from explorer.capture import Capture
+from explorer.capture import Capture, as_shares
 from explorer.effects import Effect
 from explorer.gates import KINDS, Head
 from explorer.opening import Opening
@@ -42,11 +42,6 @@ def packed(numbers: np.ndarray) -> str:
   if numbers.dtype not in (np.uint16, np.int16):
     raise TypeError(f'numbers are {numbers.dtype}; expected 16-bit integers')
   return base64.b64encode(zlib.compress(numbers.astype(numbers.dtype.newbyteorder('<')).tobytes(), 9)).decode()
-
-
-def as_shares(weights: np.ndarray) -> np.ndarray:
-  """Weights from 0 to 1 as 16-bit integers: at most 2^-17 off."""
-  return np.round(np.clip(weights, 0.0, 1.0) * 65535).astype(np.uint16)
 
 
 def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:

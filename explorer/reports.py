@@ -149,7 +149,7 @@ def _said(translator: Any, readings: Sequence[Reading]) -> list[list[list[tuple[
   model, source, target = translator.parts
   if not lens.layers_of(model):
     return [[] for _ in readings]
-  batch = effects.laid_out(readings, source.pad_id, target.pad_id)
+  batch = capture.laid_out(readings, source.pad_id, target.pad_id)
   ids, probabilities = lens.say(model, translator.params[0], *batch, target.bos_id)
   return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
            for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(readings))]
@@ -160,7 +160,7 @@ def _trees(translator: Any, readings: Sequence[Reading], captures: Sequence[capt
   """The beam of each of the first `count` readings, held against its reference where there is one."""
   model, _, target = translator.parts
   config = translator.search_config
-  if config.strategy != 'beam' or config.beam_size < 2:
+  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree's scores know of none
     return [None] * count
   found = []
   for number in range(count):

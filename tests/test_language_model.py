@@ -14,11 +14,13 @@ import corpora
 import decode
 import input_pipeline
 import train
+import visualize
 from configs import language_model as shipped
 from corpora import running_text, vocabulary
 from corpora.errors import DataError
 from experiment import command_line, language_modelling
 from experiment.translation import model_record
+from explorer import lens
 from tests.conftest import BOS, FILLER, rows, sentences
 from transformer import architectures, tokens
 from transformer import model as models
@@ -345,6 +347,29 @@ def test_decode_continues_each_line_of_a_file(run, tmp_path, capsys):
     ask(f'--reference={tmp_path}/in')
   with pytest.raises(command_line.ConfigError, match='at most 22'):
     ask('--search.extra_length=23')
+
+
+def test_a_page_shows_what_its_heads_do(run, tmp_path, capsys):
+  (tmp_path / 'in').write_text('the quick\nof King\n')
+  asked = command_line.parse_visualize(
+      ['visualize.py', f'--workdir={run}', f'--input={tmp_path}/in', f'--output={tmp_path}/page.html'], '')
+  assert visualize.main(asked) == 0
+  report = json.loads((tmp_path / 'page.html').read_text().split('id="report">')[1].split('</script>')[0])
+  assert [list(sentence['shapes']) for sentence in report['sentences']] == [['decoder']] * 2
+  card = dict(report['card'])
+  assert 'bits per byte' in card['scores'] and card['text'] == 'running_text' and '2 sentences' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('positions', ['relative', 't5'])
+def test_each_layer_says_a_next_token(positions):
+  model = architectures.build(LanguageModelConfig(**SIZES, positions=positions))
+  weights, target = filled(model), rows([5, 7], 8)
+  said, shares = lens.say(model, weights, empty(2), target, BOS)
+  logits = model.decode(weights, empty(2), tokens.shift_right(target, BOS))
+  assert said.shape == shares.shape == (2, 2, 8)
+  np.testing.assert_array_equal(said[:, -1], logits.argmax(-1))
+  np.testing.assert_allclose(shares[:, -1], jax.nn.softmax(logits).max(-1), rtol=1e-5)
+  assert (said[:, 0] != said[:, 1]).any()
 
 
 def test_a_continuation_does_not_depend_on_its_neighbours(run):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from corpora.whole_files import write_whole
-from explorer import beam, opening, page, reports, texts
+from explorer import beam, capture, forming, opening, page, reports, texts, watching
 from explorer.effects import Effect
 from explorer.gates import Head
 from explorer.texts import Text
-from tests.explorer_stand_ins import drawn, text_of
+from tests.explorer_stand_ins import LINES, drawn, shaken, small_translator, small_vocabulary, text_of
 
 HOSTILE = ['</script><script>window.hurt=1</script>', '<img src=x onerror=hurt()>', '"\'`', 'javascript:hurt()',
            'line\u2028end', '&lt;b&gt;', '/*SCRIPT*/', '${hurt}', 'שלום', '你好']
@@ -71,7 +71,7 @@ def test_the_page_names_no_other_place(written):
 
 def test_weights_lose_less_than_a_65000th(captures):
   weights = captures[0].weights['cross']
-  assert np.abs(page.as_shares(weights) / 65535.0 - weights).max() <= 2**-17 + 1e-9
+  assert np.abs(capture.as_shares(weights) / 65535.0 - weights).max() <= 2**-17 + 1e-9
   with pytest.raises(TypeError, match='16-bit'):
     page.packed(weights)
 
@@ -317,7 +317,7 @@ def test_pictures_can_be_kept(tab, format, view):
   tab.page.select_option('#sentence', '2')
   tab.ready()
   with tab.page.expect_download() as kept:
-    tab.page.locator('.caption').nth(view).get_by_text(format).click()
+    tab.page.locator('.pane .caption').nth(view).get_by_text(format).click()
   with open(kept.value.path(), 'rb') as file:
     data = file.read()
   assert kept.value.suggested_filename.endswith(format.lower())
@@ -325,6 +325,91 @@ def test_pictures_can_be_kept(tab, format, view):
     assert data.startswith(b'\x89PNG') and len(data) > 2000
   else:
     assert b'&lt;img src=x' in data and b'<img' not in data and b'<path' in data + b'<path' * view
+
+
+def test_a_report_on_one_checkpoint_has_no_slider_over_training(tab):
+  assert not tab.page.locator('#training-panel').is_visible() and not tab.page.locator('#training-keys').is_visible()
+  tab.page.keyboard.press('>')
+  assert tab.state()['e'] == '0' and tab.text('#headline').startswith('Encoder layer 2')
+
+
+@pytest.fixture(scope='module')
+def moments(tmp_path_factory):
+  """What four moments of a training would have left."""
+  translator, folder = small_translator(), str(tmp_path_factory.mktemp('watched'))
+  vocabulary = translator.parts[1]
+  sentences = watching.readings([(LINES[0], LINES[1]), (LINES[2], LINES[0])], vocabulary, vocabulary)
+  watch = watching.Watch(folder, translator.parts[0], sentences, vocabulary, vocabulary, every=100)
+  for step in (0, 100, 200, 400):
+    watch(shaken(translator.params[0], seed=step), step)
+  return watching.read(folder)
+
+
+@pytest.fixture
+def trained(browser, moments, tmp_path):
+  report = forming.explain(moments, (small_vocabulary(),) * 2, {200: 'validation bleu 12.30', 400: HOSTILE[0]})
+  report.save(f'{tmp_path}/training.html')
+  opened = Tab(browser, tmp_path / 'training.html', viewport={'width': 1280, 'height': 900})
+  yield opened
+  opened.page.close()
+  assert opened.said == [] and [url for url in opened.asked if not url.startswith(('file://', 'blob:'))] == []
+
+
+def test_a_slider_goes_through_training(trained, moments):
+  state = trained.state()
+  kind, layer, number, q, m = state['k'], *(int(state[name]) for name in ('l', 'h', 'q', 'm'))
+  place = int(state['s'])
+
+  def weight(e):
+    seen = moments[e].sentences[place]
+    ids, vocabulary = {'encoder': (seen.source, seen.source)}[kind], small_vocabulary()
+    rows, columns = (texts.describe(one, vocabulary) for one in ids)
+    return texts.pool(seen.weights[kind] / 65535, rows.word_of_piece, columns.word_of_piece)[layer, number, q, m]
+
+  assert state['e'] == '3' and trained.text('#headline').startswith('After 400 updates: encoder layer')
+  assert trained.text('#headline').endswith(f', {weight(3):.2f}.') and HOSTILE[0] in trained.text('#moment-text')
+  trained.page.locator('#moment').fill('2')
+  trained.ready()
+  assert trained.state()['e'] == '2' and trained.text('#headline').endswith(f', {weight(2):.2f}.')
+  total = moments[2].sentences[place].log_probs.sum()
+  assert trained.text('#moment-text') == (
+      f'After 200 updates · validation bleu 12.30 · log-probability of the text {total:.2f}')
+  trained.page.locator('#headline').click()
+  for key, expected in (('<', 1), ('<', 0), ('<', 0), ('>', 1)):
+    trained.page.keyboard.press(key)
+    trained.ready()
+    assert trained.state()['e'] == str(expected) and trained.state()['q'] == str(q)
+  assert trained.text('.value').endswith(f'{weight(1):.2f}')
+  trained.page.reload()
+  trained.ready()
+  assert trained.text('#headline').startswith('After 100 updates') and trained.page.input_value('#moment') == '1'
+  found = trained.page.evaluate(
+      f"() => range(4).map(e => head(sentence(), '{kind}', {layer}, {number}, true, e).at({q}, {m}))")
+  np.testing.assert_allclose(found, [weight(e) for e in range(4)], atol=1e-4)
+  for panel in ('steps-panel', 'effects-panel', 'beam-panel', 'calculation-panel', 'padded'):
+    assert not trained.page.locator(f'#{panel}').is_visible(), panel
+
+
+def test_a_chart_follows_a_weight_through_training(trained):
+  trained.page.click('#all-heads')
+  trained.ready()
+  with trained.page.expect_download() as kept:
+    trained.page.locator('#chart-caption').get_by_text('SVG').click()
+  with open(kept.value.path(), encoding='utf-8') as file:
+    paths = [part.split('"')[0] for part in file.read().split(' d="')[1:]]
+  assert sorted(path.count('L') for path in paths) == [1, 1, 1, 1, 3, 3]  # three lines, the slider's place, two heads
+  box = trained.page.locator('#chart').bounding_box()
+  trained.page.mouse.click(box['x'] + 40, box['y'] + 40)
+  trained.ready()
+  assert trained.state()['e'] == '0' and trained.text('#headline').startswith('Before training')
+  trained.page.click('#play-training')
+  trained.page.wait_for_function('() => state.e === 3 && !forming', timeout=8000)
+  assert trained.text('#play-training') == 'play'
+  trained.page.keyboard.press('Escape')
+  trained.ready()
+  assert trained.text('#chart-caption') == 'Choose a token, to follow its weight.'
+  trained.page.set_viewport_size({'width': 390, 'height': 800})
+  assert trained.page.evaluate('() => document.documentElement.scrollWidth') <= 390
 
 
 @pytest.mark.parametrize('width, scheme', [(1280, 'dark'), (390, 'light')])

@@ -1,5 +1,6 @@
 """Roles on constructed attention, pronouns by hand, importance against finite differences, pruning as a run."""
 
+import dataclasses
 import json
 
 import jax
@@ -7,14 +8,14 @@ import numpy as np
 import pytest
 
 import analyze
-from corpora import phrasebook
+from corpora import phrasebook, vocabulary
 from experiment import command_line, pruned_run, run_folder, translation
 from experiment.command_line import ConfigError
 from experiment.run_folder import RunFolder
 from explorer import analysis, gates, importance, pronouns, roles
 from explorer.capture import Reading
 from explorer.gates import Head
-from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary, text_of
+from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
 
 
 def looking(columns, *heads):
@@ -212,7 +213,9 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   assert record['sentences'] == 3 and len(record['heads']['cross'][1]) == 2
   assert len(record['least_important_first']) == 12
   assert [step['closed'] for step in record['pruning']] == list(range(12))
-  assert 'encoder 2.2' in capsys.readouterr().out
+  told = capsys.readouterr()
+  assert 'encoder 2.2' in told.out and record['rare_words_counted_in'] == 'the text looked at'
+  assert 'holds no counts' in told.err
   # The new run is the old one with five heads closed, and loads like any other.
   closed = run_folder.read_json(f'{tmp_path}/pruned/pruned.json')['closed']
   assert sorted(closed) == sorted(record['least_important_first'][:5])
@@ -221,6 +224,37 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   assert shut == set(closed)
   with pytest.raises(ConfigError, match='not empty'):
     pruned_run.write(RunFolder.open(str(run)), f'{tmp_path}/pruned', pruned, [])
+
+
+def test_a_treebank_and_a_runs_own_counts(run, tmp_path, capsys):
+  words, heads = LINES[0].split(), [3, 3, 4, 0, 8, 8, 8, 4]  # the tired dog sleeps because it was tired
+  names = ['det', 'amod', 'nsubj', 'root', 'mark', 'nsubj', 'cop', 'advcl']
+  rows = (f'{n + 1}\t{word}\t_\t_\t_\t_\t{head}\t{name}\t_\t_' for n, (word, head, name) in enumerate(
+      zip(words, heads, names)))
+  (tmp_path / 'in.conllu').write_text('\n'.join(rows) + '\n\n')
+  (tmp_path / 'ref').write_text(LINES[1] + '\n')
+  vocabulary.save_words(['the', 'dog', 'because', 'was', 'tired', 'it'] * 3 + ['sleeps'], f'{run}/words.txt.gz')
+  assert analyze.main(options(f'--workdir={run}', f'--input={tmp_path}/in.conllu', f'--reference={tmp_path}/ref',
+                              f'--output={tmp_path}/heads.json')) == 0
+  record, told = json.loads((tmp_path / 'heads.json').read_text()), capsys.readouterr()
+  relations = record['heads']['encoder'][0][0]['relations']
+  assert {name: found['cases'] for name, found in relations.items()} == {
+      'amod → its head': 1, 'head → amod': 1, 'head → nsubj': 2, 'nsubj → its head': 2}
+  assert relations['head → nsubj']['best_fixed_offset'] == 0.5  # -1 and -2
+  assert record['rare_words_counted_in'] == 'the training text' and 'no counts' not in told.err
+  assert 'best fixed offset' in told.out and 'alignment_error' not in record['heads']['cross'][0][0]
+
+
+def test_rare_words_are_those_of_the_training_text_on_the_sources_side():
+  text = text_of(['a', 'b', 'c', 'd', '⟨eos⟩'], special=(4,))
+  seen = dataclasses.replace(constructed(['a', 'b', 'c', 'd', '⟨eos⟩'], encoder=[], decoder=[], cross=[]),
+                             source=text, predicts=text, reads=text)
+  frequency = {'a': 1, 'b': 1, 'c': 2, 'd': 2}
+  rare = lambda counts: {kind: found.rare for kind, found in analysis.observed(
+      seen, [], analysis.Pair('', ''), frequency, counts).items()}
+  assert rare(None) == dict.fromkeys(('encoder', 'decoder', 'cross'), frozenset({0, 1}))
+  counts = analysis.TrainingCounts({'a': 9, 'b': 1, 'c': 1, 'd': 9})
+  assert rare(counts) == {'encoder': {1, 2}, 'decoder': {0, 1}, 'cross': {1, 2}}
 
 
 def _output(params, head):

@@ -3,8 +3,11 @@
 import json
 import os
 import runpy
+import urllib.parse
+import urllib.request
 
 import jax
+import numpy as np
 import pytest
 
 import visualize
@@ -12,7 +15,7 @@ from experiment import command_line, pruned_run, translation
 from experiment.command_line import ConfigError
 from experiment.language_modelling import Continuer
 from experiment.run_folder import RunFolder
-from explorer import reports, texts
+from explorer import forming, page, reports, texts, watching
 from explorer.gates import Head
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from transformer import architectures
@@ -70,6 +73,78 @@ def test_nothing_to_see_is_an_error(run, lines, told):
   with pytest.raises(ConfigError, match=told):
     visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={run}/page.html'))
   assert not (run / 'page.html').exists()
+
+
+class Browser:
+  """In place of a browser: takes down what it is asked to open."""
+
+  def __init__(self, name, opens=True):
+    self.name, self.opens, self.asked = name, opens, []
+
+  def open(self, address):
+    self.asked.append(address)
+    return self.opens
+
+
+@pytest.mark.parametrize('browser, asked, shown', [
+    (Browser('/usr/bin/firefox'), 1, True), (Browser('firefox', opens=False), 1, False),
+    (Browser('/usr/bin/lynx'), 0, False), (None, 0, False)])
+def test_open_shows_the_page_or_says_that_nothing_can(run, browser, asked, shown, monkeypatch, capsys):
+  def get():
+    if browser is None:
+      raise visualize.webbrowser.Error('could not locate runnable browser')
+    return browser
+  monkeypatch.setattr(visualize.webbrowser, 'get', get)
+  (run / 'in.txt').write_text(f'{LINES[0]}\n')
+  written = run / 'a page #1.html'
+  assert visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={written}', '--effects=false',
+                                '--open')) == 0
+  assert written.stat().st_size > 20_000
+  assert ('no browser' in capsys.readouterr().err) == (not shown)
+  assert [urllib.request.url2pathname(urllib.parse.urlsplit(address).path) for address in (
+      browser.asked if browser else [])] == [str(written)] * asked
+
+
+# ------------------------------------------------------------------------------------------------ while it trained
+
+
+def test_what_training_took_down_becomes_a_page(run, capsys):
+  vocabulary, translator = small_vocabulary(), small_translator()
+  folder = RunFolder.open(str(run))
+  folder.save_vocabularies(vocabulary.model, None)
+  asked = lambda *more: options(f'--workdir={run}', '--training', f'--output={run}/page.html', *more)
+  with pytest.raises(ConfigError, match='train.watch_attention=samples'):
+    visualize.main(asked())
+  sentences = watching.readings([(LINES[0], LINES[1]), (LINES[2], LINES[3])], vocabulary, vocabulary)
+  watch = watching.Watch(folder.attention, *translator.parts[:1], sentences, vocabulary, vocabulary, every=20)
+  for step in (0, 20, 40):
+    watch(shaken(translator.params[0], seed=step), step)
+  (run / 'metrics.jsonl').write_text('{"step": 20, "train/loss": 3.0}\n{"step": 20, "validation/bleu": 12.345}\n')
+  assert visualize.main(asked()) == 0
+  report = held(run / 'page.html')
+  assert report['training'] == [{'step': 0, 'told': ''}, {'step': 20, 'told': 'validation BLEU 12.35'},
+                                {'step': 40, 'told': ''}]
+  assert [sentence['source'] for sentence in report['sentences']] == [LINES[0], LINES[2]]
+  assert [sentence['target'] for sentence in report['sentences']] == [LINES[1], LINES[3]]
+  assert all(len(sentence['weights']) == len(sentence['log_probs']) == 3 for sentence in report['sentences'])
+  assert '3 moments of training, up to step 40' in capsys.readouterr().err
+
+
+def test_a_page_on_training_has_room_for_some_moments():
+  seen = watching.Seen((), (1, 2), {'decoder': np.random.default_rng(0).integers(0, 65536, (2, 3, 2, 2)).astype(
+      np.uint16)}, np.zeros(2, np.float32))
+  moments = [watching.Moment(step, (seen,)) for step in range(0, 110, 10)]
+  size = len(page.packed(seen.weights['decoder'].ravel()))
+  assert forming.fitting(moments, 20 * size) == moments
+  assert [moment.step for moment in forming.fitting(moments, 6 * size)] == [0, 20, 40, 60, 80, 100]
+  assert [moment.step for moment in forming.fitting(moments, 1)] == [0, 100]
+
+
+@pytest.mark.parametrize('more', [['--input=a'], ['--format=png'], ['--checkpoint=best'], ['--effects=false']])
+def test_what_means_nothing_beside_training_is_refused(more, capsys):
+  with pytest.raises(SystemExit):
+    options('--workdir=a', '--training', *more)
+  assert '--training with --' in capsys.readouterr().err
 
 
 def test_a_report_shows_itself_in_a_notebook():

@@ -237,7 +237,7 @@ def test_words_are_saved_and_loaded(tmp_path):
   vocabulary.save_words(iter(['b', 'a', 'b', 'étudiant']), path)
   assert vocabulary.load_words(path) == {'a', 'b', 'étudiant'}
   first = open(path, 'rb').read()
-  vocabulary.save_words(['étudiant', 'a', 'b'], path)
+  vocabulary.save_words(['étudiant', 'b', 'a', 'b'], path)
   assert open(path, 'rb').read() == first  # no time stamp inside
   assert [entry.name for entry in tmp_path.iterdir()] == ['words.txt.gz']
 
