@@ -542,7 +542,7 @@ class Training:
 
   def _compile(self, batch: Any, shape: input_pipeline.Shape, bar: ProgressBar) -> None:
     bar.announce_compilation(shape)
-    with self._meter.paused():
+    with self._meter.paused(), self._watchdog.paused():
       program = self._stop.run(self._compiled.program, self._state, batch)
     failures.check_memory(program, self._run.config, shape, self._state)
     self._meter.compiled(program.seconds)
