@@ -12,6 +12,7 @@ what is written, stands for a line end. Search options take the place of the run
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -26,11 +27,13 @@ import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
-from corpora import text_files, vocabulary  # noqa: E402
-from experiment import jobs, minimum_bayes_risk, output_formats, scores, tasks, text_lines  # noqa: E402
+from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
+from corpora.errors import DataError  # noqa: E402
+from experiment import jobs, long_lines, minimum_bayes_risk, output_formats, scores, tasks, text_lines  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
+TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
 
 
 def main(options: command_line.DecodeOptions) -> int:
@@ -44,6 +47,8 @@ def main(options: command_line.DecodeOptions) -> int:
   writer = task.load(options.workdir, options.checkpoint, **search_options(options))
   if task is tasks.TRANSLATION:
     writer.say = say
+    if options.long_lines == 'split':
+      writer = long_lines.Splitter(writer, writer.longest_trained, config['data']['target_language'])
   if options.target:
     return score(options, writer, lines)
   if lines is None:
@@ -83,6 +88,9 @@ def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
          ) -> tuple[list[str] | None, list[list[str]]]:
   """(lines, references): of files, or of one of the run's own splits; None for lines that are yet to come."""
   references = [text_files.read_lines(path) for path in options.reference.split(',')] if options.reference else []
+  if options.input.startswith('tfds:'):
+    pairs = tfds_pairs(options.input, config['data'])
+    return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
   if options.input.startswith(SPLIT):
     name = options.input.removeprefix(SPLIT)
     corpus = corpora.load(command_line.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
@@ -99,6 +107,24 @@ def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
   for path, known in zip((options.reference or '').split(','), references):
     scores.check_counts(lines, known, options.input, path)
   return lines, references
+
+
+def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
+  """Pairs of a TFDS set in the run's languages; it lies, or is prepared, where the run's options say.
+
+  Raises:
+    ConfigError, DataError: when the set or split is written wrongly, or not to be had.
+  """
+  found = TFDS.fullmatch(text)
+  if not found:
+    raise command_line.ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
+                                   'tfds:wmt14_translate/de-en:test[:100]')
+  wanted = corpora.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=data['tfds_dir'],
+                                source_language=data['source_language'], target_language=data['target_language'])
+  try:
+    return list(tfds_sets.split(wanted, found[2]))
+  except DataError as error:
+    raise DataError(f'--input={text}: {error}') from None
 
 
 def answer(options: command_line.DecodeOptions, task: tasks.Task, writer, lines: Sequence[str], first: int, progress=None
@@ -164,7 +190,8 @@ def score(options: command_line.DecodeOptions, writer, sources: list[str]) -> in
 
 def tell_scores(options: command_line.DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
   """BLEU, chrF and TER, and on request BLEU as a paper prints it."""
-  name = os.path.basename(options.reference or options.input)
+  name = options.reference or options.input
+  name = name if name.startswith('tfds:') else os.path.basename(name)
   say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))
   if options.paper_bleu:
     say(scores.describe_paper(scores.paper_bleu(texts, references[0], options.paper_bleu, language)))

@@ -203,9 +203,9 @@ def check(config, given: Sequence[str] = ()) -> Records:
     if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
       build.mistakes.append(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
                             f'{task.texts}; leave max_characters to mix at their defaults')
-    if task and not task.samples and train_.watch_attention is not None:
+    if task and train_.watch_attention is not None and task.samples is None:
       build.mistakes.append(f'config.train.watch_attention is {train_.watch_attention!r}; it is for translators and '
-                            f'language models, and kind {data.kind!r} holds {task.texts}')
+                            f'language models, and data.kind {data.kind!r} holds {task.texts}')
     if train_.num_steps and records.optimizer:  # epochs are known in steps once the text is
       build.attempt(optimizers.learning_rate, records.optimizer, train_.num_steps)
   return records
@@ -542,7 +542,7 @@ class Training:
 
   def _compile(self, batch: Any, shape: input_pipeline.Shape, bar: ProgressBar) -> None:
     bar.announce_compilation(shape)
-    with self._meter.paused():
+    with self._meter.paused(), self._watchdog.paused():
       program = self._stop.run(self._compiled.program, self._state, batch)
     failures.check_memory(program, self._run.config, shape, self._state)
     self._meter.compiled(program.seconds)

@@ -170,6 +170,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.beam_size = 4  # beam: hypotheses kept; 1 is greedy search
   search.length_penalty = 'gnmt'  # gnmt: ((5+length)/6)^alpha; length: length^alpha; none
   search.alpha = 0.6  # strength of the length penalty
+  search.coverage_penalty = 0.0  # beam: how much a translation pays for words that it never looked at; 0: off
   search.extra_length = 50  # longest output: source length (or prompt) + this many tokens
   search.min_length = 0  # fewest tokens of an output
   search.groups = 1  # beam: parts of it that are to find different translations (diverse beam search); 1: off
@@ -178,6 +179,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.top_k = 0  # sample: draw from the k likeliest tokens alone; 0: from all
   search.top_p = 1.0  # sample: draw from the fewest likeliest tokens that have this probability together; 1: from all
   search.seed = 0  # sample: what is drawn
+  search.halvings = 0  # beam: times that a batch goes on with its unfinished half once half its rows are done; 0: off
   search.include_prompt = True  # language models: a continuation begins with its prompt
   search.batch_tokens = 2048  # rows x source length of a search batch; each row holds a whole beam
   return config

@@ -29,18 +29,18 @@ _CHUNK = 4096  # records read at a time
 
 def corpus(config: CorpusConfig) -> Corpus:
   """The set of `config.tfds_name`, in either direction. Raises DataError when it or a split is not to be had."""
-  builder = _builder(config.tfds_name, config.tfds_dir)
-  _check_languages(builder, config)
-  with _quietly():
-    ready = builder.is_prepared()
-  if not ready:
-    _prepare(builder)
+  builder = _prepared(config)
   return Corpus(
       name=builder.info.full_name, source_language=config.source_language, target_language=config.target_language,
       train=_split(builder, config.train_split, config, drop_empty=True),
       validation=_split(builder, config.validation_split, config, drop_empty=False),
       test=_split(builder, config.test_split, config, drop_empty=False) if config.test_split else None,
       notes=(direction(config), f'prepared in {builder.data_dir}'))
+
+
+def split(config: CorpusConfig, name: str) -> Split:
+  """One split of the set of `config.tfds_name`, slices such as test[:10%] included, for translating. Raises DataError."""
+  return _split(_prepared(config), name, config, drop_empty=False)
 
 
 # ------------------------------------------------------------------------------------------------------- reading
@@ -125,6 +125,17 @@ def _builder(name: str, data_dir: str | None):
                                                'BUILDER_CONFIGS', ())]
     raise DataError(f'TFDS cannot open {name!r} ({_first_line(error)}); variants of {name.split("/")[0]}: '
                     f'{", ".join(configs[:20]) or "none"}. Either direction can be trained from one variant') from None
+
+
+def _prepared(config: CorpusConfig):
+  """TFDS's builder of the set, which is there to be read."""
+  builder = _builder(config.tfds_name, config.tfds_dir)
+  _check_languages(builder, config)
+  with _quietly():
+    ready = builder.is_prepared()
+  if not ready:
+    _prepare(builder)
+  return builder
 
 
 def _check_languages(builder, config: CorpusConfig) -> None:

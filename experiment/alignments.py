@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from experiment.translation import Translation, Translator
-from transformer import tokens
+from transformer import coverage, tokens
 
 Links = set[tuple[int, int]]  # (source word, target word), counted from 0
 _BYTE = re.compile('<0x[0-9A-F]{2}>')
@@ -99,7 +99,7 @@ def of_translations(translator: Translator, sources: Sequence[str], found: Seque
   seen = attention_of_ids(translator, [pairs[i] for i in real], METHODS[method]) if real else []
   for i, layers in zip(real, seen):
     if layers:
-      weights = layers[(len(layers) - 1) // 2].mean(0)
+      weights = layers[coverage.middle(len(layers))].mean(0)
       places = [words_of_pieces(spelling.pieces(ids), text.split()) for spelling, ids, text in zip(
           (vocabulary, target), pairs[i], (sources[i], found[i].text))]
       out[i] = word_links(weights, *places), weights

@@ -86,11 +86,13 @@ class DecodeOptions:
   utility: str = 'chrf'
   paper_bleu: str | None = None
   part_lines: str = '20000'
+  long_lines: str = 'cut'
 
   def for_translations(self) -> list[str]:
     """The given flags that only translations have."""
-    return [f'--{name}={getattr(self, name)}' for name, default in _OF_TRANSLATIONS.items()
-            if getattr(self, name) != default]
+    pairs = [f'--input={self.input}'] if self.input.startswith('tfds:') else []
+    return pairs + [f'--{name}={getattr(self, name)}' for name, default in _OF_TRANSLATIONS.items()
+                    if getattr(self, name) != default]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +173,8 @@ DECODE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py; several, separated by commas, translate as an ensemble",
          required=True),
     Flag('input', 'text to translate, one sentence a line, or prompts to continue: a file, a pattern of files in the '
-         "order of their names, - for standard input, or split:validation or split:test of the run's own corpus",
+         "order of their names, - for standard input, split:validation or split:test of the run's own corpus, or "
+         'tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test',
          default='-'),
     Flag('output', 'where the result goes, a line for each line, in order; - is standard output', default='-'),
     Flag('reference', 'translations to score against, one a line; several files separated by commas'),
@@ -189,19 +192,21 @@ DECODE_FLAGS = (
     Flag('mbr', 'draws so many samples of each line and takes the one most like the others (minimum Bayes risk)'),
     Flag('utility', 'how alike two samples are: chrf or bleu', default='chrf'),
     Flag('paper_bleu', 'also BLEU as papers print it: wmt14, multi30k or iwslt14'),
+    Flag('long_lines', 'what becomes of lines that the model has no positions for: cut, and named; or split, at ends of '
+         'sentences or clauses or at spaces, also where they are longer than what training read', default='cut'),
     Flag('part_lines', 'a longer job is written in parts of so many lines, and goes on where it was stopped',
          default='20000'),
 )
 # Flags of decode.py that only translations have: their defaults, and what they may be.
 _OF_TRANSLATIONS = {'columns': 'source', 'format': 'text', 'n_best': '1', 'alignment': 'shift', 'attention': None,
-                    'target': None, 'mbr': None, 'utility': 'chrf', 'paper_bleu': None}
+                    'target': None, 'mbr': None, 'utility': 'chrf', 'paper_bleu': None, 'long_lines': 'cut'}
 _POSITIVE = ('[1-9][0-9]*', 'a positive whole number')
 _CHOICES = lambda *names: ('|'.join(names), ' or '.join(names))
 _DECODE_VALUES = {
     'columns': ('source(,(prefix|required|forbidden)){0,3}', 'source, then any of prefix, required, forbidden'),
     'format': _CHOICES('text', 'jsonl', 'pharaoh'), 'n_best': _POSITIVE, 'alignment': _CHOICES('shift', 'plain'),
     'mbr': _POSITIVE, 'utility': _CHOICES('chrf', 'bleu'), 'paper_bleu': _CHOICES('wmt14', 'multi30k', 'iwslt14'),
-    'part_lines': _POSITIVE}
+    'part_lines': _POSITIVE, 'long_lines': _CHOICES('cut', 'split')}
 FORMATS = ('html', 'png', 'svg')
 FIGURES = ('encoder', 'decoder', 'cross', 'positions', 'curves', 'pruning', 'distributions')
 VISUALIZE_FLAGS = (
@@ -699,8 +704,11 @@ def _decode_mistakes(values: Mapping[str, str | None]) -> list[str]:
   if values['format'] != 'text' and (values['reference'] or values['paper_bleu']):
     errors.append(f'--format={values["format"]} with --reference or --paper_bleu: scores are of text; expected '
                   '--format=text')
-  if values['paper_bleu'] and not values['reference'] and not (values['input'] or '').startswith('split:'):
+  if values['paper_bleu'] and not values['reference'] and not (values['input'] or '').startswith(('split:', 'tfds:')):
     errors.append('--paper_bleu needs --reference')
+  if values['long_lines'] == 'split' and (values['format'] != 'text' or values['target']):
+    errors.append('--long_lines=split with --target or another --format than text: tokens, alignments and scores are of '
+                  'one translation, and a line in parts has several; expected --long_lines=cut')
   if values['target'] and (values['mbr'] or values['reference'] or values['format'] == 'pharaoh'):
     errors.append('--target scores given translations; it does not go with --mbr, --reference or --format=pharaoh')
   return errors

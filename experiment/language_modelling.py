@@ -20,7 +20,7 @@ from corpora.vocabulary import Vocabulary
 from experiment.checkpoint import Measure
 from experiment.command_line import ConfigError
 from experiment.evaluation import Conclusion, Examination, Setting, exponential, per_token
-from experiment.translation import line_numbers, read_run, search_batches, search_rows, until
+from experiment.translation import check_attention, line_numbers, read_run, search_batches, search_rows, until
 from transformer import search, search_rules, tokens
 from transformer.config import SearchConfig
 from transformer.model import Model
@@ -191,6 +191,7 @@ class Continuer:
       batch_tokens: bounds rows × prompt length of a search batch, padding included.
       include_prompt: whether continuations begin with their prompt.
     """
+    check_attention(model, config)
     self._model, self.params, self._vocabulary, self._config = model, params, vocabulary, config
     self._most = context - config.extra_length - 1  # tokens of a prompt; one place is EOS's
     self._batch_tokens, self._include_prompt = batch_tokens, include_prompt

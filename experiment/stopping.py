@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import faulthandler
+import math
 import os
 import signal
 import sys
@@ -159,6 +160,13 @@ class Watchdog:
   def beat(self) -> None:
     """Something happened."""
     self._last = time.monotonic()
+
+  @contextlib.contextmanager
+  def paused(self) -> Iterator[None]:
+    """While it lasts, nothing has to happen: compiling takes what it takes."""
+    self._last = math.inf
+    yield
+    self.beat()
 
   def __enter__(self) -> 'Watchdog':
     if self._seconds:

@@ -17,13 +17,14 @@ from corpora.vocabulary import Vocabulary
 from experiment import command_line
 from experiment.checkpoint import BLEU, Checkpoints, Measure
 from experiment.run_folder import RunFolder, read_json
-from transformer import architectures, beam_cache, partitioning, search, search_rules, tokens
+from transformer import architectures, beam_cache, coverage, partitioning, search, search_rules, tokens
 from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
 from transformer.model import Model
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
 NOISE = 2e-5  # what the arithmetic of another machine or batch size may add to a score
 _ROWS = 8
+_PARTS = 1 << 20  # of a line in parts, each draws what the line that many lines further on would
 _MARGIN = 8  # places of a cache beyond the source's length, until a translation needs more
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 
@@ -162,8 +163,10 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translat
     if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
       raise command_line.ConfigError(f'{folder} has another vocabulary than {folders[0]}; the models of an ensemble '
                                      'have to share one (--config.init_from, or vocabulary.source_model)')
-  return Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
-                    first.search, first.config.search.batch_tokens)
+  made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target, first.search,
+                    first.config.search.batch_tokens)
+  made.longest_trained = min(run.config.data.max_length for run in runs)
+  return made
 
 
 class Request(NamedTuple):
@@ -173,13 +176,15 @@ class Request(NamedTuple):
   prefix: str = ''  # what the translation begins with
   required: tuple[str, ...] = ()  # phrases that it contains
   forbidden: tuple[str, ...] = ()  # phrases that it does not
+  line: int | None = None  # number of its line, from 0; None: its place among the requests
+  part: int = 0  # number of this part, where a line is translated in parts
 
 
 class Translation(NamedTuple):
   """One line's best translation, and with it the next best."""
 
   text: str
-  score: float = 0.0  # log-probability / length penalty, by which hypotheses were ranked
+  score: float = 0.0  # log-probability / length penalty (+ coverage penalty), by which hypotheses were ranked
   log_prob: float = 0.0  # natural logarithm, EOS included
   ids: tuple[int, ...] = ()  # EOS left out
   token_log_probs: tuple[float, ...] = ()  # of each id, and of EOS
@@ -208,6 +213,8 @@ class Translator:
       say: is told what a user should know before it happens.
       devices: those to search on; by default all of this process.
     """
+    for model in models:
+      check_attention(model, config)
     self._models, self._source, self._target = list(models), source_vocabulary, target_vocabulary
     self._config, self._batch_tokens, self.say = config, batch_tokens, say or (lambda text: None)
     devices = list(devices or jax.local_devices())
@@ -217,9 +224,11 @@ class Translator:
     self._compiled = self._sharded(self._search)
     self._scoring = self._sharded(self._score)
     self.longest_source = min(longest_source(model, config) for model in models)
+    self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
     self._halvings = 0  # of the rows of a search batch, where memory was short
     self._largest = 0  # bytes of the largest cache so far
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
+    self._long: list[int] = []  # lines that are not cut, but longer than longest_trained
     self._close: list[int] = []  # lines whose two best translations are as good as equal
 
   @property
@@ -248,8 +257,25 @@ class Translator:
 
   def _init_caches(self, params: Sequence[Any], source: tokens.Tokens) -> list[Any]:
     """As long as most translations are; the search lets them grow."""
-    return [model.init_cache(own, model.encode(own, source), self._first_places(source), self._config.width)
-            for model, own in zip(self._models, params)]
+    return [cache for _, cache, _ in self._members(params, source)]
+
+  def _members(self, params: Sequence[Any], source: tokens.Tokens) -> list[tuple[Callable, Any, Callable]]:
+    """Of each model its step function, its cache, and how that grows."""
+    (rows, length), width, found = source.ids.shape, self._config.width, []
+    for model, own in zip(self._models, params):
+      bound = lambda step, own=own: lambda cache, token: step(own, cache, token)
+      cache = model.init_cache(own, model.encode(own, source), self._first_places(source), width)
+      found.append(coverage.cover(bound(model.attend_step), cache, (rows, width, length), model.grow_cache)
+                   if self._config.coverage_penalty else (bound(model.decode_step), cache, model.grow_cache))
+    return found
+
+  def _coverage(self, source: tokens.Tokens) -> Callable[[Any], jax.Array] | None:
+    """The penalty of what a search's cache has seen; an ensemble has looked where its members did on average."""
+    if not self._config.coverage_penalty:
+      return None
+    beams = lambda cache: cache.beams if len(self._models) > 1 else [cache.beams]
+    return lambda cache: coverage.penalty(sum(looked for _, looked in beams(cache)) / len(self._models),
+                                          coverage.ordinary(source.segments), self._config.coverage_penalty)
 
   def _first_places(self, source: tokens.Tokens) -> int:
     return source.ids.shape[1] + min(_MARGIN, self._config.extra_length)
@@ -259,9 +285,7 @@ class Translator:
     source, width = batch.source, self._config.width
     real = (source.segments > 0).sum(axis=1)
     limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
-    steps = [lambda cache, token, model=model, own=own: model.decode_step(own, cache, token)
-             for model, own in zip(self._models, params)]
-    caches, grows = self._init_caches(params, source), [model.grow_cache for model in self._models]
+    steps, caches, grows = zip(*self._members(params, source))
     step, cache, grow = search.ensemble(steps, caches, grows) if len(steps) > 1 else (steps[0], caches[0], grows[0])
     rules = []
     if batch.prefix is not None:
@@ -273,7 +297,7 @@ class Translator:
     length = source.ids.shape[1] + self._config.extra_length
     return search.search(step, cache, limits, length, self._target.bos_id, self._target.eos_id, self._target.pad_id,
                          self._config, search.row_keys(batch.seeds, batch.lines), rules,
-                         search.Growth(self._first_places(source), grow))
+                         search.Growth(self._first_places(source), grow), self._coverage(source))
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
     """What the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
@@ -301,15 +325,17 @@ class Translator:
       ConfigError: when the phrases of a request leave no room for a translation.
     """
     requests = [Request(line) if isinstance(line, str) else line for line in lines]
-    encoded = self._encode([request.source for request in requests], first)
-    wishes = [self._wishes(number, request) for number, request in enumerate(requests, first + 1)]
+    numbers = [first + place if request.line is None else request.line for place, request in enumerate(requests)]
+    draws = [number + request.part * _PARTS & 0x7fffffff for number, request in zip(numbers, requests)]
+    encoded = self._encode([request.source for request in requests], numbers)
+    wishes = [self._wishes(number + 1, request) for number, request in zip(numbers, requests)]
     out = [Translation('')] * len(lines)
     for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s},
                                           self._batch_tokens, self._mesh.size):
       while members:
         rows = max(1, search_rows(length, self._batch_tokens) >> self._halvings)
         chosen = members[:rows * self._mesh.size]
-        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, first, draw)
+        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, draws, draw)
         self._tell_memory(rows, length)
         try:
           found = jax.device_get(self._compiled(self.params, batch))
@@ -321,19 +347,21 @@ class Translator:
                    f'half as many (--search.batch_tokens={self._batch_tokens >> self._halvings} would begin with them)')
           continue
         for row, index in enumerate(chosen):
-          out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), first + index + 1)
+          out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), numbers[index] + 1)
         members = members[len(chosen):]
         if progress:
           progress(len(chosen))
     return out
 
-  def _encode(self, lines: Sequence[str], first: int) -> list[list[int]]:
-    """What encode() gives, telling which lines are cut; the first has the number `first`, from 0."""
+  def _encode(self, lines: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
+    """What encode() gives, telling which lines are cut; `numbers` are the lines', from 0."""
     whole = self._encode_whole(lines)
-    for number, ids in enumerate(whole, first + 1):
+    for number, ids in zip(numbers, whole):
       if len(ids) > self.longest_source:
-        self._cut.append(number)
-        self.say(f'line {number:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+        self._cut.append(number + 1)
+        self.say(f'line {number + 1:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+      elif self.longest_trained and len(ids) > self.longest_trained:
+        self._long.append(number + 1)
     return [self._cut_to_fit(ids) for ids in whole]
 
   def _wishes(self, number: int, request: Request) -> 'Wishes':
@@ -348,13 +376,13 @@ class Translator:
     return wishes
 
   def _batch(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence['Wishes'], rows: int,
-             length: int, first: int, draw: int) -> 'SearchBatch':
+             length: int, draws: Sequence[int], draw: int) -> 'SearchBatch':
     theirs = [wishes[i] for i in members]
     longest = max(len(wish.prefix) for wish in theirs)
     prefix = tokens.pad([wish.prefix for wish in theirs], rows, -(-longest // _ROWS) * _ROWS, self._target.pad_id)
     return SearchBatch(
         source=tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
-        lines=line_numbers([first + i for i in members], rows),
+        lines=line_numbers([draws[i] for i in members], rows),
         seeds=np.full(rows, self._config.seed + draw, np.int32), prefix=prefix if longest else None,
         required=lay_phrases([wish.required for wish in theirs], rows, to_the_right=False),
         forbidden=lay_phrases([wish.forbidden for wish in theirs], rows, to_the_right=True))
@@ -382,14 +410,22 @@ class Translator:
                                   tuple(found.token_log_probs[rank, :size].astype(float).tolist())))
     return listed[0]._replace(others=tuple(listed[1:]))
 
-  def _score(self, params: Sequence[Any], batch: tokens.Batch) -> jax.Array:
-    """[B, T] log-probability of each target token, 0 under padding."""
-    read = tokens.shift_right(batch.target, self._target.bos_id)
+  def _score(self, params: Sequence[Any], batch: tokens.Batch) -> tuple[jax.Array, jax.Array | None]:
+    """[B, T] log-probability of each target token, 0 under padding, and [B] coverage penalties, None without any."""
+    read, real = tokens.shift_right(batch.target, self._target.bos_id), batch.target.segments > 0
     said = [jax.nn.log_softmax(model.decode(own, model.encode(own, batch.source), read), axis=-1)
             for model, own in zip(self._models, params)]
     mean = jax.nn.logsumexp(jnp.stack(said), axis=0) - jnp.log(len(said))
     gained = jnp.take_along_axis(mean, batch.target.ids[..., None], axis=-1)[..., 0]
-    return jnp.where(batch.target.segments > 0, gained, 0.0)
+    covered = self._forced_coverage(params, batch, read) if self._config.coverage_penalty else None
+    return jnp.where(real, gained, 0.0), covered
+
+  def _forced_coverage(self, params: Sequence[Any], batch: tokens.Batch, read: tokens.Tokens) -> jax.Array:
+    """[B] the coverage penalty of given targets; `read` is what the decoder reads of them."""
+    seen = [model.inspect(own, batch.source, read)[1]['cross'] for model, own in zip(self._models, params)]
+    weights = sum(layers[coverage.middle(len(layers))].mean(axis=1) for layers in seen) / len(seen)  # [B, T, S]
+    looked = jnp.where(batch.target.segments[..., None] > 0, weights, 0.0).sum(axis=1, keepdims=True)
+    return coverage.penalty(looked, coverage.ordinary(batch.source.segments), self._config.coverage_penalty)[:, 0]
 
   def score(self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], Any] | None = None
             ) -> list[Translation]:
@@ -405,7 +441,7 @@ class Translator:
     for number, ids in enumerate(written, 1):
       if len(ids) > longest:
         raise command_line.ConfigError(f'line {number} of the target has {len(ids):,} tokens; expected at most {longest}')
-    return self._score_ids(self._encode(sources, 0), written, targets, progress)
+    return self._score_ids(self._encode(sources, range(len(sources))), written, targets, progress)
 
   def _score_ids(self, sources: Sequence[list[int]], written: Sequence[list[int]], texts: Sequence[str],
                  progress: Callable[[int], Any] | None) -> list[Translation]:
@@ -416,12 +452,13 @@ class Translator:
       rows = search_rows(length, self._batch_tokens) * self._mesh.size
       batch = tokens.Batch(tokens.pad([sources[i] for i in members], rows, length, self._source.pad_id),
                            tokens.pad([written[i] for i in members], rows, length, self._target.pad_id))
-      gained = np.asarray(self._scoring(self.params, batch), np.float64)
+      gained, covered = (None if part is None else np.asarray(part, np.float64)
+                         for part in self._scoring(self.params, batch))
       for row, i in enumerate(members):
         each = gained[row, :len(written[i])]
-        penalty = float(search.length_penalty(len(written[i]), self._config))
-        out[i] = Translation(texts[i], float(each.sum()) / penalty, float(each.sum()), tuple(written[i][:-1]),
-                             tuple(each.tolist()))
+        score = float(each.sum()) / float(search.length_penalty(len(written[i]), self._config))
+        score += 0.0 if covered is None else float(covered[row])
+        out[i] = Translation(texts[i], score, float(each.sum()), tuple(written[i][:-1]), tuple(each.tolist()))
       if progress:
         progress(len(members))
     return out
@@ -432,6 +469,9 @@ class Translator:
     if self._cut:
       notes.append(f'{len(self._cut):,} lines were longer than {self.longest_source} tokens and were cut: '
                    + _some(self._cut))
+    if self._long:
+      notes.append(f'{len(self._long):,} lines are longer than the {self.longest_trained:,} tokens that training read at '
+                   f'most, and such lines are often translated badly: {_some(self._long)}')
     if self._close:
       notes.append(f'{len(self._close):,} lines have two best translations within {NOISE:g} of each other, so that another '
                    f'machine may choose the other one: {_some(self._close)}')
@@ -439,7 +479,7 @@ class Translator:
 
 
 def _some(lines: Sequence[int]) -> str:
-  lines = sorted(lines)
+  lines = sorted(set(lines))
   return ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
 
 
@@ -517,6 +557,20 @@ def longest_source(model: Model, config: SearchConfig) -> int:
         f'search.extra_length is {config.extra_length}, and the model has learned positions for {model.longest} tokens: '
         'none would be left for the source; lower search.extra_length')
   return fitting[-1]
+
+
+def check_attention(model: Model, config: SearchConfig) -> None:
+  """Raises ConfigError when there is a coverage penalty, and nothing that it could be read from."""
+  if config.coverage_penalty and model.attend_step is None:
+    raise command_line.ConfigError(
+        f'search.coverage_penalty is {config.coverage_penalty}, and this model has no attention over a source, so that '
+        'nothing tells what a translation covers; expected 0 (off)')
+
+
+def check_model(model: Model, config: SearchConfig) -> None:
+  """Raises ConfigError when a model cannot be searched so."""
+  check_attention(model, config)
+  longest_source(model, config)
 
 
 def length_class(length: int) -> int:

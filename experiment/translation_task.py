@@ -44,7 +44,8 @@ class Examiner:
     self._options = setting.config.train
     pairs = itertools.islice(setting.corpus.validation, self._options.eval_sentences)
     self._sources, self._references = map(list, zip(*pairs))
-    greedy = dataclasses.replace(setting.search, strategy='beam', beam_size=1)
+    greedy = dataclasses.replace(setting.search, strategy='beam', beam_size=1, groups=1, halvings=0,
+                                 coverage_penalty=0.0)
     self._translator = _translator(setting, None, greedy)
 
   def __call__(self, params: Any, sums: dict[str, float], step: int) -> Examination:

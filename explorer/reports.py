@@ -160,7 +160,7 @@ def _trees(translator: Any, readings: Sequence[Reading], captures: Sequence[capt
   """The beam of each of the first `count` readings, held against its reference where there is one."""
   model, _, target = translator.parts
   config = translator.search_config
-  if config.strategy != 'beam' or config.beam_size < 2:
+  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree's scores know of none
     return [None] * count
   found = []
   for number in range(count):

@@ -162,6 +162,9 @@ def test_decode_tells_all_mistakes_together(capsys):
     assert words in told
   with pytest.raises(SystemExit):
     decode('--paper_bleu=wmt14')
+  with pytest.raises(SystemExit):
+    decode('--long_lines=split', '--format=jsonl')
+  assert '--long_lines=split with --target or another --format' in capsys.readouterr().err
   assert decode('--n_best=2', '--format=jsonl').for_translations() == ['--format=jsonl', '--n_best=2']
 
 

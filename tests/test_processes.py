@@ -189,9 +189,8 @@ def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
 @pytest.mark.drill
 def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):  # noqa: F811
   workdir = tmp_path / 'run'
-  more = [*flags, '--config.train.eval_every=100000', '--config.train.heartbeat_seconds=100']
-  end(launch(corpus, workdir, *more, '--config.train.num_steps=2'), workdir)  # which leaves what it has compiled
-  children = launch(corpus, workdir, *more, '--config.train.num_steps=100000', '--config.train.stall_seconds=5')
+  children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
+                    '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')
   try:
     wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
     children[1].send_signal(signal.SIGSTOP)

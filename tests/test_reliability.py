@@ -28,7 +28,7 @@ from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
 from transformer import partitioning
 from transformer.config import ModelConfig
 
-STEPS = 14  # more than four epochs of three batches
+STEPS = 10  # more than three epochs of three batches
 
 
 @pytest.fixture(scope='module')
@@ -231,6 +231,8 @@ with stopping.Watchdog(1.0) as watchdog:
   for _ in range(3):
     time.sleep(0.7)
     watchdog.beat()
+  with watchdog.paused():
+    time.sleep(1.6)
   print('awake', flush=True)
   time.sleep(60)
 '''
@@ -241,7 +243,7 @@ def test_H2_a_stalled_process_ends_with_every_thread_s_stack():
   done = subprocess.run([sys.executable, '-c', STALL], cwd=ROOT, capture_output=True, text=True, timeout=60)
   assert done.returncode == exit_codes.STALLED and done.stdout == 'awake\n' and time.monotonic() - began < 40
   assert 'nothing happened for' in done.stderr and done.stderr.count('most recent call first') >= 2
-  assert 'line 9 in <module>' in done.stderr
+  assert 'line 11 in <module>' in done.stderr
 
 
 HOLD = '''

@@ -198,6 +198,18 @@ def test_stopping_early_changes_nothing():
       np.testing.assert_array_equal(quick, slow)
 
 
+@pytest.mark.parametrize('halvings', [1, 2, 5])
+@pytest.mark.parametrize('places', [1, 3, LONGEST])
+def test_going_on_with_half_the_rows_changes_nothing(halvings, places):
+  """Rows end at different steps, before and after the cache, which is as good as none here, has grown."""
+  limits = np.array([4, 1, 3, 2, 4, 1, 1], np.int32)
+  table = np.concatenate([chains(seed, spread=2.5) for seed in range(3)])[:len(limits)]
+  plain, config = SearchConfig(beam_size=3), SearchConfig(beam_size=3, halvings=halvings)
+  growing = functools.partial(search.beam_search, growth=search.Growth(places, lambda cache, length: cache))
+  for field, expected in zip(run(table, config, limits, growing), run(table, plain, limits)):
+    np.testing.assert_array_equal(field, expected)
+
+
 def test_the_shortest_output_is_kept_to_unless_the_limit_is_shorter():
   table = chains(2)
   table[..., EOS] = 4.0  # would end at once

@@ -9,8 +9,10 @@ import types
 import pytest
 
 import corpora
+import decode
 from corpora import tfds_sets
 from corpora.errors import DataError
+from experiment import command_line, tasks
 from tests import wmt_standins
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -161,6 +163,32 @@ def test_a_part_of_a_split_can_stand_for_a_missing_one(prepared):
   assert len(list(found.train)) == 30 and not set(found.train) & set(found.validation)
   text = message(config(prepared[0], validation_split='valid'))
   assert "no split 'valid'" in text and 'train, validation, test' in text and "'train[:1%]'" in text
+
+
+@pytest.mark.parametrize('source, target, side', [('en', 'de', 0), ('de', 'en', 1)])
+def test_a_split_is_the_input_of_decoding_with_its_references(prepared, source, target, side):
+  data_dir, pairs = prepared
+  data = dict(tfds_dir=str(data_dir), source_language=source, target_language=target)
+  written = corpora.Pair(*zip(*pairs['test']))
+  options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
+  lines, references = decode.read(options, {'data': data}, tasks.TRANSLATION)
+  assert sorted(lines) == sorted(written[side]) and sorted(references[0]) == sorted(written[1 - side])
+  assert sorted(zip(lines, references[0])) == sorted(pair if not side else pair[::-1] for pair in pairs['test'])
+  some = decode.tfds_pairs('tfds:wmt14_translate/de-en:1.0.0:test[1:4]', data)
+  assert [pair.source for pair in some] == lines[1:4]
+
+
+def test_a_split_that_is_not_there_is_told_with_the_option(prepared):
+  data = dict(tfds_dir=str(prepared[0]), source_language='en', target_language='de')
+  with pytest.raises(command_line.ConfigError, match='expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test'):
+    decode.tfds_pairs('tfds:wmt14_translate', data)
+  with pytest.raises(DataError, match="--input=tfds:wmt14_translate/de-en:tset: .* no split 'tset'"):
+    decode.tfds_pairs('tfds:wmt14_translate/de-en:tset', data)
+  with pytest.raises(DataError, match="no text named 'fr'"):
+    decode.tfds_pairs('tfds:wmt14_translate/de-en:test', data | {'target_language': 'fr'})
+  options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
+  with pytest.raises(command_line.ConfigError, match='--input=tfds.*: for translations'):
+    decode.check(options, tasks.LANGUAGE_MODELLING)
 
 
 @pytest.mark.parametrize('changes,expected', [

@@ -80,7 +80,7 @@ def test_a_cache_that_grows_is_as_good_as_a_long_one(parts, translator, monkeypa
 
 def test_devices_search_without_a_word_to_each_other(translator):
   eight = translator(BEAM, 8)
-  batch = eight._batch([0], [[5, 6, 7]], [translation.Wishes([], [], [])], 64, 8, 0, 0)
+  batch = eight._batch([0], [[5, 6, 7]], [translation.Wishes([], [], [])], 64, 8, [0], 0)
   text = eight._compiled.lower(eight.params, batch).compile().as_text()
   assert 'while' in text
   for collective in ('all-gather', 'all-reduce', 'all-to-all', 'collective-permute', 'reduce-scatter'):
@@ -93,7 +93,7 @@ def test_scores_are_those_of_the_forced_output(translator):
   found = one.translate(LINES)
   for rank in range(2):
     listed = [[line, *line.others][rank] if line.text else line for line in found]
-    forced = one._score_ids(one._encode(LINES, 0), [[*line.ids, vocabulary.eos_id] for line in listed],
+    forced = one._score_ids(one._encode(LINES, range(len(LINES))), [[*line.ids, vocabulary.eos_id] for line in listed],
                             [line.text for line in listed], None)
     for line, scored in zip(listed, forced):
       assert line.log_prob == pytest.approx(scored.log_prob, abs=1e-4)

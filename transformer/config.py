@@ -409,6 +409,8 @@ class SearchConfig:
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
   top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
   seed: int = 0  # sample: what is drawn
+  halvings: int = 0  # beam: times that a batch goes on with the unfinished half of its rows, once half are done
+  coverage_penalty: float = 0.0  # beam: β of Wu et al., 2016, §7, see coverage; 0: off
 
   def __post_init__(self):
     _refuse(self._mistakes())
@@ -430,6 +432,14 @@ class SearchConfig:
       yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
     if self.alpha < 0:
       yield f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)'
+    if self.halvings < 0 or self.halvings and self.width == 1:
+      yield (f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a positive '
+             'number')
+    if self.coverage_penalty < 0:
+      yield f'coverage_penalty is {self.coverage_penalty}; expected 0 (off) or more'
+    if self.coverage_penalty and self.width == 1:
+      yield (f'coverage_penalty is {self.coverage_penalty}, which decides between the hypotheses of a beam; expected 0 '
+             'for greedy search and sampling, or strategy beam and beam_size 2 or more')
 
   @property
   def width(self) -> int:

@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, initializers, layers, masks, normalization, positions
+from transformer import beam_cache, coverage, initializers, layers, masks, normalization, positions
 from transformer.attention import WITNESS
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
@@ -52,6 +52,7 @@ class Model(NamedTuple):
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
   grow_cache: Callable  # (cache, length) -> the same cache with room for `length` tokens
   inspect: Callable  # (params, source, target) -> (logits, record): every head's weights and operands, see witnessed
+  attend_step: Callable | None = None  # decode_step with its cross-attention, [B, W, S], behind; None: there is none
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
   hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
   logits: Callable | None = None  # language models: (params, hidden [B, T, D]) -> [B, T, V] float32
@@ -166,6 +167,11 @@ def build(config: ModelConfig) -> Model:
   def call_plain(method, params: Params, *inputs, **options):
     return plain.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
 
+  def attend_step(params: Params, cache: Cache, tokens: jax.Array):
+    (logits, cache), seen = call_plain('decode_step', params, cache, tokens, mutable=[WITNESS])
+    layer = seen[WITNESS][f'decoder_layers_{coverage.middle(config.decoder_layers)}']
+    return logits, cache, layer['cross_attention']['weights'][0].mean(axis=1)
+
   def inspect(params: Params, source: Tokens, target: Tokens):
     logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
     parts = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part] for n in range(count)]
@@ -185,6 +191,7 @@ def build(config: ModelConfig) -> Model:
       decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
       grow_cache=beam_cache.grow,
       inspect=inspect,
+      attend_step=attend_step,
       longest=config.max_positions if config.positions == 'learned' else None)
 
 

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer import initializers, masks
+from transformer.attention import WITNESS
 from transformer.config import RecurrentConfig
 from transformer.dropout import Dropout
 from transformer.model import Cache, Model, Params
@@ -264,6 +265,7 @@ class RecurrentEncoderDecoder(nn.Module):
     source, mask, summary = cache.source
     words = self._embed(self.target_table, tokens)
     carry, (top, glance) = self._step(cache.beams, Moment(self.decoder_layers[0].enter(words), mask, summary), source)
+    self.sow(WITNESS, 'weights', glance.weights)  # kept only when attend_step asks
     logits = self._logits(self.link.features(top, words, glance.context))
     return logits, cache._replace(beams=carry, step=cache.step + 1)
 
@@ -313,6 +315,10 @@ def build(config: RecurrentConfig) -> Model:
   def call(method, params: Params, *inputs, key: jax.Array | None = None):
     return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
 
+  def attend_step(params: Params, cache: Cache, tokens: jax.Array):
+    (logits, cache), seen = module.apply({'params': params}, cache, tokens, method='decode_step', mutable=[WITNESS])
+    return logits, cache, seen[WITNESS]['weights'][0]
+
   def inspect(params: Params, source: Tokens, target: Tokens):
     logits, weights = module.apply({'params': params}, source, target)
     cross = [] if weights is None else [weights[:, None]]  # one "layer" of one "head", [B, 1, T, S]
@@ -328,4 +334,5 @@ def build(config: RecurrentConfig) -> Model:
           functools.partial(RecurrentEncoderDecoder.init_cache, length=length, beams=beams), params, memory),
       decode_step=lambda params, cache, tokens: call('decode_step', params, cache, tokens),
       grow_cache=lambda cache, length: cache,  # a state has one size
-      inspect=inspect)
+      inspect=inspect,
+      attend_step=None if config.score == 'none' else attend_step)

@@ -23,7 +23,7 @@ class Hypotheses(NamedTuple):
   """Finished translations, best first."""
 
   tokens: jax.Array  # [B, W, L] int32, filler after EOS
-  scores: jax.Array  # [B, W] log-probability / length penalty; NEVER where fewer than W were found
+  scores: jax.Array  # [B, W] log-probability / length penalty (+ coverage penalty); NEVER where fewer were found
   log_probs: jax.Array  # [B, W] natural logarithms, EOS included
   lengths: jax.Array  # [B, W] tokens, EOS included
   token_log_probs: jax.Array  # [B, W, L] of each token, 0 after EOS
@@ -318,59 +318,97 @@ def _by_progress(options: _Continuations, logits: jax.Array, normalizer: jax.Arr
   return jax.tree.map(lambda x: jnp.take_along_axis(x, jnp.argsort(-chosen.total, axis=-1), axis=1), chosen), over
 
 
+def _halving(beam: _Beam, advancing: Callable[[jax.Array], Callable], limits: jax.Array, length: int,
+             growth: Growth | None, halvings: int) -> Hypotheses:
+  """What a beam search finds that goes on with half its rows as soon as half are done, and so on, so many times.
+
+  Shapes stay static: each size of the batch has its own loop. Rows that outgrow the first places of the cache before
+  half are done go on as they are.
+  """
+  rows = limits.shape[0]
+  few = rows // 2 if halvings else 0  # unfinished rows at which this size ends
+  first, advance = min(growth.length, length) if growth else length, advancing(limits)
+  unfinished = lambda beam: (~beam.done).sum()
+  run = lambda beam, places, few: jax.lax.while_loop(
+      lambda beam: (beam.t < places) & (unfinished(beam) > few), advance, beam)
+
+  def rest(beam: _Beam) -> Hypotheses:
+    beam = beam._replace(cache=growth.grow(beam.cache, length)) if first < length else beam
+    return run(beam, length, 0).found
+
+  def half(beam: _Beam) -> Hypotheses:
+    chosen = jnp.argsort(beam.done, stable=True)[:few]
+    part = jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, beam)  # the number of a step has no rows
+    found = _halving(part, advancing, limits[chosen], length, growth, halvings - 1)
+    return jax.tree.map(lambda whole, some: whole.at[chosen].set(some), beam.found, found)
+
+  beam = run(beam, first, few)
+  return jax.lax.cond(unfinished(beam) > few, rest, half if few else lambda beam: beam.found, beam)
+
+
 def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
                 config: SearchConfig, rules: Sequence[Rule] = (), growth: Growth | None = None,
-                stop_early: bool = True) -> Hypotheses:
+                stop_early: bool = True, coverage: Callable[[Any], jax.Array] | None = None) -> Hypotheses:
   """Keeps the W best hypotheses at each step, and the W best that ended.
 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
   hypothesis could enter its finished ones even if all its remaining tokens were certain: its log-probability can
   only fall and its penalty is largest at the limit (alpha >= 0). From then on its row is frozen, so neighbours in a
-  batch cannot change it.
+  batch cannot change it. A coverage penalty is part of the scores of hypotheses that ended. Of those alive, all of one
+  length, it says little that is true yet, so they go by their log-probability; it is never above 0, so the bound holds.
 
   Args:
     step, cache: see the file's head; the cache has W = config.beam_size beams.
     limits: [B] int32, longest output of each sentence, EOS included; at least 1.
     length: L, at least the largest limit.
     bos_id, eos_id, filler: ids; the filler stands after EOS.
-    config: beam size, groups, length penalty and shortest output.
+    config: beam size, groups, length penalty, shortest output and halvings, which rules and a coverage penalty rule out.
     rules: what outputs must or must not contain.
     growth: when the cache has fewer places than L, how it gets the others.
     stop_early: False goes on until every limit, for comparison.
+    coverage: (cache after a step) -> [B, W] the coverage penalty of what ends with that step, see transformer.coverage.
   """
   batch, width = limits.shape[0], config.beam_size
-  at_limit = length_penalty(limits, config)
   allotting = [number for number, rule in enumerate(rules) if rule.propose]
 
-  def chosen(beam: _Beam, logits: jax.Array, normalizer: jax.Array) -> tuple[_Continuations, _Continuations]:
-    logits = _obey(rules, beam.states, Moment(beam.t, limits, logits, normalizer))
-    if config.groups > 1:
-      return _diverse(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
-    options = _continuations(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
-    for number in allotting:
-      return _by_progress(options, logits, normalizer, beam.log_probs, rules[number], beam.states[number], eos_id)
-    return _split(options, width, eos_id)
+  def advancing(limits: jax.Array) -> Callable[[_Beam], _Beam]:
+    """One step of rows with these limits."""
+    at_limit = length_penalty(limits, config)
 
-  def advance(beam: _Beam) -> _Beam:
-    logits, cache = step(beam.cache, beam.last)
-    normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden, as in greedy search
-    live, over = chosen(beam, logits, normalizer)
-    extended = lambda rows, options, values: _write(_take(rows, options.parent), values, beam.t)
+    def chosen(beam: _Beam, logits: jax.Array, normalizer: jax.Array) -> tuple[_Continuations, _Continuations]:
+      logits = _obey(rules, beam.states, Moment(beam.t, limits, logits, normalizer))
+      if config.groups > 1:
+        return _diverse(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
+      options = _continuations(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
+      for number in allotting:
+        return _by_progress(options, logits, normalizer, beam.log_probs, rules[number], beam.states[number], eos_id)
+      return _split(options, width, eos_id)
 
-    scores = jnp.where(over.total > NEVER, over.total / length_penalty(beam.t + 1, config), NEVER)
-    ended = Hypotheses(extended(beam.tokens, over, over.token), scores, over.total,
-                       jnp.full_like(over.parent, beam.t + 1), extended(beam.token_log_probs, over, over.gained))
-    pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, ended)
-    _, order = jax.lax.top_k(pool.scores, width)
-    found = jax.tree.map(lambda old, new: jnp.where(beam.done.reshape((-1,) + (1,) * (old.ndim - 1)), old, new),
-                         beam.found, _take(pool, order))
+    def advance(beam: _Beam) -> _Beam:
+      logits, cache = step(beam.cache, beam.last)
+      normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden, as in greedy search
+      live, over = chosen(beam, logits, normalizer)
+      extended = lambda rows, options, values: _write(_take(rows, options.parent), values, beam.t)
 
-    best = live.total.max(axis=1)
-    bound = jnp.where(best > NEVER, best / at_limit, NEVER)
-    states = tuple(rule.advance(_take(state, live.parent), live.token) for rule, state in zip(rules, beam.states))
-    return _Beam(beam.t + 1, cache._replace(beams=_take(cache.beams, live.parent)), live.token,
-                 extended(beam.tokens, live, live.token), extended(beam.token_log_probs, live, live.gained),
-                 live.total, states, found, beam.done | (stop_early & (found.scores[:, -1] >= bound)))
+      score = over.total / length_penalty(beam.t + 1, config)
+      if coverage is not None:
+        score += jnp.take_along_axis(coverage(cache), over.parent, axis=1)
+      scores = jnp.where(over.total > NEVER, score, NEVER)
+      ended = Hypotheses(extended(beam.tokens, over, over.token), scores, over.total,
+                         jnp.full_like(over.parent, beam.t + 1), extended(beam.token_log_probs, over, over.gained))
+      pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, ended)
+      _, order = jax.lax.top_k(pool.scores, width)
+      found = jax.tree.map(lambda old, new: jnp.where(beam.done.reshape((-1,) + (1,) * (old.ndim - 1)), old, new),
+                           beam.found, _take(pool, order))
+
+      best = live.total.max(axis=1)
+      bound = jnp.where(best > NEVER, best / at_limit, NEVER)
+      states = tuple(rule.advance(_take(state, live.parent), live.token) for rule, state in zip(rules, beam.states))
+      return _Beam(beam.t + 1, cache._replace(beams=_take(cache.beams, live.parent)), live.token,
+                   extended(beam.tokens, live, live.token), extended(beam.token_log_probs, live, live.gained),
+                   live.total, states, found, beam.done | (stop_early & (found.scores[:, -1] >= bound)))
+
+    return advance
 
   blank, nothing = jnp.full((batch, width, length), filler, jnp.int32), jnp.full((batch, width), NEVER)
   none = Hypotheses(blank, nothing, nothing, jnp.zeros((batch, width), jnp.int32), jnp.zeros((batch, width, length)))
@@ -379,7 +417,9 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   start = _Beam(jnp.zeros((), jnp.int32), cache, jnp.full((batch, width), bos_id, jnp.int32), blank,
                 jnp.zeros((batch, width, length)), jnp.broadcast_to(first[None], (batch, width)),
                 tuple(rule.state for rule in rules), none, jnp.zeros(batch, bool))
-  return _in_stages(start, advance, lambda beam: ~beam.done.all(), length, growth).found
+  if config.halvings and not rules and coverage is None:  # those hold what belongs to all rows
+    return _halving(start, advancing, limits, length, growth, config.halvings)
+  return _in_stages(start, advancing(limits), lambda beam: ~beam.done.all(), length, growth).found
 
 
 def _best(step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth):
@@ -393,9 +433,11 @@ STRATEGIES = {'beam': _best, 'sample': sample}
 
 
 def search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, eos_id: int, filler: int,
-           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = (), growth: Growth | None = None
-           ) -> Hypotheses:
+           config: SearchConfig, keys: jax.Array | None = None, rules: Sequence[Rule] = (), growth: Growth | None = None,
+           coverage: Callable[[Any], jax.Array] | None = None) -> Hypotheses:
   """What config.strategy says, over a cache of config.width beams; other arguments as in beam_search and sample."""
+  if coverage is not None:  # only a beam has anything to choose from (SearchConfig)
+    return beam_search(step, cache, limits, length, bos_id, eos_id, filler, config, rules, growth, coverage=coverage)
   return STRATEGIES[config.strategy](step, cache, limits, length, bos_id, eos_id, filler, config, keys, rules, growth)
 
 

@@ -1,0 +1,87 @@
+"""Lines longer than a model: taken apart at seams, nothing of them lost, one line out for each line in."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from experiment import long_lines
+from experiment.command_line import ConfigError
+from experiment.translation import Request, Translator
+from tests.explorer_stand_ins import small_translator, small_vocabulary
+from transformer.config import SearchConfig
+
+fits = lambda text: len(text) <= 20
+
+
+@pytest.mark.parametrize('text, parts', [
+    ('It fits. As it is.', ['It fits. As it is.']),
+    ('One sentence here. “Another?” And a third!', ['One sentence here.', '“Another?”', 'And a third!']),
+    ('When it rains, stay, or go: now, or never.', ['When it rains, stay,', 'or go: now,', 'or never.']),
+    ('a b c d e f g h i j k l m n', ['a b c d e f g h i j', 'k l m n']),
+    ('x' * 45, ['x' * 20, 'x' * 20, 'x' * 5]),
+    ('这是第一句话。这是第二句话。这是第三句话。这是第四句话。', ['这是第一句话。', '这是第二句话。', '这是第三句话。', '这是第四句话。'])])
+def test_texts_come_apart_at_the_coarsest_seams(text, parts):
+  assert long_lines.split(text, fits) == parts
+
+
+def test_nothing_is_lost_and_every_part_fits():
+  draw = np.random.default_rng(4)
+  for _ in range(200):
+    text = ''.join(draw.choice(list('abcdé  .,!?;—\u3000。"'), size=draw.integers(1, 120)))
+    parts = long_lines.split(text, fits)
+    assert re.sub(r'\s', '', ''.join(parts)) == re.sub(r'\s', '', text)
+    assert all(map(fits, parts))
+
+
+LONG = 'the dog sees it. a cat sees the wide street. cats sleep because it was tired, and the dog sleeps.'
+LINES = ['the dog sees it', LONG, '', 'cats sleep']
+
+
+def splitter(config=None, said=None, longest=9, cuts=None):
+  base = small_translator()
+  one = Translator([base.parts[0]], base.params, small_vocabulary(), small_vocabulary(),
+                   config or base.search_config, 8, said.append if said is not None else None, jax.devices()[:1])
+  one.longest_source = cuts or one.longest_source
+  return long_lines.Splitter(one, longest, 'de')
+
+
+def test_a_line_in_parts_is_one_line_and_is_named():
+  said = []
+  one = splitter(said=said)
+  found = one.translate(LINES, first=40)
+  assert len(found) == 4 and found[2].text == ''
+  parts = long_lines.split(LONG, lambda text: len(small_vocabulary().encode(text)) < 9)
+  assert len(parts) > 3
+  assert found[1].text == ' '.join(part.text for part in one.translate(parts) if part.text.strip())
+  assert found[0].text == one.translate(LINES[:1])[0].text
+  size = len(small_vocabulary().encode(LONG)) + 1
+  assert f'line 42 has {size} tokens and is translated in {len(parts)} parts of up to 9' in said
+  assert one.notes()[0] == '1 lines were longer than 9 tokens and were translated in parts'
+  assert not any('cut' in text for text in [*said, *one.notes()])
+
+
+def test_parts_change_no_draw_of_another_line():
+  one = splitter(SearchConfig(strategy='sample', extra_length=3))
+  with_long, without = one.translate(LINES), one.translate([LINES[0], '', '', LINES[3]])
+  assert [with_long[i].text for i in (0, 3)] == [without[i].text for i in (0, 3)]
+  again = one.translate(['the dog sees it. ' * 4])[0]
+  assert len(set(again.text.split(' '))) > 1
+
+
+def test_required_phrases_of_a_split_line_are_refused():
+  wanted = Request(LONG, required=('dog',))
+  with pytest.raises(ConfigError, match='line 8 has .* would be split into .* its required phrases'):
+    splitter().translate([wanted], first=7)
+  one = splitter()
+  found = one.translate([Request(LONG, prefix='c', forbidden=('e',)), Request('cats sleep', required=('a',))])
+  assert found[0].text.startswith('c') and 'a' in found[1].text
+
+
+def test_lines_longer_than_training_read_are_counted():
+  one = splitter()._translator
+  one.longest_trained = 9
+  one.translate(LINES, first=10)
+  assert one.notes() == ['1 lines are longer than the 9 tokens that training read at most, and such lines are often '
+                         'translated badly: 12']
