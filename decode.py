@@ -29,7 +29,8 @@ import tqdm  # noqa: E402
 import corpora  # noqa: E402
 from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import jobs, long_lines, minimum_bayes_risk, output_formats, scores, tasks, text_lines  # noqa: E402
+from experiment import jobs, long_lines, minimum_bayes_risk, output_formats  # noqa: E402
+from experiment import processes, scores, tasks, text_lines  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
@@ -43,6 +44,15 @@ def main(options: command_line.DecodeOptions) -> int:
   task = tasks.of(config)
   check(options, task)
   lines, references = read(options, config, task)
+  processes.join(config['train']['heartbeat_seconds'])
+  with processes.errors_end_all():
+    return write(options, task, lines, references, folder, config)
+
+
+def write(options: command_line.DecodeOptions, task: tasks.Task, lines: list[str] | None, references: list[list[str]],
+          folder: RunFolder, config: dict) -> int:
+  """The answers, to where they belong, and what is to be said of them; returns the exit code."""
+  check_sharing(options, task)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   writer = task.load(options.workdir, options.checkpoint, **search_options(options))
   if task is tasks.TRANSLATION:
@@ -55,12 +65,14 @@ def main(options: command_line.DecodeOptions) -> int:
     converse(options, task, writer, folder)
     texts = []
   else:
-    warn_of_unseen([task.plain(line) for line in lines], folder)
+    if processes.is_main():
+      warn_of_unseen([task.plain(line) for line in lines], folder)
     texts = translate_all(options, task, writer, lines)
   for note in writer.notes():
     say(note)
-  if references:
+  if references and processes.is_main():
     tell_scores(options, texts, references, config['data']['target_language'])
+  processes.leave()
   return 0
 
 
@@ -72,6 +84,14 @@ def check(options: command_line.DecodeOptions, task: tasks.Task) -> None:
   if task is not tasks.TRANSLATION and (given := options.for_translations()):
     raise command_line.ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
+
+
+def check_sharing(options: command_line.DecodeOptions, task: tasks.Task) -> None:
+  """Raises ConfigError when several processes cannot share what is asked for."""
+  if jax.process_count() > 1 and (options.output == '-' or options.target or task is not tasks.TRANSLATION):
+    raise command_line.ConfigError(
+        f'{jax.process_count()} processes share the translation of files alone, into --output=FILE that all of them see: '
+        'standard output is nobody\'s; start one process for anything else')
 
 
 def search_options(options: command_line.DecodeOptions) -> dict:

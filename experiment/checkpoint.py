@@ -229,7 +229,7 @@ class Checkpoints:
     field = 'average' if averaged and isinstance(tree['average'], dict) else 'params'
     self._compare(step, tree[field], wanted, f'{field}.')
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(
-        leaf, 'sharding', None) or jax.sharding.SingleDeviceSharding(jax.devices()[0])), wanted)
+        leaf, 'sharding', None) or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])), wanted)
     # A reader of its own: a manager that has saved is bound to the way it saved.
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
       restored = reader.restore(os.path.join(self._folder, str(step), 'state'), args=ocp.args.PyTreeRestore(

@@ -1,4 +1,5 @@
-"""Large jobs: lines in parts on disk, so that a job goes on where it was killed; and lines as they come in a pipe."""
+"""Large jobs: lines in parts on disk, so that a job goes on where it was killed, and several processes share it; and
+lines as they come in a pipe."""
 
 import hashlib
 import json
@@ -7,7 +8,10 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
+
 from corpora import text_files, whole_files
+from experiment import processes
 from experiment.command_line import ConfigError
 from experiment.run_folder import read_json, write_json
 
@@ -23,6 +27,9 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
              say: Callable[[str], Any]) -> list[str]:
   """The answers to all lines, written to `output`; parts of them lie in `<output>.parts` until all are there.
 
+  Several processes take the parts in turn, at least one each, and process 0 puts them together; the others return
+  nothing. They all have to see the folder of `output`.
+
   Args:
     lines: what is asked.
     output: a file.
@@ -34,20 +41,28 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
   Raises:
     ConfigError: when the parts that are there belong to another job.
   """
-  if len(lines) <= part_lines:
+  count = jax.process_count()
+  if count > 1:
+    part_lines = max(1, min(part_lines, -(-len(lines) // count)))
+  elif len(lines) <= part_lines:
     found = list(answer(lines, 0))
     write_whole(output, found)
     return found
   folder = f'{output}.parts'
   starts = list(range(0, len(lines), part_lines))
   place = lambda start: os.path.join(folder, f'{start:012d}')
-  _claim(folder, {**asked, 'lines': len(lines), 'part_lines': part_lines,
-                  'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
-  missing = [start for start in starts if not os.path.isfile(place(start))]
-  if len(missing) < len(starts):
-    say(f'going on: {len(starts) - len(missing):,} of {len(starts):,} parts are done')
+  with processes.main_first('the job is claimed'):
+    _claim(folder, {**asked, 'lines': len(lines), 'part_lines': part_lines,
+                    'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
+  own = starts[jax.process_index()::count]  # whatever is done: processes see each other's parts at different times
+  missing = [start for start in own if not os.path.isfile(place(start))]
+  if len(missing) < len(own):
+    say(f'going on: {len(own) - len(missing):,} of {len(own):,} parts are done')
   for start in missing:
     write_whole(place(start), answer(lines[start:start + part_lines], start))
+  processes.meet('all parts are done')
+  if not processes.is_main():
+    return []
   found = [line for start in starts for line in text_files.read_lines(place(start))]
   write_whole(output, found)
   shutil.rmtree(folder)

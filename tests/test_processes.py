@@ -12,8 +12,9 @@ import jax
 import numpy as np
 import pytest
 
+import decode
 import train
-from experiment import exit_codes, processes
+from experiment import command_line, exit_codes, processes
 from experiment.command_line import ROOT
 from tests.test_runs import TINY, corpus, in_numbers, metrics, options, saved  # noqa: F401
 
@@ -112,6 +113,7 @@ def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monk
 # train.py with a function that announces its beginning, and begins a little later.
 ANNOUNCED = '''
 import importlib, sys, time
+import decode
 import train
 from experiment import command_line, stopping
 
@@ -175,6 +177,28 @@ with stopping.StopRequest() as stop:
     print('begun no more', flush=True)
   processes.leave()
 '''
+
+
+def share_decoding(workdir, *more):
+  """What two processes that translate together end with: exit codes, and what both said."""
+  script = ['decode.py', f'--workdir={workdir}', *more]
+  children = [subprocess.Popen(child.arguments, env=child.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               cwd=ROOT, text=True) for child in processes.commands(2, script, dict(os.environ))]
+  told = [child.communicate(timeout=200)[0] for child in children]
+  return [child.returncode for child in children], told
+
+
+def test_two_processes_share_a_job(corpus, alone, tmp_path):  # noqa: F811
+  lines, parts = (corpus / 'test.en').read_text().splitlines()[:7], tmp_path / 'out.parts'
+  (tmp_path / 'in').write_text(''.join(f'{line}\n' for line in lines))
+  asked = [f'--input={tmp_path}/in', f'--output={tmp_path}/out', '--part_lines=2']
+  codes, told = share_decoding(alone, *asked)
+  assert codes == [0, 0], told
+  assert decode.main(command_line.parse_decode(['decode.py', f'--workdir={alone}', asked[0], f'--output={tmp_path}/one'],
+                                               '')) == 0
+  assert (tmp_path / 'out').read_text() == (tmp_path / 'one').read_text() and not parts.exists()
+  codes, told = share_decoding(alone, asked[0])
+  assert codes == [exit_codes.CONFIG] * 2 and 'into --output=FILE that all of them see' in told[0]
 
 
 def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
