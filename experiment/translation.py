@@ -399,8 +399,6 @@ class Translator:
   def _read(self, found: search.Hypotheses, number: int) -> Translation:
     """One line's translations, from its row."""
     scores = found.scores.astype(np.float64)
-    if len(scores) > 1 and scores[1] > search.NEVER and scores[0] - scores[1] < NOISE:
-      self._close.append(number)
     listed = []
     for rank in range(len(scores)):
       ids, size = tuple(until(found.tokens[rank], self._target.eos_id)), int(found.lengths[rank])
@@ -408,6 +406,8 @@ class Translator:
         text = ' '.join(self._target.decode(ids).split('\n'))
         listed.append(Translation(text, float(scores[rank]), float(found.log_probs[rank]), ids,
                                   tuple(found.token_log_probs[rank, :size].astype(float).tolist())))
+    if len(listed) > 1 and listed[0].score - listed[1].score < NOISE:
+      self._close.append(number)
     return listed[0]._replace(others=tuple(listed[1:]))
 
   def _score(self, params: Sequence[Any], batch: tokens.Batch) -> tuple[jax.Array, jax.Array | None]:
