@@ -29,7 +29,7 @@ import tqdm  # noqa: E402
 import corpora  # noqa: E402
 from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
 from corpora.errors import DataError  # noqa: E402
-from experiment import jobs, long_lines, minimum_bayes_risk, output_formats  # noqa: E402
+from experiment import hardware, jobs, long_lines, minimum_bayes_risk, output_formats  # noqa: E402
 from experiment import processes, scores, tasks, text_lines  # noqa: E402
 from experiment.run_folder import RunFolder, read_json  # noqa: E402
 
@@ -44,6 +44,7 @@ def main(options: command_line.DecodeOptions) -> int:
   task = tasks.of(config)
   check(options, task)
   lines, references = read(options, config, task)
+  hardware.split_processor()
   processes.join(config['train']['heartbeat_seconds'])
   with processes.errors_end_all():
     return write(options, task, lines, references, folder, config)
@@ -95,8 +96,10 @@ def check_sharing(options: command_line.DecodeOptions, task: tasks.Task) -> None
 
 
 def search_options(options: command_line.DecodeOptions) -> dict:
-  """The given ones; samples for minimum Bayes risk have to be drawn."""
-  return {**options.search, **({'strategy': 'sample'} if options.mbr else {})}
+  """The given ones, with as many certain translations as are wanted; samples for minimum Bayes risk have to be drawn."""
+  if options.mbr:
+    return {**options.search, 'strategy': 'sample'}
+  return {**options.search, 'n_best': int(options.n_best)} if options.n_best != '1' else dict(options.search)
 
 
 def say(text: str) -> None:

@@ -196,7 +196,7 @@ def check(config, given: Sequence[str] = ()) -> Records:
         consistency=build(ConsistencyConfig, train_, dropout=largest_dropout(model)),
         optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
                         length_known=train_.num_minutes is None),
-        search=build(SearchConfig, config.search),
+        search=build(SearchConfig, config.search, n_best=1),
         mesh=build(MeshConfig, config.mesh, compile=config.compile),
         guards=build(failures.GuardConfig, train_),
         task=task)

@@ -3,7 +3,7 @@
     python -m benchmarks.decode
     python -m benchmarks.decode --batch 256 --length 64 --dtype bfloat16
 
-One JSON line. `seconds_*` are wall-clock times of whole searches, encoder included, after one that compiles;
+One JSON line. The sentences are shared out to all devices, on a processor its cores, as decode.py does. `seconds_*` are wall-clock times of whole searches, encoder included, after one that compiles;
 `cpu_seconds_median` is the processor time of all threads, which other work on the machine disturbs less. The floor is
 the time that the matrix products alone would take at the speed of one large product, measured beside it.
 """
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiment import hardware
 from transformer import architectures, search, tokens
 from transformer.config import ModelConfig, SearchConfig
 
@@ -26,6 +27,9 @@ BOS, EOS, FILLER = 2, 3, 0
 
 def main() -> None:
   options = parse()
+  hardware.split_processor()
+  if options.batch % jax.device_count():
+    raise SystemExit(f'--batch={options.batch}: expected a multiple of the {jax.device_count()} devices')
   device = jax.devices()[0]
   translate, arguments = build(options)
   walls, processors = timed(lambda: translate(*arguments), options.runs)
@@ -33,7 +37,7 @@ def main() -> None:
   products = multiplications(options)
   print(json.dumps({
       'system': f'this project, jax {jax.__version__} {options.dtype}', 'device': device.platform,
-      'device_kind': device.device_kind, 'seconds_median': median, 'seconds_min': min(walls),
+      'device_kind': device.device_kind, 'devices': jax.device_count(), 'seconds_median': median, 'seconds_min': min(walls),
       'cpu_seconds_median': statistics.median(processors), 'sentences_per_second': options.batch / median,
       'target_tokens_per_second': options.batch * options.length / median,
       'floor_seconds': products / speed(options), 'giga_multiplications': products / 1e9, **vars(options)}))
@@ -58,17 +62,20 @@ def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
       d_ff=options.d_ff, dtype=options.dtype))
   # EOS is forbidden before the last place and the only token there: the work does not depend on the weights.
   config = SearchConfig(beam_size=options.beam, min_length=options.length - 1, extra_length=options.length)
-  limits = np.full(options.batch, options.length, np.int32)
+  mesh = jax.make_mesh((jax.device_count(),), ('data',), axis_types=(jax.sharding.AxisType.Auto,))
+  every, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec('data')
 
   def translate(params, source):
+    limits = jnp.full(source.ids.shape[0], options.length, jnp.int32)
     cache = model.init_cache(params, model.encode(params, source), options.length, options.beam)
     return search.search(lambda cache, last: model.decode_step(params, cache, last), cache, limits, options.length, BOS,
                          EOS, FILLER, config)
 
   ids = np.random.default_rng(1).integers(4, options.vocab, (options.batch, options.length), np.int32)
   source = tokens.pad(ids.tolist(), options.batch, options.length, FILLER)
-  compiled = jax.jit(translate)
-  arguments = jax.device_put((jax.jit(model.init)(jax.random.key(0)), source))
+  compiled = jax.jit(jax.shard_map(translate, mesh=mesh, in_specs=(every, split), out_specs=split, check_vma=False))
+  place = lambda spec: jax.sharding.NamedSharding(mesh, spec)
+  arguments = jax.device_put((jax.jit(model.init)(jax.random.key(0)), source), (place(every), place(split)))
   assert (np.asarray(compiled(*arguments).lengths) == options.length).all()
   return compiled, arguments
 

@@ -21,6 +21,8 @@ PEAKS = {
     'H200': 989.0, 'H100': 989.0, 'A100': 312.0, 'L4': 121.0, 'V100': 125.0,
     'TPU v6': 918.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0, 'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 123.0,
 }
+_MOST_PARTS = 8  # more devices on one processor have not been tried
+_SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 512}, 8192  # the latter a guess: rows are cheap on accelerators
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
 
 
@@ -55,6 +57,22 @@ def step_flops(costs: tuple[float, float], batch: Any) -> float:
   if isinstance(batch, Batch):
     return costs[0] * real(batch.source) + costs[1] * real(batch.target)
   return costs[1] * real(batch.sequences)
+
+
+def split_processor() -> None:
+  """Makes a device of each core that this process may use, up to _MOST_PARTS, for work that devices do each on their own.
+
+  A search is many small products: two cores get more done as two devices than as two threads of one. It has to be
+  called before jax looks for devices, leaves those of accelerators as they are, and whatever the user has asked for.
+  """
+  if jax.config.jax_num_cpu_devices < 0 and 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+    jax.config.update('jax_num_cpu_devices', min(cores, _MOST_PARTS))
+
+
+def search_tokens(wanted: int | None) -> int:
+  """Rows × source length of a search batch on one device: what the configuration says, else what suits the platform."""
+  return wanted or _SEARCH_TOKENS.get(jax.default_backend(), _SEARCH_TOKENS_ELSEWHERE)
 
 
 def available_bytes(device: Any) -> int | None:

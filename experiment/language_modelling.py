@@ -17,6 +17,7 @@ import numpy as np
 import corpora
 from corpora import vocabulary as vocabularies
 from corpora.vocabulary import Vocabulary
+from experiment import hardware
 from experiment.checkpoint import Measure
 from experiment.command_line import ConfigError
 from experiment.evaluation import Conclusion, Examination, Setting, exponential, per_token
@@ -154,7 +155,7 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Continue
 
 
 def _writing(config: Any) -> dict[str, Any]:
-  return {'batch_tokens': config.search.batch_tokens, 'include_prompt': config.search.include_prompt}
+  return {'batch_tokens': hardware.search_tokens(config.search.batch_tokens), 'include_prompt': config.search.include_prompt}
 
 
 def _continuer(setting: Setting, params: Any) -> 'Continuer':

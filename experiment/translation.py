@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from configs import default
 from corpora.vocabulary import Vocabulary
-from experiment import command_line
+from experiment import command_line, hardware
 from experiment.checkpoint import BLEU, Checkpoints, Measure
 from experiment.run_folder import RunFolder, read_json
 from transformer import architectures, beam_cache, coverage, partitioning, search, search_rules, tokens
@@ -22,7 +22,6 @@ from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelCon
 from transformer.model import Model
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
-NOISE = 2e-5  # what the arithmetic of another machine or batch size may add to a score
 _ROWS = 8
 _PARTS = 1 << 20  # of a line in parts, each draws what the line that many lines further on would
 _MARGIN = 8  # places of a cache beyond the source's length, until a translation needs more
@@ -115,13 +114,15 @@ def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: di
   """
   folder = RunFolder.open(workdir)
   config = ml_collections.ConfigDict(folder.read_config())
+  search_options = dict(search_options)
+  n_best = search_options.pop('n_best', 1)  # of what is asked for, not of the run
   config.search.update(search_options)
   if wrong := without_effect(config, [f'search.{name}' for name in search_options]):
     raise command_line.ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
   source, target = folder.load_vocabularies()
   model = architectures.build(model_config(config, source, target))
   with command_line.gather_errors() as build:
-    search_config = build(SearchConfig, config.search)
+    search_config = build(SearchConfig, config.search, n_best=n_best)
   checkpoints = Checkpoints(folder.checkpoints, measure=measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))
   params = checkpoints.average(chosen_steps(folder, checkpoints, checkpoint), wanted)
@@ -146,7 +147,8 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translat
     workdir: folder of a run; several, separated by commas, translate together as an ensemble.
     checkpoint: 'final' (those averaged for the run's results), 'best', 'latest', 'average:N' or a step; one for all
       runs, or as many as there are, separated by commas. Several of one run are an ensemble, too.
-    search_options: fields of SearchConfig that shall differ from the (first) run's own, and batch_tokens.
+    search_options: fields of SearchConfig that shall differ from the (first) run's own, batch_tokens, and n_best, how
+      many translations of each line are wanted: 1 unless it is given.
 
   Raises:
     ConfigError, CheckpointError: when a folder is no run or has no such checkpoint, or vocabularies differ.
@@ -164,7 +166,7 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translat
       raise command_line.ConfigError(f'{folder} has another vocabulary than {folders[0]}; the models of an ensemble '
                                      'have to share one (--config.init_from, or vocabulary.source_model)')
   made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target, first.search,
-                    first.config.search.batch_tokens)
+                    hardware.search_tokens(first.config.search.batch_tokens))
   made.longest_trained = min(run.config.data.max_length for run in runs)
   return made
 
@@ -226,6 +228,7 @@ class Translator:
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
     self._halvings = 0  # of the rows of a search batch, where memory was short
+    self._shapes: set[tuple[int, int]] = set()  # rows and source length of the search batches so far
     self._largest = 0  # bytes of the largest cache so far
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
     self._long: list[int] = []  # lines that are not cut, but longer than longest_trained
@@ -389,6 +392,9 @@ class Translator:
 
   def _tell_memory(self, rows: int, length: int) -> None:
     """Says how large the cache of a search batch will be, when it is the largest so far."""
+    if (rows, length) in self._shapes:
+      return
+    self._shapes.add((rows, length))
     blank = jax.ShapeDtypeStruct((rows, length), jnp.int32)
     size = beam_cache.num_bytes(jax.eval_shape(self._init_caches, self.params, tokens.Tokens(blank, blank, blank)))
     if size > self._largest:
@@ -401,14 +407,16 @@ class Translator:
     scores = found.scores.astype(np.float64)
     listed = []
     for rank in range(len(scores)):
+      if len(listed) > self._config.n_best:  # one more than is wanted: it tells whether the best is close
+        break
       ids, size = tuple(until(found.tokens[rank], self._target.eos_id)), int(found.lengths[rank])
       if scores[rank] > search.NEVER and ids not in [other.ids for other in listed]:  # groups may find the same
         text = ' '.join(self._target.decode(ids).split('\n'))
         listed.append(Translation(text, float(scores[rank]), float(found.log_probs[rank]), ids,
                                   tuple(found.token_log_probs[rank, :size].astype(float).tolist())))
-    if len(listed) > 1 and listed[0].score - listed[1].score < NOISE:
+    if len(listed) > 1 and listed[0].score - listed[1].score < search.NOISE:
       self._close.append(number)
-    return listed[0]._replace(others=tuple(listed[1:]))
+    return listed[0]._replace(others=tuple(listed[1:self._config.n_best]))
 
   def _score(self, params: Sequence[Any], batch: tokens.Batch) -> tuple[jax.Array, jax.Array | None]:
     """[B, T] log-probability of each target token, 0 under padding, and [B] coverage penalties, None without any."""
@@ -473,7 +481,7 @@ class Translator:
       notes.append(f'{len(self._long):,} lines are longer than the {self.longest_trained:,} tokens that training read at '
                    f'most, and such lines are often translated badly: {_some(self._long)}')
     if self._close:
-      notes.append(f'{len(self._close):,} lines have two best translations within {NOISE:g} of each other, so that another '
+      notes.append(f'{len(self._close):,} lines have two best translations within {search.NOISE:g} of each other, so that another '
                    f'machine may choose the other one: {_some(self._close)}')
     return notes
 

@@ -9,7 +9,7 @@ import tqdm
 
 import corpora
 from corpora import vocabulary as vocabularies
-from experiment import scores
+from experiment import hardware, scores
 from experiment.evaluation import Conclusion, Examination, Setting
 from experiment.translation import Translator
 
@@ -60,7 +60,8 @@ class Examiner:
 
 
 def _translator(setting: Setting, params: Any, search) -> Translator:
-  return Translator([setting.model], [params], setting.source, setting.target, search, setting.config.search.batch_tokens)
+  return Translator([setting.model], [params], setting.source, setting.target, search,
+                    hardware.search_tokens(setting.config.search.batch_tokens))
 
 
 def conclude(setting: Setting, params: Any, split: corpora.Split, sums_of: Callable) -> Conclusion:

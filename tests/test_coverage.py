@@ -102,7 +102,7 @@ def test_the_end_of_a_source_is_not_counted():
 
 @pytest.mark.parametrize('kind', ['gnmt', 'none'])
 def test_a_wide_beam_finds_all_translations_in_the_order_of_the_whole_score(kind):
-  config = SearchConfig(beam_size=ALL, length_penalty=kind, alpha=0.9, coverage_penalty=0.4)
+  config = SearchConfig(beam_size=ALL, length_penalty=kind, alpha=0.9, coverage_penalty=0.4, n_best=ALL)
   table, look = chains(SEED), looks(1)
   found, changed = run(table, look, config), 0
   for row, limit in enumerate(LIMITS):
@@ -115,12 +115,13 @@ def test_a_wide_beam_finds_all_translations_in_the_order_of_the_whole_score(kind
   assert changed  # the penalty has decided something
 
 
-def test_stopping_early_changes_nothing():
-  config = SearchConfig(beam_size=3, alpha=0.9, coverage_penalty=0.3)
+@pytest.mark.parametrize('n_best', [1, 3])
+def test_stopping_early_changes_nothing(n_best):
+  config = SearchConfig(beam_size=3, alpha=0.9, coverage_penalty=0.3, n_best=n_best)
   for seed in range(25):
     table, look = chains(seed, spread=2.5), looks(seed)
     for quick, slow in zip(run(table, look, config), run(table, look, config, stop_early=False)):
-      np.testing.assert_array_equal(quick, slow)
+      np.testing.assert_array_equal(quick[:, :n_best], slow[:, :n_best])
 
 
 def test_what_was_looked_at_moves_with_its_hypothesis():
@@ -139,7 +140,7 @@ def test_what_was_looked_at_moves_with_its_hypothesis():
 
 
 SOME = LINES[1:]  # of one length class: each search is compiled once
-BEAM = SearchConfig(beam_size=3, extra_length=8, coverage_penalty=0.5)
+BEAM = SearchConfig(beam_size=3, extra_length=8, coverage_penalty=0.5, n_best=3)
 OFF = SearchConfig(beam_size=3, extra_length=8)
 
 

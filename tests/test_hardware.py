@@ -1,4 +1,8 @@
-"""Model FLOPs against what XLA counts in the compiled training step."""
+"""Model FLOPs against what XLA counts in the compiled training step; a processor as several devices."""
+
+import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -10,6 +14,8 @@ from transformer.config import LossConfig, ModelConfig, OptimizerConfig
 from transformer.tokens import Batch, Tokens
 
 B, S, T, D, N = 16, 19, 23, 64, 2
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
 
 
 def side(length):
@@ -29,3 +35,13 @@ def test_model_flops_and_attention_s_own_products_are_what_xla_counts(changes):
   attention = 3 * 4 * B * D * N * (S * S + T * T + T * S)
   assert attention < 0.08 * formula
   assert 1.0 < counted / (formula + attention) < 1.06
+
+
+@pytest.mark.parametrize('flags, asked, expected', [
+    ('', '', min(CORES, 8)), ('--xla_force_host_platform_device_count=3', '', 3), ('', '2', 2)])
+def test_a_processor_becomes_as_many_devices_as_it_has_cores_unless_the_user_says_otherwise(flags, asked, expected):
+  program = 'from experiment import hardware; hardware.split_processor(); import jax; print(jax.device_count())'
+  own = {name: value for name, value in os.environ.items() if name not in ('XLA_FLAGS', 'JAX_NUM_CPU_DEVICES')}
+  own |= {'JAX_PLATFORMS': 'cpu'} | ({'XLA_FLAGS': flags} if flags else {}) | ({'JAX_NUM_CPU_DEVICES': asked} if asked else {})
+  done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, env=own, capture_output=True, text=True, check=True)
+  assert int(done.stdout) == expected

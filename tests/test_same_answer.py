@@ -98,5 +98,5 @@ def test_the_same_answer(run, requests, monkeypatch, kind, capsys):
                           for one, other in zip(found, expected) if one.ids == other.ids)
   assert len(close) <= COUNT // 10
   with capsys.disabled():
-    print(f'\n{kind}: {len(close)} of {COUNT} lines have two best translations within {translation.NOISE:g}; largest '
+    print(f'\n{kind}: {len(close)} of {COUNT} lines have two best translations within {search.NOISE:g}; largest '
           + 'differences of a token: ' + ', '.join(f'{name} {size:.1e}' for name, size in different.items()))

@@ -73,20 +73,25 @@ def exhaustive(chain, limit, config):
   return sorted(found, reverse=True)
 
 
-@pytest.mark.parametrize('entries, count', [(1031, 8), (1280, 13), (2311, 1), (89, 100), (1031, 70)])
+@pytest.mark.parametrize('entries, count', [(1031, 8), (1280, 13), (2311, 1), (89, 100), (1031, 70), (89, 300)])
 def test_the_largest_entries_are_those_of_a_sort(entries, count):
-  scores = np.random.default_rng(entries).normal(size=(2, 3, entries)).astype(np.float32)
-  scores[0, 0, -count:] += 9.0  # in the last, incomplete row of columns
-  scores[1, 2, ::256] += 9.0  # all in one column
-  values, places = jax.jit(search.largest, static_argnums=1)(scores, count)
-  order = np.argsort(-scores, axis=-1)[..., :count]
-  np.testing.assert_array_equal(places, order)
-  np.testing.assert_array_equal(values, np.take_along_axis(scores, order, axis=-1))
+  random = np.random.default_rng(entries)
+  scores, offsets = random.normal(size=(2, 3, entries)).astype(np.float32), np.float32([[0, 1, 2], [0, -1, search.NEVER]])
+  scores[0, 0, -count:] += 9.0  # in the last, incomplete group
+  scores[1, 1, :min(count, 40)] += 9.0  # most in one group
+  values, beams, places = jax.jit(search.largest, static_argnums=2)(scores, offsets, count)
+  with np.errstate(over='ignore'):
+    total = (scores + offsets[..., None]).reshape(2, -1)
+  order = np.argsort(-total, axis=-1)[:, :count]
+  possible = np.take_along_axis(total, order, axis=-1) > search.NEVER / 2  # below, offsets drown what tells scores apart
+  assert possible.sum(axis=1).tolist() == [min(count, 3 * entries), min(count, 2 * entries)]
+  np.testing.assert_array_equal((beams * entries + places)[possible], order[possible])
+  np.testing.assert_array_equal(values, scores[np.arange(2)[:, None], beams, places])
 
 
 @pytest.mark.parametrize('kind', LENGTH_PENALTIES)
 def test_a_beam_wide_enough_finds_all_translations_in_order(kind):
-  config, table = SearchConfig(beam_size=ALL, length_penalty=kind, alpha=0.9), chains(SEED)
+  config, table = SearchConfig(beam_size=ALL, length_penalty=kind, alpha=0.9, n_best=ALL), chains(SEED)
   found = run(table, config)
   for row, limit in enumerate(LIMITS):
     expected = exhaustive(table[row], limit, config)
@@ -189,13 +194,17 @@ def test_the_cache_moves_with_its_hypothesis():
   assert abs(found.log_probs[0, 0] - log_probability(chain, [1, 4, EOS])) < 1e-5
 
 
-def test_stopping_early_changes_nothing():
-  config = SearchConfig(beam_size=3, alpha=0.9)
-  patient = functools.partial(search.beam_search, stop_early=False)
+@pytest.mark.parametrize('n_best', [1, 2, 3])
+def test_stopping_early_changes_nothing(n_best):
+  config = SearchConfig(beam_size=3, alpha=0.9, n_best=n_best)
+  patient, changed = functools.partial(search.beam_search, stop_early=False), 0
   for seed in range(40):
     table = chains(seed, spread=2.5)
-    for quick, slow in zip(run(table, config), run(table, config, how=patient)):
-      np.testing.assert_array_equal(quick, slow)
+    quick, slow = run(table, config), run(table, config, how=patient)
+    for field, expected in zip(quick, slow):
+      np.testing.assert_array_equal(field[:, :n_best], expected[:, :n_best])
+    changed += int((quick.scores != slow.scores).any())
+  assert (changed > 0) == (n_best < 3)  # it did stop before the others were certain
 
 
 @pytest.mark.parametrize('halvings', [1, 2, 5])

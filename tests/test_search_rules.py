@@ -56,7 +56,7 @@ REQUIRED = [[[1, 4], [0]], [[4, 4, 2]], [[1]]]
 
 
 def test_a_wide_beam_finds_all_that_is_not_forbidden():
-  config, table = SearchConfig(beam_size=WIDE, length_penalty='none'), chains(3)
+  config, table = SearchConfig(beam_size=WIDE, length_penalty='none', n_best=WIDE), chains(3)
   found = run(table, laid(FORBIDDEN, right=True), config, 'forbidden')
   for row, phrases in enumerate(FORBIDDEN):
     expected = everything(table[row], LIMITS[row], lambda s: not any(contains(s, p) for p in phrases))
@@ -88,7 +88,7 @@ def test_what_is_required_appears_in_every_output(config):
 
 
 def test_a_wide_beam_finds_the_best_that_has_what_is_required():
-  config, right = SearchConfig(beam_size=WIDE, length_penalty='none'), 0
+  config, right = SearchConfig(beam_size=WIDE, length_penalty='none', n_best=WIDE), 0
   for seed in range(4):
     table = chains(seed)
     found = run(table, laid(REQUIRED, right=False), config, 'required')

@@ -1,5 +1,6 @@
 """Translators: the same answer whatever stands beside a line, on a model of phrasebook text that was never trained."""
 
+import dataclasses
 import functools
 import json
 import types
@@ -14,12 +15,12 @@ from experiment import alignments, minimum_bayes_risk, output_formats, translati
 from experiment.command_line import ConfigError
 from experiment.translation import Request, Translation, Translator
 from tests.conftest import SIZES
-from transformer import architectures
+from transformer import architectures, search
 from transformer.config import ModelConfig, SearchConfig
 
 LINES = ['The dog sleeps.', 'Maria reads the book.', '', 'A cat', 'The dog sleeps.', 'He calls.', 'It was too wide.']
 # As many tokens more than the source as the cache has from the start: each search is compiled once, without growth.
-BEAM = SearchConfig(beam_size=3, extra_length=8)
+BEAM = SearchConfig(beam_size=3, extra_length=8, n_best=3)
 
 
 @pytest.fixture(scope='module')
@@ -55,7 +56,7 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize('config', [
     BEAM, SearchConfig(beam_size=1, extra_length=8), SearchConfig(strategy='sample', seed=7, extra_length=8),
-    SearchConfig(beam_size=4, groups=2, extra_length=8)], ids=['beam', 'greedy', 'sample', 'diverse'])
+    SearchConfig(beam_size=4, groups=2, extra_length=8, n_best=4)], ids=['beam', 'greedy', 'sample', 'diverse'])
 def test_a_translation_depends_on_nothing_beside_it(translator, config):
   together = translator(config).translate(LINES)
   assert len({one.text for one in together}) > 4 and together[2].text == ''
@@ -102,6 +103,22 @@ def test_scores_are_those_of_the_forced_output(translator):
   for line in found:
     assert line.score >= max((other.score for other in line.others), default=line.score)
     assert len({line.ids, *(other.ids for other in line.others)}) == len(line.others) + 1
+
+
+def test_as_many_translations_are_listed_as_are_wanted(translator):
+  everything, one = translator(BEAM).translate(LINES), translator(dataclasses.replace(BEAM, n_best=1)).translate(LINES)
+  assert [len(line.others) for line in one] == [0] * len(LINES) and any(len(line.others) == 2 for line in everything)
+  for line, other in zip(one, everything):
+    assert line.text == other.text and line.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)
+
+
+def test_shapes_that_were_searched_before_are_not_traced_again(translator, monkeypatch):
+  one = translator(BEAM)
+  expected, traced = one.translate(LINES), []
+  for name in ('_init_caches', '_members'):
+    monkeypatch.setattr(one, name, lambda *inputs: traced.append(inputs))
+  assert_same(one.translate(LINES[::-1])[::-1], expected)
+  assert not traced
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(translator):
@@ -169,7 +186,7 @@ def test_long_lines_are_cut_and_named(parts):
 
 def test_ties_are_counted(translator, monkeypatch):
   one = translator(BEAM)
-  monkeypatch.setattr(translation, 'NOISE', 1e9)
+  monkeypatch.setattr(search, 'NOISE', 1e9)
   one._close.clear()
   one.translate(LINES[:2])
   assert one.notes()[-1].startswith('2 lines have') and one.notes()[-1].endswith(': 1, 2')

@@ -165,4 +165,4 @@ class MultiHeadAttention(nn.Module):
       [B, W, D], and the cache with place `step` filled.
     """
     past = beam_cache.write(past, self.memory(x, relation), step)
-    return self.attend(self.queries(x, relation), beam_cache.heads_first(past), mask, relation), past
+    return self.attend(self.queries(x, relation), beam_cache.view(past), mask, relation), past

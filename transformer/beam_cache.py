@@ -23,10 +23,21 @@ class KeyValue(NamedTuple):
   value: jax.Array  # [B, M, G, U]
 
 
+def keep(memory: KeyValue) -> KeyValue:
+  """Keys as [B, G, K, M] and values as [B, G, M, U]: laid out so that products with queries and with weights, which
+  are computed at every step, find them in the order in which they multiply."""
+  return KeyValue(memory.key.transpose(0, 2, 3, 1), memory.value.swapaxes(1, 2))
+
+
+def view(kept: KeyValue) -> KeyValue:
+  """What keep() was given: the order that attention knows. Nothing is moved."""
+  return KeyValue(kept.key.transpose(0, 3, 1, 2), kept.value.swapaxes(1, 2))
+
+
 def blank(config: ModelConfig, batch: int, beams: int, length: int) -> KeyValue:
-  """Room for one layer's keys [B, G, T·W, K] and values [B, G, T·W, U]; heads come first, as their products need."""
-  room = lambda width: jnp.zeros((batch, config.kv_heads, length * beams, width), jnp.dtype(config.dtype))
-  return KeyValue(room(config.key_size), room(config.value_size))
+  """Room for one layer's keys and values of T·W entries, as they are kept."""
+  room = lambda width: jnp.zeros((batch, length * beams, config.kv_heads, width), jnp.dtype(config.dtype))
+  return keep(KeyValue(room(config.key_size), room(config.value_size)))
 
 
 def origins(batch: int, beams: int, length: int) -> jax.Array:
@@ -49,21 +60,18 @@ def visible(origin: jax.Array, step: jax.Array) -> jax.Array:
 
 def write(past: KeyValue, newest: KeyValue, step: jax.Array) -> KeyValue:
   """`past` with the beams' newest keys and values [B, W, G, K] at place `step`."""
-  return jax.tree.map(lambda every, new: jax.lax.dynamic_update_slice_in_dim(
-      every, new.swapaxes(1, 2), step * new.shape[1], axis=2), past, newest)
+  place, newest = step * newest.key.shape[1], keep(newest)
+  return KeyValue(jax.lax.dynamic_update_slice_in_dim(past.key, newest.key, place, axis=3),
+                  jax.lax.dynamic_update_slice_in_dim(past.value, newest.value, place, axis=2))
 
 
 def grow(cache: Any, length: int) -> Any:
   """A Cache whose `beams` are origins and whose `past` are layers, with room for `length` places."""
   origin, beams = cache.beams, cache.beams.shape[1]
   more = length - origin.shape[2]
-  longer = lambda a: jnp.pad(a, ((0, 0), (0, 0), (0, more * beams), (0, 0)))
-  return cache._replace(beams=jnp.pad(origin, ((0, 0), (0, 0), (0, more))), past=jax.tree.map(longer, cache.past))
-
-
-def heads_first(memory: KeyValue) -> KeyValue:
-  """[B, M, G, K] <-> [B, G, M, K]: as attention has keys and values, and as products that are repeated want them."""
-  return jax.tree.map(lambda a: a.swapaxes(1, 2), memory)
+  longer = lambda a: jnp.pad(a, ((0, 0), (0, more * beams), (0, 0), (0, 0)))
+  return cache._replace(beams=jnp.pad(origin, ((0, 0), (0, 0), (0, more))),
+                        past=[keep(jax.tree.map(longer, view(layer))) for layer in cache.past])
 
 
 def num_bytes(cache: object) -> int:

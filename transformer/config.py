@@ -410,6 +410,7 @@ class SearchConfig:
   top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
   seed: int = 0  # sample: what is drawn
   halvings: int = 0  # beam: times that a batch goes on with the unfinished half of its rows, once half are done
+  n_best: int = 1  # beam: translations of a sentence that are wanted; it is done once they are certain
   coverage_penalty: float = 0.0  # beam: β of Wu et al., 2016, §7, see coverage; 0: off
 
   def __post_init__(self):
@@ -432,6 +433,8 @@ class SearchConfig:
       yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
     if self.alpha < 0:
       yield f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)'
+    if not 1 <= self.n_best <= self.beam_size:
+      yield f'n_best is {self.n_best}; expected 1 to beam_size, {self.beam_size}'
     if self.halvings < 0 or self.halvings and self.width == 1:
       yield (f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a positive '
              'number')

@@ -35,8 +35,8 @@ class Cache(NamedTuple):
   """What decoding step by step carries. A search reorders `beams` as hypotheses move; it never touches the rest."""
 
   beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (beam_cache)
-  past: Any  # leaves [B, ...], which a step writes: here one KeyValue [B, G, T·W, K] per layer
-  source: Any  # leaves [B, ...], which it does not: here one KeyValue [B, G, S, K] per layer, and the mask [B, W, S]
+  past: Any  # leaves [B, ...], which a step writes: here one KeyValue per layer, see beam_cache.keep
+  source: Any  # leaves [B, ...], which it does not: here one KeyValue per layer, and the mask [B, W, S]
   step: jax.Array  # [] int32: tokens fed so far
 
 
@@ -116,7 +116,7 @@ class EncoderDecoder(nn.Module):
         beams=beam_cache.origins(batch, beams, length),
         past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.decoder_layers],
         source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
-            [beam_cache.heads_first(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
+            [beam_cache.keep(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
@@ -129,7 +129,7 @@ class EncoderDecoder(nn.Module):
     memories, cross_mask = cache.source
     written = []
     for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.past, memories)):
-      x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.heads_first(memory), cross_mask)
+      x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.view(memory), cross_mask)
       written.append(past)
     return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 

@@ -84,31 +84,41 @@ def length_penalty(length: jax.Array, config: SearchConfig) -> jax.Array:
   return length**config.alpha if config.length_penalty == 'length' else jnp.ones_like(length)
 
 
-_COLUMNS = 256
-_FEW = 4 * _COLUMNS  # entries that one sort is quick at
+NOISE = 2e-5  # what the arithmetic of another machine or batch size may add to a score
+_FEW = 1024  # entries that one sort is quick at
+_GROUP = 32  # about so many entries are looked at together
 
 
-def largest(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-  """The `count` largest entries of each row [..., V], and their places: jax.lax.top_k, in two stages for many entries.
+def largest(scores: jax.Array, offsets: jax.Array, count: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """The `count` largest of scores [B, W, V] + offsets [B, W] in each row B: jax.lax.top_k, in two stages for many entries.
 
-  The row is laid in columns. The columns with the largest maxima hold the largest entries, so the second stage sorts
-  those alone. Among equal entries either may be taken.
+  The entries of a beam are laid in groups. The groups with the largest maxima hold the largest entries, so the second
+  stage sorts those alone. Among equal entries either may be taken.
+
+  Returns:
+    Of each, [B, count], largest first: its score without offset, its place in W and its place in V.
   """
-  entries = scores.shape[-1]
-  if entries <= _FEW or count > _COLUMNS // 4:
-    return jax.lax.top_k(scores, min(count, entries))
-  rows = scores.reshape(-1, entries)
-  whole = entries // _COLUMNS * _COLUMNS
-  maxima = rows[:, :whole].reshape(rows.shape[0], -1, _COLUMNS).max(axis=1)
-  tail = rows[:, whole:]
-  maxima = jnp.maximum(maxima, jnp.pad(tail, ((0, 0), (0, whole + _COLUMNS - entries)), constant_values=-jnp.inf))
-  _, chosen = jax.lax.top_k(maxima, count)  # [., count] columns
-  depth = -(-entries // _COLUMNS)
-  candidates = (chosen[:, None] + _COLUMNS * jnp.arange(depth)[None, :, None]).reshape(-1, depth * count)
-  inside = jnp.take_along_axis(rows, jnp.minimum(candidates, entries - 1), axis=1)
-  best, place = jax.lax.top_k(jnp.where(candidates < entries, inside, -jnp.inf), count)
-  place = jnp.take_along_axis(candidates, place, axis=1)
-  return best.reshape(*scores.shape[:-1], count), place.reshape(*scores.shape[:-1], count)
+  (batch, beams, entries), wanted = scores.shape, min(count, scores.shape[1] * scores.shape[2])
+  size = _group_size(entries)
+  groups = -(-entries // size)
+  if beams * entries <= _FEW or wanted > beams * groups // 4:
+    _, place = jax.lax.top_k((scores + offsets[..., None]).reshape(batch, -1), wanted)
+    beam, token = place // entries, place % entries
+  else:
+    padding = ((0, 0), (0, 0), (0, groups * size - entries))
+    grouped = jnp.pad(scores, padding, constant_values=-jnp.inf).reshape(batch, beams, groups, size)
+    _, chosen = jax.lax.top_k((grouped.max(-1) + offsets[..., None]).reshape(batch, -1), wanted)  # [B, wanted]
+    inside = jnp.take_along_axis(grouped.reshape(batch, -1, size), chosen[..., None], axis=1)
+    inside += jnp.take_along_axis(offsets, chosen // groups, axis=1)[..., None]
+    _, place = jax.lax.top_k(inside.reshape(batch, -1), wanted)
+    chosen = jnp.take_along_axis(chosen, place // size, axis=1)
+    beam, token = chosen // groups, chosen % groups * size + place % size
+  return jnp.take_along_axis(scores.reshape(batch, -1), beam * entries + token, axis=1), beam, token
+
+
+def _group_size(entries: int) -> int:
+  """From half to twice _GROUP, that which leaves the fewest places empty: where it is none, nothing is padded."""
+  return min(range(_GROUP // 2, 2 * _GROUP + 1), key=lambda size: (-entries % size, abs(size - _GROUP)))
 
 
 def _take(tree: Any, index: jax.Array) -> Any:
@@ -226,27 +236,35 @@ def sample(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: int, 
 
 
 def _continuations(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: jax.Array, limits: jax.Array,
-                   eos_id: int, config: SearchConfig) -> _Continuations:
-  """The likeliest continuations of each hypothesis, [B, W·K], enough of them for W to go on: 2W for each.
+                   eos_id: int, config: SearchConfig, going: int) -> _Continuations:
+  """The likeliest continuations of each sentence's hypotheses, [B, N]: enough of them for `going` to go on.
 
   All work on whole vocabularies is done before; what may only end, or not yet, is settled among the few.
   """
   width = logits.shape[1]
-  best, token = largest(logits, 2 * width + (config.min_length > 0))
-  last, first = (t + 1 >= limits)[:, None, None], jnp.arange(best.shape[-1])[None, None] == 0
-  best = jnp.where(last, jnp.where(first, logits[..., eos_id][..., None], NEVER), best)
-  token = jnp.where(last & first, eos_id, token)
-  if config.min_length:
-    best = jnp.where(~last & (token == eos_id) & (t < config.min_length), NEVER, best)
-  gained = best - normalizer[..., None]
-  total = jnp.maximum(log_probs[..., None] + gained, NEVER)
-  parent = jnp.broadcast_to(jnp.arange(width)[None, :, None], token.shape)
-  return _flat(_Continuations(total, parent, token, gained))
+  best, parent, token = largest(logits, log_probs - normalizer, 2 * going + (width if config.min_length else 0))
+  if config.min_length:  # at most one end of each hypothesis is among them
+    best = jnp.where((token == eos_id) & (t < config.min_length), NEVER, best)
+  # At its last place a hypothesis may only end.
+  place = jnp.arange(best.shape[-1])
+  end = jnp.where(place < width, logits[:, place % width, eos_id], NEVER)
+  last = (t + 1 >= limits)[:, None]
+  best, parent, token = (jnp.where(last, only, some) for only, some in (
+      (end, best), (place % width, parent), (eos_id, token)))
+  gained = best - jnp.take_along_axis(normalizer, parent, axis=1)
+  total = jnp.maximum(jnp.take_along_axis(log_probs, parent, axis=1) + gained, NEVER)
+  return _Continuations(total, parent, token, gained)
 
 
-def _flat(options: _Continuations) -> _Continuations:
-  """[B, W, N] -> [B, W·N]."""
-  return jax.tree.map(lambda x: x.reshape(x.shape[0], -1), options)
+def _continuations_of_each(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: jax.Array,
+                           limits: jax.Array, eos_id: int, config: SearchConfig) -> _Continuations:
+  """The likeliest continuations of each hypothesis, [B, W, N]."""
+  batch, width = log_probs.shape
+  alone = lambda x: x.reshape(batch * width, 1, *x.shape[2:])
+  limits = jnp.repeat(limits, width)
+  found = _continuations(alone(logits), alone(normalizer), alone(log_probs), t, limits, eos_id, config, width)
+  found = jax.tree.map(lambda x: x.reshape(batch, width, -1), found)
+  return found._replace(parent=jnp.broadcast_to(jnp.arange(width)[None, :, None], found.token.shape))
 
 
 def _split(options: _Continuations, width: int, eos_id: int) -> tuple[_Continuations, _Continuations]:
@@ -271,8 +289,8 @@ def _diverse(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: 
   for start in range(0, config.beam_size, size):
     part = slice(start, start + size)
     shunned = logits[:, part] - config.diversity * taken[:, None]
-    live, ended = _split(_continuations(shunned, normalizer[:, part], log_probs[:, part], t, limits, eos_id, config),
-                         size, eos_id)
+    options = _continuations(shunned, normalizer[:, part], log_probs[:, part], t, limits, eos_id, config, size)
+    live, ended = _split(options, size, eos_id)
     for found, group in ((going, live), (over, ended)):
       cost = config.diversity * jnp.take_along_axis(taken, group.token, axis=1)
       exists = group.total > NEVER
@@ -283,24 +301,24 @@ def _diverse(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: 
   return join(going), join(over)
 
 
-def _by_progress(options: _Continuations, logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, rule: Rule,
-                 state: Any, eos_id: int) -> tuple[_Continuations, _Continuations]:
+def _by_progress(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array, t: jax.Array, limits: jax.Array,
+                 eos_id: int, config: SearchConfig, rule: Rule, state: Any) -> tuple[_Continuations, _Continuations]:
   """Dynamic beam allocation (Post & Vilar, 2018, §4.2): every number of required tokens met has its share of the beam.
 
   The rule's proposals stand beside the likeliest continuations. Each share keeps its best; places that a share does
   not fill go to the best of the others.
   """
   batch, width = log_probs.shape
-  grid = lambda x: x.reshape(batch, width, -1)
+  options = _continuations_of_each(logits, normalizer, log_probs, t, limits, eos_id, config)
   proposed = rule.propose(state)
-  known = (proposed[..., None] == grid(options.token)[:, :, None]).any(-1) | (proposed == NO_TOKEN)
+  known = (proposed[..., None] == options.token[:, :, None]).any(-1) | (proposed == NO_TOKEN)
   gained = jnp.take_along_axis(logits, jnp.maximum(proposed, 0), axis=-1) - normalizer[..., None]
   total = jnp.where(known, NEVER, jnp.maximum(log_probs[..., None] + gained, NEVER))
   parent = jnp.broadcast_to(jnp.arange(width)[None, :, None], proposed.shape)
   more = _Continuations(total, parent, jnp.maximum(proposed, 0), gained)
-  both = jax.tree.map(lambda a, b: jnp.concatenate([grid(a), b], axis=-1), options, more)
+  both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=-1), options, more)
   share = rule.progress(state, both.token).reshape(batch, -1)
-  both = _flat(both)
+  both = jax.tree.map(lambda x: x.reshape(batch, -1), both)
 
   ended, number = both.token == eos_id, jnp.arange(both.total.shape[1])
   theirs, ours = both.total[:, None], both.total[:, :, None]  # [B, 1, N] and [B, N, 1]
@@ -316,6 +334,22 @@ def _by_progress(options: _Continuations, logits: jax.Array, normalizer: jax.Arr
   # Those within their quota come before all others; both by log-probability.
   chosen = _take(both._replace(total=live), jnp.lexsort((-live, ~served | ended), axis=-1)[:, :width])
   return jax.tree.map(lambda x: jnp.take_along_axis(x, jnp.argsort(-chosen.total, axis=-1), axis=1), chosen), over
+
+
+def _extended(rows: jax.Array, options: _Continuations, values: jax.Array, t: jax.Array) -> jax.Array:
+  """What stands in rows [B, W, L] for the parents of `options`, with their own values [B, W'] at place t."""
+  return _write(_take(rows, options.parent), values, t)
+
+
+def _collected(beam: _Beam, over: _Continuations, scores: jax.Array) -> Hypotheses:
+  """The W best of what was found before and what ends now, with `scores`; a sentence that is done keeps what it has."""
+  ended = Hypotheses(_extended(beam.tokens, over, over.token, beam.t), scores, over.total,
+                     jnp.full_like(over.parent, beam.t + 1),
+                     _extended(beam.token_log_probs, over, over.gained, beam.t))
+  pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, ended)
+  _, order = jax.lax.top_k(pool.scores, scores.shape[1])
+  return jax.tree.map(lambda old, new: jnp.where(beam.done.reshape((-1,) + (1,) * (old.ndim - 1)), old, new),
+                      beam.found, _take(pool, order))
 
 
 def _halving(beam: _Beam, advancing: Callable[[jax.Array], Callable], limits: jax.Array, length: int,
@@ -352,9 +386,9 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   """Keeps the W best hypotheses at each step, and the W best that ended.
 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
-  hypothesis could enter its finished ones even if all its remaining tokens were certain: its log-probability can
-  only fall and its penalty is largest at the limit (alpha >= 0). From then on its row is frozen, so neighbours in a
-  batch cannot change it. A coverage penalty is part of the scores of hypotheses that ended. Of those alive, all of one
+  hypothesis could enter its n_best finished ones, or come as close to them as rounding, even if all its remaining tokens
+  were certain: its log-probability can only fall and its penalty is largest at the limit (alpha >= 0). From then on its
+  row is frozen, so neighbours in a batch cannot change it. Finished ones beyond n_best are the best up to then. A coverage penalty is part of the scores of hypotheses that ended. Of those alive, all of one
   length, it says little that is true yet, so they go by their log-probability; it is never above 0, so the bound holds.
 
   Args:
@@ -370,6 +404,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   """
   batch, width = limits.shape[0], config.beam_size
   allotting = [number for number, rule in enumerate(rules) if rule.propose]
+  wanted = config.n_best if config.groups == 1 else width  # of what groups find, some may be the same
 
   def advancing(limits: jax.Array) -> Callable[[_Beam], _Beam]:
     """One step of rows with these limits."""
@@ -377,36 +412,29 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
 
     def chosen(beam: _Beam, logits: jax.Array, normalizer: jax.Array) -> tuple[_Continuations, _Continuations]:
       logits = _obey(rules, beam.states, Moment(beam.t, limits, logits, normalizer))
+      state = logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config
       if config.groups > 1:
-        return _diverse(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
-      options = _continuations(logits, normalizer, beam.log_probs, beam.t, limits, eos_id, config)
+        return _diverse(*state)
       for number in allotting:
-        return _by_progress(options, logits, normalizer, beam.log_probs, rules[number], beam.states[number], eos_id)
-      return _split(options, width, eos_id)
+        return _by_progress(*state, rules[number], beam.states[number])
+      return _split(_continuations(*state, width), width, eos_id)
 
     def advance(beam: _Beam) -> _Beam:
       logits, cache = step(beam.cache, beam.last)
       normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden, as in greedy search
       live, over = chosen(beam, logits, normalizer)
-      extended = lambda rows, options, values: _write(_take(rows, options.parent), values, beam.t)
-
       score = over.total / length_penalty(beam.t + 1, config)
       if coverage is not None:
         score += jnp.take_along_axis(coverage(cache), over.parent, axis=1)
-      scores = jnp.where(over.total > NEVER, score, NEVER)
-      ended = Hypotheses(extended(beam.tokens, over, over.token), scores, over.total,
-                         jnp.full_like(over.parent, beam.t + 1), extended(beam.token_log_probs, over, over.gained))
-      pool = jax.tree.map(lambda old, new: jnp.concatenate([old, new], axis=1), beam.found, ended)
-      _, order = jax.lax.top_k(pool.scores, width)
-      found = jax.tree.map(lambda old, new: jnp.where(beam.done.reshape((-1,) + (1,) * (old.ndim - 1)), old, new),
-                           beam.found, _take(pool, order))
-
+      found = _collected(beam, over, jnp.where(over.total > NEVER, score, NEVER))
       best = live.total.max(axis=1)
       bound = jnp.where(best > NEVER, best / at_limit, NEVER)
+      certain = found.scores[:, wanted - 1] - NOISE >= bound
       states = tuple(rule.advance(_take(state, live.parent), live.token) for rule, state in zip(rules, beam.states))
       return _Beam(beam.t + 1, cache._replace(beams=_take(cache.beams, live.parent)), live.token,
-                   extended(beam.tokens, live, live.token), extended(beam.token_log_probs, live, live.gained),
-                   live.total, states, found, beam.done | (stop_early & (found.scores[:, -1] >= bound)))
+                   _extended(beam.tokens, live, live.token, beam.t),
+                   _extended(beam.token_log_probs, live, live.gained, beam.t), live.total, states, found,
+                   beam.done | (stop_early & certain))
 
     return advance
 
