@@ -3,7 +3,8 @@
     python -m benchmarks.decode
     python -m benchmarks.decode --batch 256 --length 64 --dtype bfloat16
 
-One JSON line. The sentences are shared out to all devices, on a processor its cores, as decode.py does. `seconds_*` are wall-clock times of whole searches, encoder included, after one that compiles;
+One JSON line. The sentences are shared out to all devices, on a processor its cores, as decode.py does. `seconds_*` are
+wall-clock times of whole searches, encoder included, after one that compiles;
 `cpu_seconds_median` is the processor time of all threads, which other work on the machine disturbs less. The floor is
 the time that the matrix products alone would take at the speed of one large product, measured beside it.
 """

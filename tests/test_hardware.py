@@ -42,6 +42,7 @@ def test_model_flops_and_attention_s_own_products_are_what_xla_counts(changes):
 def test_a_processor_becomes_as_many_devices_as_it_has_cores_unless_the_user_says_otherwise(flags, asked, expected):
   program = 'from experiment import hardware; hardware.split_processor(); import jax; print(jax.device_count())'
   own = {name: value for name, value in os.environ.items() if name not in ('XLA_FLAGS', 'JAX_NUM_CPU_DEVICES')}
-  own |= {'JAX_PLATFORMS': 'cpu'} | ({'XLA_FLAGS': flags} if flags else {}) | ({'JAX_NUM_CPU_DEVICES': asked} if asked else {})
+  wishes = {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags, 'JAX_NUM_CPU_DEVICES': asked}
+  own |= {name: wish for name, wish in wishes.items() if wish}
   done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, env=own, capture_output=True, text=True, check=True)
   assert int(done.stdout) == expected

@@ -10,6 +10,7 @@ import corpora
 import train
 from experiment import command_line, translation
 from experiment.translation import Request, Translator
+from transformer import search
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SMALL = ['--config.model.d_model=64', '--config.model.num_layers=2', '--config.model.d_ff=128',

@@ -388,8 +388,9 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
   hypothesis could enter its n_best finished ones, or come as close to them as rounding, even if all its remaining tokens
   were certain: its log-probability can only fall and its penalty is largest at the limit (alpha >= 0). From then on its
-  row is frozen, so neighbours in a batch cannot change it. Finished ones beyond n_best are the best up to then. A coverage penalty is part of the scores of hypotheses that ended. Of those alive, all of one
-  length, it says little that is true yet, so they go by their log-probability; it is never above 0, so the bound holds.
+  row is frozen, so neighbours in a batch cannot change it; finished ones beyond n_best are the best up to then. A
+  coverage penalty is part of the scores of hypotheses that ended. Of those alive, all of one length, it says little that
+  is true yet, so they go by their log-probability; it is never above 0, so the bound holds.
 
   Args:
     step, cache: see the file's head; the cache has W = config.beam_size beams.
