@@ -38,7 +38,8 @@ def main() -> None:
   products = multiplications(options)
   print(json.dumps({
       'system': f'this project, jax {jax.__version__} {options.dtype}', 'device': device.platform,
-      'device_kind': device.device_kind, 'devices': jax.device_count(), 'seconds_median': median, 'seconds_min': min(walls),
+      'device_kind': device.device_kind, 'devices': jax.device_count(),
+      'seconds_median': median, 'seconds_min': min(walls),
       'cpu_seconds_median': statistics.median(processors), 'sentences_per_second': options.batch / median,
       'target_tokens_per_second': options.batch * options.length / median,
       'floor_seconds': products / speed(options), 'giga_multiplications': products / 1e9, **vars(options)}))

@@ -60,7 +60,7 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--pack', help='folder for what the peers need; made when it is not there')
   for name, default, kind, text in (
       ('beam', 4, int, 'hypotheses'), ('alpha', 0.6, float, 'exponent of the length penalty'),
-      ('batch-tokens', None, int, 'rows × source length of a search batch'), ('runs', 5, int, 'timed rounds')):
+      ('batch-tokens', None, int, 'rows × beams × source length of a search batch'), ('runs', 5, int, 'timed rounds')):
     parser.add_argument(f'--{name}', type=kind, default=default, help=text)
   return parser.parse_args()
 

@@ -22,7 +22,7 @@ PEAKS = {
     'TPU v6': 918.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0, 'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 123.0,
 }
 _MOST_PARTS = 8  # more devices on one processor have not been tried
-_SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 512}, 8192  # the latter a guess: rows are cheap on accelerators
+_SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 32_768  # the latter a guess: accelerators want many rows
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
 
 
@@ -71,7 +71,7 @@ def split_processor() -> None:
 
 
 def search_tokens(wanted: int | None) -> int:
-  """Rows × source length of a search batch on one device: what the configuration says, else what suits the platform."""
+  """Rows × beams × source length of a device's search batch: what the configuration says, or what suits the platform."""
   return wanted or _SEARCH_TOKENS.get(jax.default_backend(), _SEARCH_TOKENS_ELSEWHERE)
 
 

@@ -210,8 +210,7 @@ class Translator:
       models, params: of an ensemble's members; mostly one.
       source_vocabulary, target_vocabulary: of all of them.
       config: how to search.
-      batch_tokens: bounds rows × source length of a device's search batch, padding included; each row holds a whole
-        beam.
+      batch_tokens: bounds rows × beams × source length of a device's search batch, padding included.
       say: is told what a user should know before it happens.
       devices: those to search on; by default all of this process.
     """
@@ -334,9 +333,9 @@ class Translator:
     wishes = [self._wishes(number + 1, request) for number, request in zip(numbers, requests)]
     out = [Translation('')] * len(lines)
     for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s},
-                                          self._batch_tokens, self._mesh.size):
+                                          self._batch_tokens, self._mesh.size, self._config.width):
       while members:
-        rows = max(1, search_rows(length, self._batch_tokens) >> self._halvings)
+        rows = max(1, search_rows(length, self._batch_tokens, self._config.width) >> self._halvings)
         chosen = members[:rows * self._mesh.size]
         batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, draws, draw)
         self._tell_memory(rows, length)
@@ -524,26 +523,27 @@ def lay_phrases(phrases: Sequence[list[list[int]]], rows: int, to_the_right: boo
   return laid
 
 
-def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1) -> Iterator[tuple[int, list[int]]]:
+def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1, beams: int = 1
+                   ) -> Iterator[tuple[int, list[int]]]:
   """(padded length, lines) of each search batch: the longest first, so that a lack of memory shows at once.
 
   Args:
     lengths: of each line, by its number, its tokens.
-    batch_tokens: of one device, see search_rows.
+    batch_tokens, beams: of one device, see search_rows.
     devices: that share a batch.
   """
   classes: dict[int, list[int]] = {}
   for line in sorted(lengths, key=lambda line: -lengths[line]):
     classes.setdefault(length_class(lengths[line]), []).append(line)
   for length, members in classes.items():
-    rows = search_rows(length, batch_tokens) * devices
+    rows = search_rows(length, batch_tokens, beams) * devices
     for start in range(0, len(members), rows):
       yield length, members[start:start + rows]
 
 
-def search_rows(length: int, batch_tokens: int) -> int:
-  """Rows of a search batch of padded length `length`: at most batch_tokens cells, but never fewer than 8 rows."""
-  return max(_ROWS, batch_tokens // length // _ROWS * _ROWS)
+def search_rows(length: int, batch_tokens: int, beams: int = 1) -> int:
+  """Rows of a search batch of padded length `length`: at most batch_tokens cells for all beams, but never fewer than 8."""
+  return max(_ROWS, batch_tokens // (length * beams) // _ROWS * _ROWS)
 
 
 def line_numbers(members: Sequence[int], rows: int) -> np.ndarray:
