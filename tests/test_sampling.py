@@ -126,7 +126,7 @@ def follow(table, prefix, words):
   return total
 
 
-@pytest.mark.parametrize('config', [SearchConfig(beam_size=1), SearchConfig(beam_size=3), SAMPLE])
+@pytest.mark.parametrize('config', [SearchConfig(beam_size=1), SearchConfig(beam_size=3, n_best=3), SAMPLE])
 def test_a_forced_prefix_is_kept_and_costs_nothing(config):
   table, prefixes = chain(3), [[4, 0, 6], [], [5], [6, 6]]  # unlikely ones among them
   found = draw(table, 4, config, prefixes=prefixes)
@@ -141,7 +141,7 @@ def test_a_forced_prefix_is_kept_and_costs_nothing(config):
 
 def test_beams_after_a_prefix_find_the_best_that_goes_on_from_it():
   """Against all continuations of one prefix, under a beam that no set of them can fill."""
-  config, table, prefix = SearchConfig(beam_size=53, length_penalty='none'), chain(4), [5, 1]
+  config, table, prefix = SearchConfig(beam_size=53, length_penalty='none', n_best=53), chain(4), [5, 1]
   found = draw(table, 1, config, prefixes=[prefix])
   ordinary = [token for token in range(V) if token != EOS]
   ends = [[EOS]] + [[a, EOS] for a in ordinary] + [[a, b, EOS] for a in ordinary for b in ordinary]
