@@ -44,7 +44,8 @@ def main(options: command_line.DecodeOptions) -> int:
   task = tasks.of(config)
   check(options, task)
   lines, references = read(options, config, task)
-  hardware.split_processor()
+  if processes.found() is None:  # several share out their jobs by devices, of which each has to have as many
+    hardware.split_processor()
   processes.join(config['train']['heartbeat_seconds'])
   with processes.errors_end_all():
     return write(options, task, lines, references, folder, config)

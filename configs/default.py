@@ -181,7 +181,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.seed = 0  # sample: what is drawn
   search.halvings = 0  # beam: times that a batch goes on with its unfinished half once half its rows are done; 0: off
   search.include_prompt = True  # language models: a continuation begins with its prompt
-  search.batch_tokens = config_dict.placeholder(int)  # rows x beams x source length; unset: 2048, on GPUs and TPUs 32,768
+  search.batch_tokens = config_dict.placeholder(int)  # rows x beams x source length; unset: 2048, translating on GPUs and TPUs 8192
   return config
 
 

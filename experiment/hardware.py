@@ -6,6 +6,7 @@ forward and four backward; padding, attention's own products (a few percent at t
 recomputing and the optimiser are not.
 """
 
+import contextlib
 import math
 import os
 import re
@@ -22,7 +23,7 @@ PEAKS = {
     'TPU v6': 918.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0, 'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 123.0,
 }
 _MOST_PARTS = 8  # more devices on one processor have not been tried
-_SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 32_768  # the latter a guess: accelerators want many rows
+_SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 8192  # the latter a guess: accelerators want more rows
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
 
 
@@ -62,12 +63,13 @@ def step_flops(costs: tuple[float, float], batch: Any) -> float:
 def split_processor() -> None:
   """Makes a device of each core that this process may use, up to _MOST_PARTS, for work that devices do each on their own.
 
-  A search is many small products: two cores get more done as two devices than as two threads of one. It has to be
-  called before jax looks for devices, leaves those of accelerators as they are, and whatever the user has asked for.
+  A search is many small products: two cores get more done as two devices than as two threads of one. Those of
+  accelerators stay as they are, and so does whatever the user has asked for, and what jax has already found.
   """
   if jax.config.jax_num_cpu_devices < 0 and 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
-    jax.config.update('jax_num_cpu_devices', min(cores, _MOST_PARTS))
+    with contextlib.suppress(RuntimeError):  # what jax raises when it knows its devices by now
+      jax.config.update('jax_num_cpu_devices', min(cores, _MOST_PARTS))
 
 
 def search_tokens(wanted: int | None) -> int:

@@ -17,7 +17,6 @@ import numpy as np
 import corpora
 from corpora import vocabulary as vocabularies
 from corpora.vocabulary import Vocabulary
-from experiment import hardware
 from experiment.checkpoint import Measure
 from experiment.command_line import ConfigError
 from experiment.evaluation import Conclusion, Examination, Setting, exponential, per_token
@@ -27,6 +26,7 @@ from transformer.config import SearchConfig
 from transformer.model import Model
 
 BITS_PER_BYTE = Measure('bits_per_byte', higher_is_better=False)
+BATCH_TOKENS = 2048  # where the configuration leaves search.batch_tokens open: each row's cache is as long as the context
 LINE_END = '\\n'  # how a line end inside a prompt or a continuation is written, so that both stay one line
 
 
@@ -155,7 +155,7 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Continue
 
 
 def _writing(config: Any) -> dict[str, Any]:
-  return {'batch_tokens': hardware.search_tokens(config.search.batch_tokens), 'include_prompt': config.search.include_prompt}
+  return {'batch_tokens': config.search.batch_tokens or BATCH_TOKENS, 'include_prompt': config.search.include_prompt}
 
 
 def _continuer(setting: Setting, params: Any) -> 'Continuer':
@@ -184,12 +184,12 @@ class Continuer:
   """
 
   def __init__(self, model: Model, params: Any, vocabulary: Vocabulary, config: SearchConfig, context: int,
-               batch_tokens: int = 2048, include_prompt: bool = True):
+               batch_tokens: int = BATCH_TOKENS, include_prompt: bool = True):
     """A model ready to write.
 
     Args:
       context: tokens that prompt and continuation have together at most; of a longer prompt the end is read.
-      batch_tokens: bounds rows × prompt length of a search batch, padding included.
+      batch_tokens: bounds rows × beams × prompt length of a search batch, padding included.
       include_prompt: whether continuations begin with their prompt.
     """
     check_attention(model, config)
@@ -229,8 +229,10 @@ class Continuer:
     asked = [prompt[-self._most:] for prompt in asked]
     out = [Continuation('', 0.0)] * len(lines)
     # Counted with BOS, so that an empty prompt has a length, too.
-    for padded, members in search_batches({i: len(prompt) + 1 for i, prompt in enumerate(asked)}, self._batch_tokens):
-      rows, width = search_rows(padded, self._batch_tokens), min(padded, self._most)
+    beams = self._config.width
+    for padded, members in search_batches({i: len(prompt) + 1 for i, prompt in enumerate(asked)}, self._batch_tokens,
+                                          beams=beams):
+      rows, width = search_rows(padded, self._batch_tokens, beams), min(padded, self._most)
       prefix = tokens.pad([asked[i] for i in members], rows, width, self._vocabulary.pad_id).ids
       lengths = np.pad([len(asked[i]) for i in members], (0, rows - len(members)), constant_values=-1).astype(np.int32)
       found = self._compiled(self.params, prefix, lengths, line_numbers(members, rows))

@@ -158,8 +158,9 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translat
     raise command_line.ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one '
                                    'checkpoint for all, or one for each')
   count = max(len(folders), len(wanted))
-  runs = [read_run(folder, step, BLEU, search_options)
-          for folder, step in zip(folders * (count // len(folders)), wanted * (count // len(wanted)))]
+  alone = {name: value for name, value in search_options.items() if name != 'n_best'}  # the first run's search counts
+  runs = [read_run(folder, step, BLEU, alone if number else search_options)
+          for number, (folder, step) in enumerate(zip(folders * (count // len(folders)), wanted * (count // len(wanted))))]
   first = runs[0]
   for folder, run in zip(folders, runs):
     if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
@@ -399,7 +400,8 @@ class Translator:
     if size > self._largest:
       self._largest = size
       self.say(f'search batches of up to {rows} rows × {length} source tokens, {self._config.width} beams: '
-               f'{size / 2**20:,.1f} MiB of cache on each device')
+               f'{size / 2**20:,.1f} MiB of cache'
+               + (f' on each of {self._mesh.size} devices' if self._mesh.size > 1 else ''))
 
   def _read(self, found: search.Hypotheses, number: int) -> Translation:
     """One line's translations, from its row."""

@@ -112,6 +112,18 @@ def test_as_many_translations_are_listed_as_are_wanted(translator):
     assert line.text == other.text and line.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)
 
 
+def test_a_batch_holds_so_many_tokens_of_all_beams(parts):
+  vocabulary, network, params = parts
+  for config, rows in ((BEAM, 8), (SearchConfig(beam_size=1, extra_length=8), 32)):
+    told = []
+    one = Translator([network], [params], vocabulary, vocabulary, config, 256, told.append, jax.devices()[:1])
+    one._compiled = lambda params, batch: pytest.fail(f'{len(batch.lines)} rows')  # nothing needs to be searched
+    with pytest.raises(pytest.fail.Exception, match=f'^{rows} rows'):
+      one.translate(['A cat'])
+    assert told[0].startswith(f'search batches of up to {rows} rows × 8 source tokens')
+  assert translation.search_rows(8, 2048, 4) == 64 and translation.search_rows(1024, 2048, 4) == 8
+
+
 def test_shapes_that_were_searched_before_are_not_traced_again(translator, monkeypatch):
   one = translator(BEAM)
   expected, traced = one.translate(LINES), []

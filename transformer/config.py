@@ -433,8 +433,9 @@ class SearchConfig:
       yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
     if self.alpha < 0:
       yield f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)'
-    if self.beam_size > 0 and not 1 <= self.n_best <= self.beam_size:
-      yield f'n_best is {self.n_best}; expected 1 to beam_size, {self.beam_size}'
+    if self.width > 0 and not 1 <= self.n_best <= self.width:
+      yield (f'n_best is {self.n_best}; expected 1 to {self.width}, as many as ' + (
+          'beam_size keeps' if self.strategy == 'beam' else 'one draw gives'))
     if self.halvings < 0 or self.halvings and self.width == 1:
       yield (f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a positive '
              'number')

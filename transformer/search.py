@@ -40,7 +40,7 @@ class _Beam(NamedTuple):
   log_probs: jax.Array  # [B, W] their log-probabilities, best first in each group
   states: tuple[Any, ...]  # of the rules
   found: Hypotheses
-  done: jax.Array  # [B] nothing alive can still enter `found`
+  done: jax.Array  # [B] the n_best of `found` are certain
 
 
 class _Walk(NamedTuple):
@@ -397,7 +397,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
     limits: [B] int32, longest output of each sentence, EOS included; at least 1.
     length: L, at least the largest limit.
     bos_id, eos_id, filler: ids; the filler stands after EOS.
-    config: beam size, groups, length penalty, shortest output and halvings, which rules and a coverage penalty rule out.
+    config: beam size, n_best, groups, length penalty, shortest output and halvings, which rules and a coverage penalty rule out.
     rules: what outputs must or must not contain.
     growth: when the cache has fewer places than L, how it gets the others.
     stop_early: False goes on until every limit, for comparison.
