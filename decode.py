@@ -91,6 +91,7 @@ def check(options: command_line.DecodeOptions, task: tasks.Task) -> None:
 def check_sharing(options: command_line.DecodeOptions, task: tasks.Task) -> None:
   """Raises ConfigError when several processes cannot share what is asked for."""
   if jax.process_count() > 1 and (options.output == '-' or options.target or task is not tasks.TRANSLATION):
+    processes.leave()  # each finds the same mistake: nobody's end shall look like a death to another
     raise command_line.ConfigError(
         f'{jax.process_count()} processes share the translation of files alone, into --output=FILE that all of them see: '
         'standard output is nobody\'s; start one process for anything else')
