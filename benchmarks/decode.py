@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiment import hardware
-from transformer import architectures, search, tokens
+from transformer import architectures, partitioning, search, tokens
 from transformer.config import ModelConfig, SearchConfig
 
 BOS, EOS, FILLER = 2, 3, 0
@@ -62,8 +62,8 @@ def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
       d_ff=options.d_ff, dtype=options.dtype))
   # EOS is forbidden before the last place and the only token there: the work does not depend on the weights.
   config = SearchConfig(beam_size=options.beam, min_length=options.length - 1, extra_length=options.length)
-  mesh = jax.make_mesh((devices(options.batch),), ('data',), axis_types=(jax.sharding.AxisType.Auto,))
-  every, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec('data')
+  mesh = jax.make_mesh((devices(options.batch),), (partitioning.DATA,), axis_types=(jax.sharding.AxisType.Auto,))
+  every, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(partitioning.DATA)
 
   def translate(params, source):
     limits = jnp.full(source.ids.shape[0], options.length, jnp.int32)

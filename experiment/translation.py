@@ -105,17 +105,15 @@ class Trained(NamedTuple):
   search: SearchConfig
 
 
-def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: dict[str, Any]) -> Trained:
+def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: dict[str, Any], n_best: int = 1) -> Trained:
   """What load() starts from, for any task.
 
   Args:
     measure: by which checkpoint 'best' is the best.
-    workdir, checkpoint, search_options: see load.
+    workdir, checkpoint, search_options, n_best: see load.
   """
   folder = RunFolder.open(workdir)
   config = ml_collections.ConfigDict(folder.read_config())
-  search_options = dict(search_options)
-  n_best = search_options.pop('n_best', 1)  # of what is asked for, not of the run
   config.search.update(search_options)
   if wrong := without_effect(config, [f'search.{name}' for name in search_options]):
     raise command_line.ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
@@ -140,15 +138,15 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
   return steps if steps and steps[-1] == there[-1] and set(steps) <= set(there) else checkpoints.resolve('best')
 
 
-def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translator':
+def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search_options) -> 'Translator':
   """A run, ready to translate: load('runs/phrasebook').translate(['The dog sleeps.'])[0].text
 
   Args:
     workdir: folder of a run; several, separated by commas, translate together as an ensemble.
     checkpoint: 'final' (those averaged for the run's results), 'best', 'latest', 'average:N' or a step; one for all
       runs, or as many as there are, separated by commas. Several of one run are an ensemble, too.
-    search_options: fields of SearchConfig that shall differ from the (first) run's own, batch_tokens, and n_best, how
-      many translations of each line are wanted: 1 unless it is given.
+    n_best: translations of each line that are wanted; of what is asked for, so no option of a run.
+    search_options: fields of SearchConfig that shall differ from the (first) run's own, and batch_tokens.
 
   Raises:
     ConfigError, CheckpointError: when a folder is no run or has no such checkpoint, or vocabularies differ.
@@ -158,8 +156,7 @@ def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Translat
     raise command_line.ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one '
                                    'checkpoint for all, or one for each')
   count = max(len(folders), len(wanted))
-  alone = {name: value for name, value in search_options.items() if name != 'n_best'}  # the first run's search counts
-  runs = [read_run(folder, step, BLEU, alone if number else search_options)
+  runs = [read_run(folder, step, BLEU, search_options, 1 if number else n_best)  # the first run's search counts
           for number, (folder, step) in enumerate(zip(folders * (count // len(folders)), wanted * (count // len(wanted))))]
   first = runs[0]
   for folder, run in zip(folders, runs):

@@ -336,6 +336,19 @@ def _by_progress(logits: jax.Array, normalizer: jax.Array, log_probs: jax.Array,
   return jax.tree.map(lambda x: jnp.take_along_axis(x, jnp.argsort(-chosen.total, axis=-1), axis=1), chosen), over
 
 
+def _start(cache: Any, batch: int, length: int, bos_id: int, filler: int, config: SearchConfig, rules: Sequence[Rule]
+           ) -> _Beam:
+  """Before the first step: nothing written, nothing found."""
+  width = config.beam_size
+  blank, nothing = jnp.full((batch, width, length), filler, jnp.int32), jnp.full((batch, width), NEVER)
+  none = Hypotheses(blank, nothing, nothing, jnp.zeros((batch, width), jnp.int32), jnp.zeros((batch, width, length)))
+  # The beams start equal: only the first of each group may speak.
+  first = jnp.where(jnp.arange(width) % (width // config.groups) == 0, 0.0, NEVER)
+  return _Beam(jnp.zeros((), jnp.int32), cache, jnp.full((batch, width), bos_id, jnp.int32), blank,
+               jnp.zeros((batch, width, length)), jnp.broadcast_to(first[None], (batch, width)),
+               tuple(rule.state for rule in rules), none, jnp.zeros(batch, bool))
+
+
 def _extended(rows: jax.Array, options: _Continuations, values: jax.Array, t: jax.Array) -> jax.Array:
   """What stands in rows [B, W, L] for the parents of `options`, with their own values [B, W'] at place t."""
   return _write(_take(rows, options.parent), values, t)
@@ -403,7 +416,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
     stop_early: False goes on until every limit, for comparison.
     coverage: (cache after a step) -> [B, W] the coverage penalty of what ends with that step, see transformer.coverage.
   """
-  batch, width = limits.shape[0], config.beam_size
+  width = config.beam_size
   allotting = [number for number, rule in enumerate(rules) if rule.propose]
   wanted = config.n_best if config.groups == 1 else width  # of what groups find, some may be the same
 
@@ -439,13 +452,7 @@ def beam_search(step: Step, cache: Any, limits: jax.Array, length: int, bos_id: 
 
     return advance
 
-  blank, nothing = jnp.full((batch, width, length), filler, jnp.int32), jnp.full((batch, width), NEVER)
-  none = Hypotheses(blank, nothing, nothing, jnp.zeros((batch, width), jnp.int32), jnp.zeros((batch, width, length)))
-  # The beams start equal: only the first of each group may speak.
-  first = jnp.where(jnp.arange(width) % (width // config.groups) == 0, 0.0, NEVER)
-  start = _Beam(jnp.zeros((), jnp.int32), cache, jnp.full((batch, width), bos_id, jnp.int32), blank,
-                jnp.zeros((batch, width, length)), jnp.broadcast_to(first[None], (batch, width)),
-                tuple(rule.state for rule in rules), none, jnp.zeros(batch, bool))
+  start = _start(cache, limits.shape[0], length, bos_id, filler, config, rules)
   if config.halvings and not rules and coverage is None:  # those hold what belongs to all rows
     return _halving(start, advancing, limits, length, growth, config.halvings)
   return _in_stages(start, advancing(limits), lambda beam: ~beam.done.all(), length, growth).found
