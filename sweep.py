@@ -8,19 +8,24 @@ order, at the same time (a SLURM array, TPU pods); --table then makes the table.
 """
 
 import os
-import shlex
 import sys
 
-from experiment import ablation_table, command_line, run_queue
+from experiment import command_line
 
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
+# --help and mistaken flags are answered here, before the seconds that the imports below take.
 OPTIONS = command_line.parse_sweep(sys.argv, __doc__) if __name__ == '__main__' else None
+
+from experiment import ablation_table, run_queue  # noqa: E402
 
 
 def main(options: command_line.SweepOptions) -> int:
   """The runs, then the table; the exit code is 1 when a run failed or there is nothing to tabulate."""
+  if not options.table_only:
+    check(options)
   runs = run_queue.queue(options)
   if options.print_commands:
-    print('\n'.join(shlex.join(run.command) for run in runs))
+    print('\n'.join(run.typed for run in runs))
     return 0
   try:
     failed = [] if options.table_only else run_queue.work_off(runs, say)
@@ -31,13 +36,19 @@ def main(options: command_line.SweepOptions) -> int:
   if not rows:
     print(f'No run in {options.workdir} is finished yet: there is nothing to make a table of.', file=sys.stderr)
     return 1
-  table = ablation_table.tabulate(rows, options, ['python', *sys.argv])
+  table = ablation_table.tabulate(rows, options, [command_line.python(), *sys.argv])
   ablation_table.write(options.workdir, rows, table)
   print(f'\n{ablation_table.as_text(table)}\n\nWritten: {os.path.join(options.workdir, "table.md")}, table.json')
   if options.by_length:
     asked = {row.name for row in options.rows}
-    tabulate_lengths(options, [row for row in rows if row.name in asked])
+    tabulate_lengths(options, [row for row in rows if row.name in asked and row.runs[0].task.scores_references])
   return 1 if failed else 0
+
+
+def check(options: command_line.SweepOptions) -> None:
+  """Raises a ConfigError where train.py would, for any of the runs."""
+  import train  # a sweep is made of this script's runs; a table alone is not, and needs none of what it loads
+  run_queue.check(options, train.check)
 
 
 def tabulate_lengths(options: command_line.SweepOptions, rows: list[ablation_table.Row]) -> None:

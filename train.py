@@ -45,6 +45,7 @@ from experiment import (  # noqa: E402
   translation,
 )
 from experiment.exit_codes import DONE, UNEXPECTED  # noqa: E402
+from experiment.loop import LoopConfig  # noqa: E402
 from experiment.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
 from experiment.translation import model_config, model_record  # noqa: E402
 from explorer import watching  # noqa: E402
@@ -68,6 +69,7 @@ class Records(NamedTuple):
   search: SearchConfig
   mesh: MeshConfig
   guards: failures.GuardConfig
+  loop: LoopConfig
   task: tasks.Task
 
 
@@ -199,7 +201,10 @@ def check(config, given: Sequence[str] = ()) -> Records:
         search=build(SearchConfig, config.search, n_best=1),
         mesh=build(MeshConfig, config.mesh, compile=config.compile),
         guards=build(failures.GuardConfig, train_),
+        loop=build(LoopConfig, train_),
         task=task)
+    if task and model and records.search:
+      build.attempt(task.check_model, architectures.build(model), records.search)
     if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
       build.mistakes.append(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
                             f'{task.texts}; leave max_characters to mix at their defaults')
@@ -257,7 +262,6 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
     models.check_length(model, max(max(s.source, s.target) for plan in plans for s in plan.shapes))
     for shape in train_plan.shapes:
       partitioning.check_rows(shape.rows, mesh)
-  records.task.check_model(model, records.search)
   total = config.train.num_steps
   if config.train.num_epochs is not None:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
@@ -340,6 +344,9 @@ def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: ru
     if config.init_from:
       source, target = run_folder.RunFolder.open(config.init_from).load_vocabularies()
       models_ = source.model, None if source is target else target.model
+      if models_[1] and config.model.share_embeddings:
+        raise command_line.ConfigError(f'config.model.share_embeddings is True, but {config.init_from} has a vocabulary '
+                                       'for each language; set model.share_embeddings=False, as that run has')
     else:
       print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
       models_ = records.task.make_vocabularies(options, corpus, keep)
@@ -388,9 +395,13 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
 def departures(run: Run) -> list[str]:
   """What of the training options is not the paper's, in a word each."""
   records, parts = run.records, run.config.train.accumulation_steps
-  options = ((records.optimizer.kind, 'adam'), (records.optimizer.schedule, 'noam'),
-             (records.consistency.consistency, 'none'), (records.sampling.subword_sampling, 'none'))
-  return [found for found, plain in options if found != plain] + [f'{parts} micro-batches an update'] * (parts > 1)
+  named = ((records.optimizer.kind, 'adam'), (records.optimizer.schedule, 'noam'),
+           (records.consistency.consistency, 'none'), (records.sampling.subword_sampling, 'none'))
+  sized = (('label smoothing', records.loss.label_smoothing, 0.1), ('clipping at', records.optimizer.clip_norm, 0.0),
+           ('weight decay', records.optimizer.decay, 0.0), ('moving average', records.loop.ema_decay, 0.0))
+  return ([found for found, plain in named if found != plain]
+          + [f'{name} {found:g}' for name, found, plain in sized if found != plain]
+          + [f'{parts} micro-batches an update'] * (parts > 1))
 
 
 def announce(run: Run, state: training.TrainState) -> None:
@@ -667,7 +678,7 @@ def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Ju
 
 def next_commands(run: Run, example: str) -> str:
   """Three lines to paste."""
-  command = f'{os.path.relpath(sys.executable)} ' if not sys.executable.startswith('/usr') else 'python '
+  command = f'{command_line.python()} '
   workdir = os.path.relpath(run.folder.path)
   longer = (f'num_minutes={2 * run.config.train.num_minutes:g}' if run.total_steps is None else
             f'num_steps={2 * run.total_steps}')

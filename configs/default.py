@@ -4,6 +4,8 @@ The comment behind an option says what it means and in which unit; `python train
 An option without a value (a placeholder) is off or decided by the run. A FieldReference can be set to None, too.
 """
 
+from typing import NamedTuple
+
 import ml_collections
 from ml_collections import config_dict
 
@@ -103,7 +105,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.fixed_source_length = config_dict.placeholder(int)  # fixed: tokens a source is padded to
   data.fixed_target_length = config_dict.placeholder(int)  # fixed: tokens a target is padded to
   data.subword_sampling = 'none'  # draws training text's pieces anew each epoch: bpe_dropout, unigram
-  data.bpe_dropout = 0.1  # bpe_dropout: probability that a merge is skipped
+  data.bpe_dropout = 0.1  # bpe_dropout: probability that a possible merge is dropped at a step
   data.unigram_alpha = 0.1  # unigram: exponent of a segmentation's probability; 0 draws them evenly
   data.unigram_nbest = -1  # unigram: likeliest segmentations drawn from; -1 is all
   data.cache_dir = config_dict.placeholder(str)  # where vocabularies and tokenised text lie; unset: in the run's folder
@@ -185,28 +187,45 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   return config
 
 
+class ActsWhen(NamedTuple):
+  """Options that have a meaning for some values of another only."""
+
+  options: tuple[str, ...]  # dotted names; a section stands for all that is in it
+  switch: str
+  values: tuple  # of the switch, for which they act
+  but: bool = False  # or those for which they do not
+
+
 _FILES, _LABELLED = ('tsv', 'labelled_tsv'), ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')
-# Options that only some values of another give a meaning: whoever sets one beside other values is told, not ignored.
-ACTS_WHEN = {
-    **dict.fromkeys(('data.tfds_name', 'data.tfds_dir'), ('data.kind', ('tfds',))),
-    'data.directory': ('data.kind', ('text', 'labelled_text')),
-    **dict.fromkeys(('data.tsv', 'data.heldout'), ('data.kind', _FILES)),
-    **dict.fromkeys(('data.tsv_source_column', 'data.tsv_target_column'), ('data.kind', ('tsv',))),
-    **dict.fromkeys(('data.text', 'data.validation_text', 'data.test_text', 'data.document', 'data.heldout_share'),
-                    ('data.kind', ('running_text',))),
-    **dict.fromkeys(('data.task', 'train.auxiliary_weight', 'train.classifier_dropout'), ('data.kind', _LABELLED)),
-    'data.max_shapes': ('data.batching', ('buckets',)),
-    'data.packed_length': ('data.batching', ('packed',)),
-    **dict.fromkeys(('data.fixed_rows', 'data.fixed_source_length', 'data.fixed_target_length'),
-                    ('data.batching', ('fixed',))),
-    'data.bpe_dropout': ('data.subword_sampling', ('bpe_dropout',)),
-    **dict.fromkeys(('data.unigram_alpha', 'data.unigram_nbest'), ('data.subword_sampling', ('unigram',))),
-    **dict.fromkeys(('optimizer.decay_steps', 'optimizer.final_share'), ('optimizer.schedule', ('cosine', 'linear'))),
-    **dict.fromkeys(('optimizer.beta1', 'optimizer.beta2', 'optimizer.epsilon'), ('optimizer.kind', ('adam', 'adamw'))),
-    'optimizer.momentum': ('optimizer.kind', ('sgd',)),
-    'train.consistency_weight': ('train.consistency', ('r_drop', 'simcut')),
-    'train.cut_rate': ('train.consistency', ('simcut',)),
-    **dict.fromkeys(('search.beam_size', 'search.groups'), ('search.strategy', ('beam',))),
-    **dict.fromkeys(('search.temperature', 'search.top_k', 'search.top_p', 'search.seed'),
-                    ('search.strategy', ('sample',))),
-}
+# Whoever sets one beside other values is told, not ignored.
+ACTS_WHEN = (
+    ActsWhen(('data.tfds_name', 'data.tfds_dir'), 'data.kind', ('tfds',)),
+    ActsWhen(('data.directory',), 'data.kind', ('text', 'labelled_text')),
+    ActsWhen(('data.tsv', 'data.heldout'), 'data.kind', _FILES),
+    ActsWhen(('data.tsv_source_column', 'data.tsv_target_column'), 'data.kind', ('tsv',)),
+    ActsWhen(('data.text', 'data.validation_text', 'data.test_text', 'data.document', 'data.heldout_share'), 'data.kind',
+             ('running_text',)),
+    ActsWhen(('data.task', 'train.auxiliary_weight', 'train.classifier_dropout'), 'data.kind', _LABELLED),
+    ActsWhen(('data.max_shapes',), 'data.batching', ('buckets',)),
+    ActsWhen(('data.packed_length',), 'data.batching', ('packed',)),
+    ActsWhen(('data.fixed_rows', 'data.fixed_source_length', 'data.fixed_target_length'), 'data.batching', ('fixed',)),
+    ActsWhen(('data.bpe_dropout',), 'data.subword_sampling', ('bpe_dropout',)),
+    ActsWhen(('data.unigram_alpha', 'data.unigram_nbest'), 'data.subword_sampling', ('unigram',)),
+    ActsWhen(('model.position_layout', 'model.position_frequencies'), 'model.positions', ('sinusoidal', 'rotary')),
+    ActsWhen(('model.max_positions',), 'model.positions', ('learned',)),
+    ActsWhen(('model.clip_distance',), 'model.positions', ('relative',)),
+    ActsWhen(('model.num_buckets', 'model.max_distance'), 'model.positions', ('t5',)),
+    ActsWhen(('model.norm_bias',), 'model.normalization', ('layer_norm',)),
+    ActsWhen(('optimizer.decay_steps', 'optimizer.final_share'), 'optimizer.schedule', ('cosine', 'linear')),
+    ActsWhen(('optimizer.beta1', 'optimizer.beta2', 'optimizer.epsilon'), 'optimizer.kind', ('adam', 'adamw')),
+    ActsWhen(('optimizer.momentum',), 'optimizer.kind', ('sgd',)),
+    ActsWhen(('train.smoothing_over',), 'train.label_smoothing', (0.0,), but=True),
+    ActsWhen(('train.consistency_weight',), 'train.consistency', ('r_drop', 'simcut')),
+    ActsWhen(('train.cut_rate',), 'train.consistency', ('simcut',)),
+    ActsWhen(('search',), 'data.kind', _LABELLED, but=True),
+    ActsWhen(('search.include_prompt',), 'data.kind', ('running_text', 'phrasebook_text')),
+    ActsWhen(('search.beam_size', 'search.groups'), 'search.strategy', ('beam',)),
+    ActsWhen(('search.alpha',), 'search.length_penalty', ('none',), but=True),
+    ActsWhen(('search.diversity',), 'search.groups', (1,), but=True),
+    ActsWhen(('search.temperature', 'search.top_k', 'search.top_p', 'search.seed'), 'search.strategy', ('sample',)),
+)

@@ -18,7 +18,7 @@ VARIANTS = {
     'overnight': {},
     'rdrop': {'train.consistency': 'r_drop'},  # Liang et al., 2021, with their weight, 5
     'simcut': {'train.consistency': 'simcut'},  # Gao et al., 2022: weight 3, one token in twenty cut
-    'bpe_dropout': {'data.subword_sampling': 'bpe_dropout'},  # Provilkov et al., 2020: one merge in ten skipped
+    'bpe_dropout': {'data.subword_sampling': 'bpe_dropout'},  # Provilkov et al., 2020: one merge in ten dropped
 }
 
 
@@ -66,6 +66,5 @@ def get_config(arg: str = ''):
     config.train.checkpoint_every = 60  # about an epoch
     config.train.eval_every = 240
     config.train.average_last = 10
-    config.train.patience = 10
     config.update_from_flattened_dict(VARIANTS[arg])
   return config

@@ -2,8 +2,10 @@
 
 SentencePiece draws such segmentations too, but from a generator that no seed determines: since release 0.2.2 it is
 salted anew in every process, so that a run that is killed and continued would read other pieces, and two processes of
-one run would too. So the draws are made here, by the rules and from the same distribution (the tests compare them);
-normalisation, unsampled text and the likeliest segmentations stay SentencePiece's.
+one run would too. So the draws are made here, from the distributions of the papers (the tests compare them: with
+SentencePiece's own for Kudo's, and for BPE-dropout with the paper's Algorithm 1, which SentencePiece's is not: there a
+merge that was skipped once never comes again, so that the same rate cuts words up far more). Normalisation, unsampled
+text and the likeliest segmentations stay SentencePiece's.
 """
 
 import bisect
@@ -31,7 +33,7 @@ class SamplingConfig:
   """Which segmentation of a training sentence is read, when it may be another one each epoch. See SampledVocabulary."""
 
   subword_sampling: str = 'none'  # bpe_dropout: Provilkov et al., 2020; unigram: Kudo, 2018
-  bpe_dropout: float = 0.1  # probability that a merge is skipped
+  bpe_dropout: float = 0.1  # probability that a possible merge is dropped at a step
   unigram_alpha: float = 0.1  # exponent of a segmentation's probability: 0 is uniform
   unigram_nbest: int = -1  # segmentations drawn from: the likeliest so many, or -1, all
   vocabulary_kind: str = 'bpe'
@@ -142,7 +144,11 @@ class _Pieces:
 
 
 class BpeDropout:
-  """Byte-pair encoding in which each merge, as it comes to be the best, is skipped with a probability."""
+  """Byte-pair encoding in which at each step every possible merge is dropped with a probability (Provilkov et al., 2020,
+  Algorithm 1): the best of the others is made, and where there is none, the word is done.
+
+  Drawn for are only those that come up as the best one left at a step; what the others would draw decides nothing.
+  """
 
   def __init__(self, pieces: _Pieces, rate: float):
     self._pieces, self._log_kept = pieces, math.log1p(-rate)
@@ -152,29 +158,29 @@ class BpeDropout:
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
     """Ids of one segmentation."""
-    parts, ahead = [], self._gap(generator)  # merges kept until the next is skipped
+    parts, ahead = [], self._gap(generator)  # draws until the next merge that is dropped
     for word in self._pieces.words(text):
-      skipped = ()
-      ids, merges = self._merged(word, skipped)
-      while ahead < merges:
-        skipped = (*skipped, ahead)
+      dropped = ()
+      ids, draws = self._merged(word, dropped)
+      while ahead < draws:
+        dropped = (*dropped, ahead)
         ahead += 1 + self._gap(generator)
-        ids, merges = self._merged(word, skipped)
-      ahead -= merges
+        ids, draws = self._merged(word, dropped)
+      ahead -= draws
       parts.append(ids)
     return self._pieces.joined(parts)
 
   def _gap(self, generator: random.Random) -> int:
-    """Merges kept between two that are skipped: geometric, so that one draw serves many merges."""
+    """Draws between two that drop a merge: geometric, so that one number serves many draws."""
     return int(math.log(1.0 - generator.random()) / self._log_kept)
 
-  def _merge(self, word: str, skipped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """(ids of a word, merges that came up), when the merges of these numbers are skipped."""
+  def _merge(self, word: str, dropped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """(ids of a word, draws that it took), when the draws of these numbers drop their merge."""
     found = list(self._symbols.finditer(word))
     symbols = [one.group() for one in found]
     frozen = [one.lastindex is not None for one in found]
     before, after = [*range(-1, len(symbols) - 1)], [*range(1, len(symbols)), -1]
-    agenda, merges = [], 0
+    agenda, waiting, draws = [], [], 0
 
     def propose(left: int, right: int) -> None:
       if left >= 0 and right >= 0 and not (frozen[left] or frozen[right]):
@@ -184,11 +190,13 @@ class BpeDropout:
     for left in range(len(symbols) - 1):
       propose(left, left + 1)
     while agenda:
-      _, left, right, first, second = heapq.heappop(agenda)
+      best = heapq.heappop(agenda)
+      _, left, right, first, second = best
       if symbols[left] != first or symbols[right] != second:
         continue  # one of the two is part of another piece by now
-      merges += 1
-      if merges - 1 in skipped:
+      draws += 1
+      if draws - 1 in dropped:
+        waiting.append(best)  # for the next step
         continue
       symbols[left], symbols[right] = first + second, ''
       after[left] = after[right]
@@ -196,7 +204,10 @@ class BpeDropout:
         before[after[left]] = left
       propose(before[left], left)
       propose(left, after[left])
-    return tuple(itertools.chain.from_iterable(self._pieces.spelt(symbol) for symbol in symbols if symbol)), merges
+      for one in waiting:
+        heapq.heappush(agenda, one)
+      waiting.clear()
+    return tuple(itertools.chain.from_iterable(self._pieces.spelt(symbol) for symbol in symbols if symbol)), draws
 
 
 class UnigramSampling:

@@ -14,6 +14,7 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import sys
 import textwrap
 import tokenize
@@ -304,14 +305,25 @@ def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
     module = _load_module(values['config'])
     order = tuple(getattr(module, 'VARIANTS', ()))
     rows, seeds = _resolve_rows(_row_texts(values['rows'], order), values['config'], shared), int(values['seeds'])
-    if seeds > 1 and any(row.config.data.kind == 'tsv' for row in rows):
-      raise ConfigError(f'--seeds={seeds} with config.data.kind=tsv: which pairs of the file are held out depends on '
-                        'the seed, so that the scores of two seeds would not compare; make text files of it once, '
-                        'and take config.data.kind=text')
+    for kind, files in (('tsv', 'text'), ('labelled_tsv', 'labelled_text')):
+      if seeds > 1 and any(row.config.data.kind == kind for row in rows):
+        raise ConfigError(f'--seeds={seeds} with config.data.kind={kind}: which lines of the file are held out depends '
+                          'on the seed, so that the scores of two seeds would not compare; make a file for each split '
+                          f'of it once, and take config.data.kind={files}')
     return SweepOptions(
         rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'] == 'true',
         table_only=values['table'] == 'true', by_length=values['by_length'] == 'true', order=order,
         published=getattr(module, 'PUBLISHED', {}), shared=shared)
+
+
+def python() -> str:
+  """This interpreter as one types it here: `python` where that is the same, else its path."""
+  here, found = os.path.abspath(sys.executable), shutil.which('python')
+  # Not by what links lead to: the interpreters of two environments are one file with other packages.
+  if found and os.path.dirname(os.path.abspath(found)) == os.path.dirname(here) and os.path.samefile(found, here):
+    return 'python'
+  relative = os.path.relpath(here)
+  return here if relative.startswith(os.pardir) else relative
 
 
 def run(main: Callable[..., int | None], *options: Any) -> None:

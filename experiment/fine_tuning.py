@@ -22,7 +22,7 @@ from experiment.checkpoint import Checkpoints, Measure
 from experiment.evaluation import Conclusion, Examination, Setting, per_token
 from experiment.language_modelling import BITS_PER_BYTE
 from experiment.run_folder import RunFolder, read_json
-from experiment.translation import chosen_steps, length_class, model_config
+from experiment.translation import chosen_steps, check_asked, length_class, model_config
 from transformer import architectures, classification, tokens
 from transformer.config import ClassificationConfig
 from transformer.model import Model
@@ -54,6 +54,11 @@ def check(config: Any) -> list[str]:
   missing = {input_formats.DELIMITER, input_formats.EXTRACT} - set(options['control_symbols'])
   if missing and not config['init_from'] and not options['source_model']:
     wrong.append(f'config.vocabulary.control_symbols lacks {" and ".join(sorted(missing))}, which stand around texts')
+  if config['data']['task'] in labelled.TASKS:  # else its own record tells
+    try:
+      _record(config, outputs=2)  # as many as there are at least
+    except command_line.ConfigError as error:
+      wrong += str(error).split('\n')
   if config['train']['label_smoothing']:
     wrong.append(f'config.train.label_smoothing is {config["train"]["label_smoothing"]}; fine-tuning has none: set it '
                  'to 0')
@@ -71,9 +76,12 @@ def with_classifier(model: Model, corpus: LabelledCorpus, config: Any) -> Model:
 
 
 def _with_classifier(model: Model, outputs: int, config: Any) -> Model:
-  with command_line.as_config_error():
-    return classification.build(model, ClassificationConfig(
-        config.data.task, outputs, config.train.auxiliary_weight, config.train.classifier_dropout))
+  return classification.build(model, _record(config, outputs))
+
+
+def _record(config: Any, outputs: int) -> ClassificationConfig:
+  return command_line.build(
+      ClassificationConfig, config['train'], name='config.train', task=config['data']['task'], outputs=outputs)
 
 
 def language_model_of(workdir: str, wanted: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any]:
@@ -150,10 +158,13 @@ def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:
 
 
 def load(workdir: str, checkpoint: str = 'final', **search_options) -> Classifier:
-  """A fine-tuned run, ready to classify: load('runs/entailment').classify_lines(['A dog sleeps.\\tIt sleeps.'])."""
-  del search_options  # nothing is searched for
+  """A fine-tuned run, ready to classify: load('runs/entailment').classify_lines(['A dog sleeps.\\tIt sleeps.']).
+
+  Args and errors as in translation.load; nothing is searched for, so that any search option is an error.
+  """
   folder = RunFolder.open(workdir)
   config, labels = ml_collections.ConfigDict(folder.read_config()), read_json(folder.labels)
+  check_asked(config, search_options)
   vocabulary, _ = folder.load_vocabularies()
   model = _with_classifier(architectures.build(model_config(config, vocabulary, vocabulary)), len(labels), config)
   checkpoints = Checkpoints(folder.checkpoints, measure=ACCURACY)

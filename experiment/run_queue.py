@@ -11,12 +11,19 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from experiment.command_line import ROOT, SweepOptions, as_overrides
+from ml_collections import ConfigDict
+
+from experiment import command_line, tasks
+from experiment.ablation_table import per_what
+from experiment.command_line import ROOT, ConfigError, SweepOptions, SweepRow
 from experiment.exit_codes import INTERRUPTED, PREEMPTED
 from experiment.run_folder import RunFolder, as_written, read_json
+
+POLL_SECONDS = 0.5  # between looks at what a child has said
+TAIL_BYTES = 50_000  # of a log: no message is longer
 
 
 class QueuedRun(NamedTuple):
@@ -37,6 +44,11 @@ class QueuedRun(NamedTuple):
     """Where its output goes; a run's folder itself must be empty before it starts."""
     return f'{self.folder.path}.log'
 
+  @property
+  def typed(self) -> str:
+    """The command as one types it here."""
+    return shlex.join([command_line.python(), *self.command[1:]])
+
 
 class Stopped(Exception):
   """The sweep was told to stop; the child has stopped, too."""
@@ -50,24 +62,57 @@ def queue(options: SweepOptions) -> list[QueuedRun]:
   """All runs, row by row. The runs share vocabularies, tokenised text and compiled programs."""
   cache = os.path.join(options.workdir, '.cache')
   shared = {'data.cache_dir': os.path.join(cache, 'text'), 'compile_cache': os.path.join(cache, 'programs')}
-  shared = {name: place for name, place in shared.items() if name not in options.shared}
   runs = []
   for row in options.rows:
+    given, values = _given(row), command_line.leaves(row.config)
+    places = {name: place for name, place in shared.items() if name not in given and values[name] is None}
     for seed in range(options.seeds):
-      own = {'seed': seed, **shared}
+      own = {'seed': seed, **places}
       config = row.config.copy_and_resolve_references()
       config.unlock()
       config.update_from_flattened_dict(own)
       workdir = os.path.join(options.workdir, row.name, f'seed_{seed}')
-      command = [python(), os.path.relpath(os.path.join(ROOT, 'train.py')), f'--config={row.spec}',
-                 f'--workdir={workdir}', *row.overrides, *as_overrides(own)]
+      command = [sys.executable, os.path.relpath(os.path.join(ROOT, 'train.py')), f'--config={row.spec}',
+                 f'--workdir={workdir}', *row.overrides, *command_line.as_overrides(own)]
       runs.append(QueuedRun(row.name, seed, RunFolder(workdir), command, as_written(config.to_dict())))
   return runs
 
 
-def python() -> str:
-  """The interpreter, as one would type it here."""
-  return 'python' if sys.executable.startswith('/usr') else os.path.relpath(sys.executable)
+def _given(row: SweepRow) -> list[str]:
+  """The options that a row or the command sets, by dotted name."""
+  return [override.removeprefix('--config.').partition('=')[0] for override in row.overrides]
+
+
+def check(options: SweepOptions, check_run: Callable[[Any, Sequence[str]], Any]) -> None:
+  """Refuses a sweep with a run that could only fail, before any starts or is printed.
+
+  Args:
+    options: the sweep's.
+    check_run: train.py's own check, of a configuration and the names of the options that were given.
+
+  Raises:
+    ConfigError: naming every mistake of every row.
+  """
+  rows_by_mistake: dict[str, list[str]] = {}
+  for row in options.rows:
+    for mistake in _mistakes(row, options, check_run):
+      rows_by_mistake.setdefault(mistake, []).append(row.name)
+  with command_line.gather_errors() as gathered:
+    gathered.mistakes += [f'row{"s" * (len(names) > 1)} {", ".join(names)}: {mistake}'
+                          for mistake, names in rows_by_mistake.items()]
+
+
+def _mistakes(row: SweepRow, options: SweepOptions, check_run: Callable[[Any, Sequence[str]], Any]) -> Iterator[str]:
+  if 'seed' in _given(row):
+    yield 'config.seed is given, but a sweep seeds its runs 0, 1, … itself: leave it out; --seeds says how many'
+  try:
+    check_run(row.config, _given(row))
+  except ConfigError as error:
+    yield str(error).replace('\n', '\n  ')
+  else:
+    task = tasks.of(row.config)
+    if options.by_length and not task.scores_references:
+      yield f'--by_length is of BLEU, and {task.name.replace("_", " ")} has none; leave the one or the other out'
 
 
 def is_finished(run: QueuedRun) -> bool:
@@ -105,7 +150,8 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
 def told(run: QueuedRun) -> str:
   """A finished run's figures in a few words."""
   results = read_json(run.folder.results)
-  return (f'BLEU {results["bleu"]:.1f}, validation perplexity {results["validation_perplexity"]:.2f} per token, '
+  figures, *_ = tasks.of(ConfigDict(run.config)).describe(results).split('\n')
+  return (f'{figures}, validation perplexity {results["validation_perplexity"]:.2f} per {per_what(results)}, '
           f'{results["step"]:,} steps in {results["seconds"] / 60:.1f} min')
 
 
@@ -150,64 +196,77 @@ def _train(run: QueuedRun, head: str) -> tuple[int, str]:
   """Runs the child to its end; returns its exit code and what it said of a failure.
 
   The child has a session of its own, so that Ctrl-C on a terminal reaches the sweep alone, which passes it on once:
-  train.py takes a second one for impatience.
+  train.py takes a second one for impatience. It writes into its log itself: through a pipe it would die of its next
+  line once the sweep is killed.
   """
   os.makedirs(os.path.dirname(run.folder.path), exist_ok=True)
-  with open(run.log, 'a', encoding='utf-8') as log, _NewestLine(head, run.log) as newest:
-    log.write(f'$ {shlex.join(run.command)}\n')
-    child = subprocess.Popen(run.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, errors='replace', start_new_session=True,
-                             env=os.environ | {'PYTHONUNBUFFERED': '1'})
-    lines: list[str] = []
-    try:
-      _follow(child, log, newest, lines)
-    except _StopSignal as stop:
-      _stop(child, stop, log, newest, lines)
-      raise
+  with open(run.log, 'ab') as log:
+    log.write(f'$ {run.typed}\n'.encode())
+    log.flush()
+    start = log.tell()
+    with _NewestLine(head, run.log, start) as newest:
+      child = subprocess.Popen(run.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                               start_new_session=True, env=os.environ | {'PYTHONUNBUFFERED': '1'})
+      try:
+        _follow(child, newest)
+      except _StopSignal as stop:
+        _stop(child, stop, newest)
+        raise
+  lines = _said(run.log, start)
   starts = [place for place, line in enumerate(lines) if line.startswith('error:')]
-  return child.wait(), '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
+  return child.returncode, '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
 
 
-def _stop(child: subprocess.Popen, stop: _StopSignal, log: TextIO, newest: '_NewestLine', lines: list[str]) -> None:
+def _stop(child: subprocess.Popen, stop: _StopSignal, newest: '_NewestLine') -> None:
   """Passes signals on, as many as come, until the child has saved and ended."""
   while True:
     try:
       child.send_signal(stop.number)
-      _follow(child, log, newest, lines)
-      child.wait()
+      _follow(child, newest)
       return
     except _StopSignal as again:
       stop = again
 
 
-def _follow(child: subprocess.Popen, log: TextIO, newest: '_NewestLine', lines: list[str]) -> None:
-  """Copies the child's output into the log until it ends; a terminal shows the newest line."""
-  for line in child.stdout:
-    log.write(line)
-    log.flush()
-    if line.strip():
-      lines.append(line.strip())
-      newest.show(line.strip())
-      del lines[:-100]
+def _follow(child: subprocess.Popen, newest: '_NewestLine') -> None:
+  """Waits until the child ends; a terminal shows its newest line meanwhile."""
+  while True:
+    try:
+      child.wait(POLL_SECONDS)
+      return
+    except subprocess.TimeoutExpired:
+      newest.update()
+
+
+def _said(log: str, start: int) -> list[str]:
+  """The last lines behind a place in a log, without blank ones."""
+  with open(log, 'rb') as file:
+    file.seek(max(start, os.path.getsize(log) - TAIL_BYTES))
+    lines = file.read().decode(errors='replace').splitlines()
+  return [line.strip() for line in lines if line.strip()]
 
 
 class _NewestLine:
   """One line of a terminal, written over and over, and wiped at the end; elsewhere, where to look."""
 
-  def __init__(self, head: str, log: str):
-    self._head, self._log, self._watched = head, log, sys.stdout.isatty()
+  def __init__(self, head: str, log: str, start: int):
+    self._head, self._log, self._start, self._watched = head, log, start, sys.stdout.isatty()
 
   def __enter__(self) -> '_NewestLine':
     if self._watched:
-      self.show('starting')
+      self._show('starting')
     else:
       print(f'{self._head}: started, see {os.path.relpath(self._log)}', flush=True)
     return self
 
-  def show(self, text: str) -> None:
-    if self._watched:
-      width = os.get_terminal_size(sys.stdout.fileno()).columns
-      print(f'\r\x1b[K{f"{self._head}: {text}"[:width - 1]}', end='', flush=True)
+  def update(self) -> None:
+    """Shows the newest line of the log."""
+    if self._watched and (lines := _said(self._log, self._start)):
+      self._show(lines[-1])
+
+  def _show(self, text: str) -> None:
+    width = os.get_terminal_size(sys.stdout.fileno()).columns
+    print(f'\r\x1b[K{f"{self._head}: {text}"[:width - 1]}', end='', flush=True)
 
   def __exit__(self, *_) -> None:
     if self._watched:

@@ -67,13 +67,18 @@ def without_effect(config, given: Iterable[str]) -> list[str]:
   wrong = [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
            'leave it out, or choose another architecture'
            for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]
-  for name in given:
-    if name in default.ACTS_WHEN:
-      switch, values = default.ACTS_WHEN[name]
-      if (found := config[switch]) not in values:
-        wrong.append(f'config.{name} has no effect: {switch} is {found!r}; leave it out, or set {switch} to '
-                     f'{" or ".join(values)}')
+  for options, switch, values, but in default.ACTS_WHEN:
+    if (config[switch] in values) == but:
+      remedy = ('something else' if but else ' or '.join(values))
+      wrong += [f'config.{name} has no effect: {switch} is {config[switch]!r}; leave it out, or set {switch} to {remedy}'
+                for name in given if name in options or name.partition('.')[0] in options]
   return wrong
+
+
+def check_asked(config, search_options: Iterable[str]) -> None:
+  """Raises ConfigError when one of the options of decode.py changes nothing in a run of this configuration."""
+  if wrong := without_effect(config, [f'search.{name}' for name in search_options]):
+    raise command_line.ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
 
 
 def model_record(build: Callable, config, source_size: int, target_size: int) -> ModelRecord:
@@ -115,8 +120,7 @@ def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: di
   folder = RunFolder.open(workdir)
   config = ml_collections.ConfigDict(folder.read_config())
   config.search.update(search_options)
-  if wrong := without_effect(config, [f'search.{name}' for name in search_options]):
-    raise command_line.ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
+  check_asked(config, search_options)
   source, target = folder.load_vocabularies()
   model = architectures.build(model_config(config, source, target))
   with command_line.gather_errors() as build:

@@ -20,6 +20,14 @@ def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: corpora.Co
   return vocabularies.make(options, corpus.train, keep)
 
 
+def check(config: Any) -> list[str]:
+  """What the options may not be together, beyond what each record checks."""
+  if config['model']['share_embeddings'] and not config['vocabulary']['joint']:
+    return ['config.model.share_embeddings is True, but vocabulary.joint is False: the languages\' pieces would share '
+            'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True']
+  return []
+
+
 def known_words(corpus: corpora.Corpus) -> Iterator[str]:
   """Words of the training sources."""
   return (word for pair in corpus.train for word in vocabularies.words(pair.source))

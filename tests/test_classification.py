@@ -147,7 +147,7 @@ def test_the_classifier_reads_the_extract_token():
     (dict(task='sentiment', outputs=2), "task is 'sentiment'; expected one of classification"),
     (dict(task='similarity', outputs=1), 'outputs is 1; expected two'),
     (dict(task='similarity', outputs=2, auxiliary_weight=-1.0), 'auxiliary_weight is -1.0'),
-    (dict(task='similarity', outputs=2, dropout=1.0), 'dropout is 1.0'),
+    (dict(task='similarity', outputs=2, classifier_dropout=1.0), 'classifier_dropout is 1.0'),
 ])
 def test_impossible_options(options, message):
   with pytest.raises(ValueError, match=message):

@@ -21,7 +21,7 @@ from transformer.tokens import Tokens
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1',
         '--config.model.d_ff=24', '--config.vocabulary.size=320', '--config.data.max_shapes=1',
-        '--config.data.max_length=24', '--config.search.extra_length=6', '--config.train.log_every=5',
+        '--config.data.max_length=24', '--config.train.log_every=5',
         '--config.model.dropout=0.0', '--config.train.checkpoint_every=20']
 
 
@@ -77,7 +77,7 @@ def text(tmp_path_factory):
 def language_model(text, workdir, *more):
   argv = ['train.py', f'--config={ROOT}/configs/language_model.py', f'--config.data.text={text}/text.txt',
           f'--workdir={workdir}', *TINY, '--config.train.num_steps=5', '--config.train.eval_every=5',
-          '--config.train.batch_tokens=192', '--config.train.num_samples=1', *more]
+          '--config.train.batch_tokens=192', '--config.train.num_samples=1', '--config.search.extra_length=6', *more]
   return train.main(command_line.parse_train(argv, ''))
 
 
@@ -135,6 +135,11 @@ def test_lines_get_the_labels_that_the_results_speak_of(runs, text, tmp_path, ca
     fine_tuning.load(str(runs[1])).classify_lines(['a\tb', 'c'])
 
 
+def test_nothing_is_searched_for(runs):
+  with pytest.raises(ConfigError, match="--search.beam_size has no effect: data.kind is 'labelled_"):
+    fine_tuning.load(str(runs[1]), beam_size=2)
+
+
 def test_a_label_does_not_depend_on_its_neighbours(runs):
   model = fine_tuning.load(str(runs[1]))
   examples = [Example(0, ('dog runs', 'cat eats now')), Example(0, ('dog ' * 30, 'cow')), Example(0, ('pig', 'pig'))]
@@ -146,6 +151,8 @@ def test_a_label_does_not_depend_on_its_neighbours(runs):
 @pytest.mark.parametrize('mistake, words', [
     (['--config.vocabulary.control_symbols=()'], 'control_symbols lacks <delimiter> and <extract>'),
     (['--config.train.label_smoothing=0.1'], 'fine-tuning has none'),
+    (['--config.train.classifier_dropout=2.0'], 'config.train: classifier_dropout is 2.0'),
+    (['--config.train.auxiliary_weight=-2'], 'config.train: auxiliary_weight is -2'),
     (['--config.model.architecture=transformer'], 'expected language_model'),
     (['--config.data.task=sentiment'], "task is 'sentiment'"),
     (['--config.train.auxiliary_weight=-1.0'], 'auxiliary_weight is -1.0'),

@@ -1,6 +1,7 @@
 """The decoder-only language model, and running text from a file to per-byte perplexity."""
 
 import gzip
+import itertools
 import json
 import math
 import os
@@ -21,36 +22,31 @@ from corpora.errors import DataError
 from experiment import command_line, language_modelling
 from experiment.translation import model_record
 from explorer import lens
-from tests.conftest import BOS, FILLER, rows, sentences
+from tests.conftest import BOS, FILLER, SIZES, rows, sentences
+from tests.test_model_family import away_from_zero, stepwise
 from transformer import architectures, tokens
 from transformer import model as models
-from transformer.config import LanguageModelConfig
-from transformer.tokens import Tokens
+from transformer.config import POSITIONS, LanguageModelConfig
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_layers=2, d_ff=11)
-KINDS = {
-    'gpt': dict(positions='learned', max_positions=17, activation='gelu', attention_bias=True),
-    'gpt2, scanned': dict(norm='pre', positions='rotary', d_k=6, d_v=5, layer_norm_epsilon=1e-5, scan_layers=True),
-    'untied': dict(tie_output=False, num_kv_heads=1),
-}
+OTHERS = itertools.cycle([
+    dict(tie_output=False, num_kv_heads=1),
+    dict(activation='gelu', attention_bias=True),  # as GPT
+    dict(norm='pre', layer_norm_epsilon=1e-5, scan_layers=True),  # as GPT-2
+    dict(num_heads=4, num_kv_heads=2)])
+# Every kind of positions; the other choices alternate over them.
+KINDS = {kind: dict(SIZES, d_k=6, d_v=5, max_positions=17, clip_distance=2, num_buckets=8, max_distance=11,
+                    positions=kind) | others for kind, others in zip(POSITIONS, OTHERS)}
 
 
 @pytest.fixture(scope='module', params=KINDS)
 def model(request):
-  return architectures.build(LanguageModelConfig(**SIZES, **KINDS[request.param]))
-
-
-def filled(model):
-  """Parameters drawn by NumPy, away from neutral values: nothing is compiled for them."""
-  draw = np.random.default_rng(3)
-  return jax.tree.map(lambda leaf: jnp.asarray(draw.normal(0.1, 0.4, leaf.shape), jnp.float32),
-                      jax.eval_shape(model.init, jax.random.key(0)))
+  return architectures.build(LanguageModelConfig(**KINDS[request.param]))
 
 
 @pytest.fixture(scope='module')
 def params(model):
-  return filled(model)
+  return away_from_zero(model)
 
 
 def empty(count):
@@ -63,13 +59,8 @@ def forward(model):
 
 
 def test_packed_equals_unpacked_and_padding_changes_nothing(params, forward):
-  parts, width, start = sentences([4, 6, 5]), 17, 0
-  ids, positions, segments = (np.full((1, width), filler, np.int32) for filler in (0, 1, 0))
-  for number, part in enumerate(parts, 1):
-    span = slice(start, start + len(part))
-    ids[0, span], positions[0, span], segments[0, span] = part, np.arange(len(part)), number
-    start += len(part)
-  packed = forward(params, tokens.shift_right(Tokens(ids, positions, segments), BOS))
+  parts = sentences([4, 6, 5])
+  packed = forward(params, tokens.shift_right(tokens.pack([parts], 1, 17, FILLER), BOS))
   alone = forward(params, tokens.shift_right(tokens.pad(parts, 3, 7, FILLER), BOS))
   start = 0
   for row, part in enumerate(parts):
@@ -81,18 +72,15 @@ def test_packed_equals_unpacked_and_padding_changes_nothing(params, forward):
 def test_cached_steps_equal_teacher_forcing(model, params, forward):
   target = tokens.shift_right(rows([6, 4], 7), BOS)
   parallel = forward(params, target)
-  cache = model.init_cache(params, model.encode(params, empty(2)), 7, beams=3)
-  step = jax.jit(model.decode_step)
-  for t in range(6):
-    logits, cache = step(params, cache, jnp.repeat(target.ids[:, t:t + 1], 3, axis=1))
-    for row, length in enumerate([6, 4]):
-      if t < length:
-        np.testing.assert_allclose(logits[row], np.repeat(parallel[row, t][None], 3, 0), atol=2e-5)
+  cached = jax.jit(lambda params: stepwise(model, params, model.encode(params, empty(2)), target, beams=3))(params)
+  for row, length in enumerate([6, 4]):
+    for beam in range(3):
+      np.testing.assert_allclose(cached[:length, row, beam], parallel[row, :length], atol=2e-5)
 
 
 def test_no_gradient_from_the_future():
   model = architectures.build(LanguageModelConfig(**SIZES, tie_output=False))
-  params = filled(model)
+  params = away_from_zero(model)
   ids = np.array([[BOS, 5, 11, 7, 23]], np.int32)  # each token stands once, so that its embedding tells its place
   target = tokens.pad(ids.tolist(), 1, 5, FILLER)
   score = lambda table: jnp.square(model.hidden(dict(params, embedding=table), target)[0]).sum(-1)
@@ -110,7 +98,7 @@ def test_logits_are_hidden_states_times_the_embedding(model, params, forward):
 
 def test_dropout_acts_only_with_a_key():
   model = architectures.build(LanguageModelConfig(**SIZES))
-  params, target = filled(model), rows([6], 7)
+  params, target = away_from_zero(model), rows([6], 7)
   logits = jax.jit(lambda key=None: model.decode(params, model.encode(params, empty(1)), target, key))
   np.testing.assert_array_equal(logits(), logits())
   assert np.abs(logits(jax.random.key(1)) - logits()).max() > 0.01
@@ -120,7 +108,8 @@ def test_inspect_shows_causal_weights_of_every_layer(model, params, forward):
   target = tokens.shift_right(rows([6, 4], 7), BOS)
   logits, record = jax.jit(model.inspect)(params, empty(2), target)
   np.testing.assert_allclose(logits, forward(params, target), atol=1e-5)
-  assert [weights.shape for weights in record['decoder']] == [(2, 2, 7, 7)] * 2 and not record['cross']
+  assert [weights.shape for weights in record['decoder']] == [(2, model.config.num_heads, 7, 7)] * 2
+  assert not record['cross']
   for weights in record['decoder']:
     assert (np.triu(weights[0, 1], 1) == 0).all()
     np.testing.assert_allclose(weights[0, :, :6].sum(-1), 1.0, rtol=1e-5)
@@ -363,7 +352,7 @@ def test_a_page_shows_what_its_heads_do(run, tmp_path, capsys):
 @pytest.mark.parametrize('positions', ['relative', 't5'])
 def test_each_layer_says_a_next_token(positions):
   model = architectures.build(LanguageModelConfig(**SIZES, positions=positions))
-  weights, target = filled(model), rows([5, 7], 8)
+  weights, target = away_from_zero(model), rows([5, 7], 8)
   said, shares = lens.say(model, weights, empty(2), target, BOS)
   logits = model.decode(weights, empty(2), tokens.shift_right(target, BOS))
   assert said.shape == shares.shape == (2, 2, 8)

@@ -55,17 +55,7 @@ def test_what_stands_under_padding_is_never_read(params, forward):
 
 def test_packed_equals_unpacked(params, forward):
   sources, targets = sentences([5, 3], 2), sentences([4, 6], 3)
-
-  def pack(parts, width):
-    ids, positions, segments = (np.zeros((1, width), np.int32) for _ in range(3))
-    start = 0
-    for number, part in enumerate(parts, 1):
-      span = slice(start, start + len(part))
-      ids[0, span], positions[0, span], segments[0, span] = part, np.arange(len(part)), number
-      start += len(part)
-    positions[0, start:] = 1  # under padding; only 0 would mean "starts a sentence"
-    return Tokens(ids, positions, segments)
-
+  pack = lambda parts, width: tokens.pack([parts], 1, width, FILLER)
   packed = forward(params, pack(sources, 11), tokens.shift_right(pack(targets, 13), BOS))
   start = 0
   for source, target in zip(sources, targets):

@@ -1,5 +1,6 @@
 """Every choice of ModelConfig inside the whole model: cached = parallel, packed = alone, scanned = written out."""
 
+import dataclasses
 import itertools
 import math
 
@@ -9,15 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.conftest import BOS, SIZES, rows, sentences
-from transformer import feed_forward, layers, normalization, positions, tokens
+from tests.conftest import BOS, FILLER, SIZES, rows, sentences
+from transformer import architectures, feed_forward, layers, normalization, positions, tokens
 from transformer import model as models
-from transformer.config import ACTIVATIONS, ATTENTION_SCORES, NORMALIZATIONS, POSITIONS, ModelConfig
-from transformer.tokens import Tokens
+from transformer.config import (
+    ACTIVATIONS,
+    ATTENTION_SCORES,
+    NORMALIZATIONS,
+    POSITIONS,
+    LanguageModelConfig,
+    ModelConfig,
+)
 
 SMALL = {**SIZES, 'num_layers': 1, 'num_decoder_layers': 2, 'd_k': 6, 'd_v': 3, 'clip_distance': 2, 'num_buckets': 8,
          'max_distance': 11, 'max_positions': 19}
-# Every position kind with the extreme scores, and the distances with all; the other choices alternate over those pairs.
+# Every position kind with every score. The other choices alternate over those pairs: five, so that no score of the
+# four always has the same.
 PAIRS = [(kind, score) for kind, score in itertools.product(POSITIONS, ATTENTION_SCORES)
          if (kind, score) != ('rotary', 'additive')]
 OTHERS = itertools.cycle([
@@ -25,30 +33,27 @@ OTHERS = itertools.cycle([
     dict(norm='pre', normalization='rms_norm', activation='gelu', attention_bias=True, feed_forward_bias=False),
     dict(norm='pre', normalization='layer_norm', activation='swiglu', norm_bias=False, share_embeddings=False),
     dict(norm='post', normalization='rms_norm', activation='swiglu', tie_output=False, num_kv_heads=1,
-         position_frequencies='tensor2tensor')])
+         position_frequencies='tensor2tensor'),
+    dict(norm='pre', num_heads=4, num_kv_heads=2)])
 PRODUCT = [dict(positions=kind, attention_score=score, **others) for (kind, score), others in zip(PAIRS, OTHERS)]
-CHOSEN = [options for options in PRODUCT if options['attention_score'] in ('scaled_dot', 'additive')
-          or options['positions'] in ('relative', 'rotary')]
 name = lambda options: '-'.join(str(value) for value in options.values())
 
 
-def away_from_zero(model, seed=5):
-  """Parameters, those that start at nought or one included, all moved from their first values."""
-  fresh = jax.jit(model.init)(jax.random.key(seed))
-  leaves, tree = jax.tree.flatten(fresh)
-  keys = jax.random.split(jax.random.key(7), len(leaves))
-  return tree.unflatten([leaf + 0.2 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys)])
+def away_from_zero(model):
+  """Parameters, those that start at nought or one included, drawn by NumPy: nothing is compiled for them."""
+  draw = np.random.default_rng(5)
+  return jax.tree.map(lambda leaf: jnp.asarray(draw.normal(0.1, 0.4, leaf.shape), jnp.float32),
+                      jax.eval_shape(model.init, jax.random.key(0)))
 
 
-def pack(parts, width):
-  ids, places, segments = (np.zeros((1, width), np.int32) for _ in range(3))
-  start = 0
-  for number, part in enumerate(parts, 1):
-    span = slice(start, start + len(part))
-    ids[0, span], places[0, span], segments[0, span] = part, np.arange(len(part)), number
-    start += len(part)
-  places[0, start:] = 1
-  return Tokens(ids, places, segments)
+def stepwise(model, params, memory, target, beams):
+  """Logits [T, B, W, V] of cached steps, all beams reading `target`."""
+  def step(cache, token):
+    logits, cache = model.decode_step(params, cache, jnp.repeat(token[:, None], beams, axis=1))
+    return cache, logits
+
+  room = target.ids.shape[1] + 2  # more than is written
+  return jax.lax.scan(step, model.init_cache(params, memory, room, beams), target.ids.T)[1]
 
 
 def test_the_tables_hold_every_choice():
@@ -56,25 +61,19 @@ def test_the_tables_hold_every_choice():
   assert set(feed_forward.ACTIVATIONS) == set(ACTIVATIONS)
 
 
-@pytest.mark.parametrize('options', CHOSEN, ids=name)
+@pytest.mark.parametrize('options', PRODUCT, ids=name)
 def test_cached_steps_and_packed_rows_equal_the_parallel_pass(options):
-  model = models.build(ModelConfig(**{**SMALL, 'num_decoder_layers': 1}, **options))
+  model = models.build(ModelConfig(**{**SMALL, 'num_decoder_layers': 1, **options}))
   params = away_from_zero(model)
   source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
   sources, targets = sentences([5, 3]), sentences([6, 4], 1)
-  packed = pack(sources, 11), tokens.shift_right(pack(targets, 13), BOS)
+  packed = tokens.pack([sources], 1, 11, FILLER), tokens.shift_right(tokens.pack([targets], 1, 13, FILLER), BOS)
 
   @jax.jit
   def all_ways(params):
     memory = model.encode(params, source)
-    parallel = model.decode(params, memory, target)
-
-    def step(cache, token):
-      logits, cache = model.decode_step(params, cache, jnp.repeat(token[:, None], 3, axis=1))
-      return cache, logits
-
-    _, cached = jax.lax.scan(step, model.init_cache(params, memory, 8, beams=3), target.ids.T)
-    return parallel, cached, model.decode(params, model.encode(params, packed[0]), packed[1])
+    together = model.decode(params, model.encode(params, packed[0]), packed[1])
+    return model.decode(params, memory, target), stepwise(model, params, memory, target, beams=3), together
 
   parallel, cached, together = all_ways(params)
   assert np.abs(parallel).max() > 0.1 and np.std(parallel[0, :6], axis=0).max() > 1e-3
@@ -86,13 +85,31 @@ def test_cached_steps_and_packed_rows_equal_the_parallel_pass(options):
     start += length
 
 
-def test_scanned_layers_equal_written_out_ones():
-  options = dict(SMALL, num_layers=3, dropout=0.0, positions='relative', norm='pre')
-  scanned = models.build(ModelConfig(**options, scan_layers=True, remat=True))
-  plain = models.build(ModelConfig(**options))
-  params = away_from_zero(scanned)
+def test_as_many_groups_as_heads_are_ordinary_heads():
   source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
-  written_out = lambda params: layers.unstacked(params, ('encoder_layers', 'decoder_layers'))
+  ordinary, grouped, fewer = (models.build(ModelConfig(**{**SIZES, 'num_layers': 1}, num_kv_heads=groups))
+                              for groups in (None, 2, 1))
+  params = away_from_zero(ordinary)
+  jax.tree.map(np.testing.assert_array_equal, params, away_from_zero(grouped))
+  logits = lambda model: model.decode(params, model.encode(params, source), target)
+  np.testing.assert_array_equal(logits(ordinary), logits(grouped))
+  assert models.count_parameters(fewer) < models.count_parameters(ordinary)
+
+
+@pytest.mark.parametrize('config', [
+    ModelConfig(**{**SMALL, 'num_layers': 3}, dropout=0.0, positions='relative', norm='pre', remat=True),
+    ModelConfig(**{**SMALL, 'num_layers': 2, 'num_decoder_layers': 1}, dropout=0.0),
+    LanguageModelConfig(**SIZES, dropout=0.0, positions='t5', num_buckets=8, max_distance=11)],
+    ids=['relative, pre, remat', 'sinusoidal, post', 'language model'])
+def test_scanned_layers_equal_written_out_ones(config):
+  scanned = architectures.build(dataclasses.replace(config, scan_layers=True))
+  plain = architectures.build(dataclasses.replace(config, remat=False))
+  params = away_from_zero(scanned)
+  stacks = [name for name in params if name.endswith('layers')]
+  written_out = lambda params: layers.unstacked(params, stacks)
+  source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
+  if isinstance(config, LanguageModelConfig):
+    source = tokens.pad([], 2, 0, FILLER)
 
   def loss(model, params):
     logits = model.decode(params, model.encode(params, source), target, jax.random.key(1))
@@ -102,17 +119,14 @@ def test_scanned_layers_equal_written_out_ones():
   (_, expected), reference = jax.jit(jax.value_and_grad(lambda p: loss(plain, p), has_aux=True))(written_out(params))
   np.testing.assert_allclose(logits, expected, atol=2e-5)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-3), written_out(gradient), reference)
-  assert params['encoder_layers']['feed_forward']['w1'].shape == (3, 14, 11)
-  assert scanned.axes()['encoder_layers']['feed_forward']['w1'] == jax.sharding.PartitionSpec('layers', 'embed', 'mlp')
-  fresh = jax.jit(scanned.init)(jax.random.key(0))['encoder_layers']['feed_forward']['w1']
+  w1 = lambda tree: tree[stacks[-1]]['feed_forward']['w1']
+  assert w1(params).shape == (config.num_layers, 14, 11) and np.abs(w1(gradient)).max(axis=(1, 2)).min() > 1e-3
+  assert w1(scanned.axes()) == jax.sharding.PartitionSpec('layers', 'embed', 'mlp')
+  fresh = jax.jit(lambda key: w1(scanned.init(key)))(jax.random.key(0))
   assert np.abs(fresh[0] - fresh[1]).max() > 0.01  # each layer starts from values of its own
 
-  @jax.jit
-  def first_step(params):
-    cache = scanned.init_cache(params, scanned.encode(params, source), 6)
-    return scanned.decode_step(params, cache, target.ids[:, :1])[0]
-
-  np.testing.assert_allclose(first_step(params)[:, 0], expected[:, 0], atol=2e-5)
+  cached = jax.jit(lambda params: stepwise(scanned, params, scanned.encode(params, source), target, beams=1))(params)
+  np.testing.assert_allclose(cached[:4, :, 0].swapaxes(0, 1), expected[:, :4], atol=2e-5)
 
 
 def test_scanned_layers_draw_dropout_of_their_own():
@@ -197,17 +211,28 @@ def test_normalisations_by_hand():
 
 
 @pytest.mark.parametrize('kind', POSITIONS)
-def test_text_beyond_the_trained_length_is_read_but_by_learned_positions(kind):
-  model = models.build(ModelConfig(**SMALL, positions=kind))
-  params = jax.eval_shape(model.init, jax.random.key(0))
+def test_text_beyond_the_longest_is_decoded_as_it_is_read_but_by_learned_positions(kind):
+  model = models.build(ModelConfig(**{**SMALL, 'num_decoder_layers': 1}, positions=kind))
+  params = away_from_zero(model)
   assert model.longest == (19 if kind == 'learned' else None)
-  long = rows([38], 38)
+  source, target = rows([38], 38), tokens.shift_right(rows([38], 38, seed=1), BOS)
   if kind == 'learned':
-    with pytest.raises(ValueError, match='38 tokens with max_positions 19'):
-      jax.eval_shape(model.encode, params, long)
-  else:
-    params = jax.jit(model.init)(jax.random.key(0))
-    assert np.isfinite(jax.jit(lambda p: model.encode(p, long).values)(params)).all()
+    short = jax.eval_shape(model.encode, params, rows([19], 19))
+    cache = jax.eval_shape(lambda params, memory: model.init_cache(params, memory, 38), params, short)
+    for read, *inputs in ((model.encode, source), (model.decode, short, target),
+                          (model.decode_step, cache, target.ids[:, :1])):
+      with pytest.raises(ValueError, match='38 tokens with max_positions 19: learned positions know no later ones'):
+        jax.eval_shape(read, params, *inputs)
+    return
+
+  @jax.jit
+  def both(params):
+    memory = model.encode(params, source)
+    return model.decode(params, memory, target), stepwise(model, params, memory, target, beams=1)
+
+  parallel, cached = both(params)
+  np.testing.assert_allclose(cached[:, 0, 0], parallel[0], atol=5e-5)
+  assert np.std(parallel[0, 19:], axis=0).max() > 1e-3
 
 
 def test_activation_dropout_acts_with_a_key_only():
@@ -220,7 +245,7 @@ def test_activation_dropout_acts_with_a_key_only():
 
 @pytest.mark.parametrize('options', PRODUCT, ids=name)
 def test_logits_stay_in_float32_and_every_parameter_has_axes(options):
-  model = models.build(ModelConfig(**SMALL, **options, dtype='bfloat16', scan_layers=True, remat=True))
+  model = models.build(ModelConfig(**{**SMALL, **options}, dtype='bfloat16', scan_layers=True, remat=True))
   params = jax.eval_shape(model.init, jax.random.key(0))
   assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype('float32')}
   forward = lambda p, s, t: model.decode(p, model.encode(p, s, jax.random.key(1)), t, jax.random.key(2))

@@ -88,13 +88,14 @@ def sgd(config, x, gradients):
 def adafactor(config, x, gradients):
   """Shazeer & Stern, 2018, Algorithms 4 and 5: relative step sizes, update clipping, β₂ = 1 - t^-0.8."""
   row = column = second = 0.0
+  factored = sorted((1, *x.shape))[-2] >= 128
+  longer, shorter = np.argsort(x.shape)[:-3:-1] if factored else (0, 0)
   for step, g in enumerate(gradients, 1):
     beta = 1 - step**-0.8
     second = beta * second + (1 - beta) * (g**2 + 1e-30)
     row, column = (beta * mean + (1 - beta) * (g**2 + 1e-30).mean(axis, keepdims=True)
-                   for mean, axis in ((row, -1), (column, 0)))
-    factored = x.ndim == 2 and min(x.shape) >= 128
-    direction = g / np.sqrt(row * column / row.mean() if factored else second)
+                   for mean, axis in ((row, longer), (column, shorter)))
+    direction = g / np.sqrt(row * column / row.mean(shorter, keepdims=True) if factored else second)
     direction = direction / max(1.0, np.sqrt((direction**2).mean()))
     x = yield x, direction * max(1e-3, np.sqrt((x**2).mean()))
 
@@ -130,7 +131,8 @@ def test_three_steps_of_each_rule_equal_a_loop_and_decay_spares_biases(kind, dec
   config = OptimizerConfig(kind=kind, weight_decay=decay, schedule='linear', peak=0.2, warmup_steps=2, final_share=0.5,
                            epsilon=1e-7, momentum=0.8)
   draw = np.random.default_rng(0)
-  x = {'w1': draw.normal(size=(128, 131)), 'b1': draw.normal(size=7), 'w_out': draw.normal(size=(3, 5))}
+  shapes = {'w1': (128, 131), 'b1': (7,), 'w_query': (131, 2, 127), 'w_out': (2, 137, 131)}
+  x = {name: draw.normal(size=shape) for name, shape in shapes.items()}
   gradients = [{name: draw.normal(size=value.shape) for name, value in x.items()} for _ in range(3)]
   single = lambda tree: jax.tree.map(np.float32, tree)
   found = descend(config, single(x), single(gradients), 4)
@@ -160,20 +162,20 @@ def test_clipping_is_by_the_norm_of_the_whole(clip_norm):
   assert (np.abs(unclipped - adam_loop(config, x, gradients)).max() > 1e-3) == bool(clip_norm)
 
 
-def test_decay_acts_on_matrices_and_embeddings_alone():
-  options = dict(**SIZES, norm='pre', attention_bias=True, activation='swiglu', attention_score='additive',
-                 positions='relative')
-  for scanned in (False, True):  # a scan's layers are stacked: every rank is one higher
-    model = models.build(ModelConfig(**options, scan_layers=scanned))
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    names = {(decays, jax.tree_util.keystr(path[-1:], simple=True)) for path, decays in
-             jax.tree_util.tree_leaves_with_path(optimizer.decays(shapes))}
-    assert {name for decays, name in names if decays} == {
-        'embedding', 'w_query', 'w_key', 'w_value', 'w_out', 'w1', 'w2', 'w_gate', 'v_score', 'key_table',
-        'value_table'}
-    assert {name for decays, name in names if not decays} == {
-        'scale', 'bias', 'b1', 'b2', 'b_query', 'b_key', 'b_value', 'b_out'}
-  assert any(path[-1].key == 'b_query' and leaf.ndim == 3 for path, leaf in
+@pytest.mark.parametrize('positions, scanned, decaying, spared', [  # a scan's layers are stacked: one axis more
+    ('relative', False, {'key_table', 'value_table'}, set()), ('relative', True, {'key_table', 'value_table'}, set()),
+    ('t5', True, set(), {'bias_table'}), ('learned', False, {'table'}, set())])
+def test_decay_acts_on_matrices_and_embeddings_alone(positions, scanned, decaying, spared):
+  model = models.build(ModelConfig(**SIZES, norm='pre', attention_bias=True, activation='swiglu', positions=positions,
+                                   attention_score='additive', scan_layers=scanned))
+  shapes = jax.eval_shape(model.init, jax.random.key(0))
+  names = {(decays, jax.tree_util.keystr(path[-1:], simple=True)) for path, decays in
+           jax.tree_util.tree_leaves_with_path(optimizer.decays(shapes))}
+  assert {name for decays, name in names if decays} == decaying | {
+      'embedding', 'w_query', 'w_key', 'w_value', 'w_out', 'w1', 'w2', 'w_gate', 'v_score'}
+  assert {name for decays, name in names if not decays} == spared | {
+      'scale', 'bias', 'b1', 'b2', 'b_query', 'b_key', 'b_value', 'b_out'}
+  assert any(path[-1].key == 'b_query' and leaf.ndim == 2 + scanned for path, leaf in
              jax.tree_util.tree_leaves_with_path(shapes))  # so that ranks could not tell
 
 

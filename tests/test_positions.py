@@ -159,7 +159,7 @@ def test_t5_bias_equals_a_loop():
     query, keys = x[b, q] @ params['w_query'][:, h], x[b, :q + 1] @ params['w_key'][:, h]
     bucket = np.array([q - m for m in range(q + 1)])  # all below 4, one bucket each
     bucket[bucket == 4] = 4 + int(np.log(4 / 4) / np.log(11 / 4) * 4)
-    weights = np.exp(keys @ query + tables['table'][bucket, h])
+    weights = np.exp(keys @ query + tables['bias_table'][bucket, h])
     expected[b, q] += (weights / weights.sum()) @ (x[b, :q + 1] @ params['w_value'][:, h]) @ params['w_out'][h]
   np.testing.assert_allclose(out, expected, atol=2e-5)
 

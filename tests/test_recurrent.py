@@ -129,19 +129,7 @@ def expected(kind, source, target):
 # --------------------------------------------------------------------------------------------------- properties
 
 
-def pack(rows, width):
-  """Rows of several sentences each."""
-  ids, positions, segments = np.full((len(rows), width), 17, np.int32), *np.zeros((2, len(rows), width), np.int32)
-  for row, parts in enumerate(rows):
-    start = 0
-    for number, part in enumerate(parts, 1):
-      span = slice(start, start + len(part))
-      ids[row, span], positions[row, span], segments[row, span] = part, np.arange(len(part)), number
-      start += len(part)
-    positions[row, start:] = 1
-  return Tokens(ids, positions, segments)
-
-
+pack = lambda rows, width: tokens.pack(rows, len(rows), width, 17)  # an ordinary token under padding
 SOURCES = [[*pair] for pair in (sentences([5, 3], 2), sentences([4], 3), [])]  # a packed, a padded and an empty row
 TARGETS = [[*pair] for pair in (sentences([4, 6], 4), sentences([5], 5), [])]
 

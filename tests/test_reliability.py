@@ -460,7 +460,7 @@ WRONG = [  # option, value, what the message says is expected
     ('data.batching', 'loose', 'buckets, fixed or packed'), ('data.max_length', 0, 'positive'),
     ('optimizer.kind', 'adams', 'adamw'), ('optimizer.clip_norm', -1.0, 'positive'), ('mesh.fsdp', 0, 'positive'),
     ('train.max_skipped', 0, 'positive'), ('search.beam_size', 0, 'positive'), ('search.extra_length', 0, 'positive'),
-    ('vocabulary.kind', 'bpes', 'unigram')]
+    ('vocabulary.kind', 'bpes', 'unigram'), ('train.log_every', 0, '1 or more'), ('train.ema_decay', 1.0, 'below 1')]
 
 
 def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):

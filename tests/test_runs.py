@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,13 +136,39 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
 @pytest.mark.parametrize('option, words', [
     ('data.bpe_dropout=0.2', "data.subword_sampling is 'none'; leave it out, or set data.subword_sampling to bpe_dropout"),
     ('data.tsv=x.tsv', "data.kind is 'phrasebook'.*tsv or labelled_tsv"),
-    ('optimizer.momentum=0.8', "optimizer.kind is 'adam'"), ('search.top_k=5', "search.strategy is 'beam'")])
+    ('optimizer.momentum=0.8', "optimizer.kind is 'adam'"), ('search.top_k=5', "search.strategy is 'beam'"),
+    ('model.max_positions=9', "model.positions is 'sinusoidal'; .*learned"),
+    ('search.include_prompt=False', "data.kind is 'phrasebook'"),
+    ('search.diversity=0.2', 'search.groups is 1; leave it out, or set search.groups to something else')])
 def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, words, tmp_path):
   with pytest.raises(command_line.ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
     train.main(command_line.parse_train(
         ['train.py', f'--config={os.path.join(command_line.CONFIGS, "phrasebook.py")}', f'--workdir={tmp_path}/run',
          f'--config.{option}'], ''))
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('name, option, words', [
+    ('phrasebook', 'vocabulary.joint=False', 'share_embeddings is True, but vocabulary.joint is False'),  # equal sizes
+    ('recurrent:cho', 'search.coverage_penalty=0.1', 'no attention over a source'),
+    ('table3:E', 'search.extra_length=600', 'learned positions for 512')])
+def test_what_the_parts_cannot_do_together_is_refused_before_any_text_is_read(name, option, words, tmp_path):
+  name, _, variant = name.partition(':')
+  with pytest.raises(command_line.ConfigError, match=words):
+    train.main(command_line.parse_train(
+        ['train.py', f'--config={os.path.join(command_line.CONFIGS, name)}.py{":" * bool(variant)}{variant}',
+         f'--workdir={tmp_path}/run', f'--config.{option}'], ''))
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_run_with_two_vocabularies_cannot_lend_them_to_shared_embeddings(corpus, run, tmp_path):
+  other = tmp_path / 'other'
+  shutil.copytree(run, other)
+  shutil.copy(other / 'vocabulary.model', other / 'source.model')
+  (other / 'vocabulary.model').rename(other / 'target.model')
+  with pytest.raises(command_line.ConfigError, match='a vocabulary for each language'):
+    train.main(options(corpus, tmp_path / 'new', f'--config.init_from={other}', '--config.train.num_steps=1'))
+  assert not (tmp_path / 'new').exists()
 
 
 def test_another_configuration_is_refused_by_name(corpus, run):
@@ -160,11 +187,12 @@ def test_starting_from_another_run_takes_its_parameters_and_vocabulary(corpus, r
   np.testing.assert_allclose(before[name], after[name], atol=1e-6)
 
 
-def test_the_moving_average_is_kept_and_is_what_translates(corpus, tmp_path):
+def test_the_moving_average_is_told_and_kept_and_is_what_translates(corpus, tmp_path, capsys):
   workdir = tmp_path / 'ema'
   more = ['--config.train.ema_decay=0.75', '--config.train.checkpoint_every=1', '--config.train.num_steps=2',
           '--config.train.average_last=1', '--config.train.keep_last=2']
   assert train.main(options(corpus, workdir, *more)) == 0
+  assert 'clipping at 1, moving average 0.75' in capsys.readouterr().out
   first, second = saved(workdir, 1), saved(workdir, 2)
   average, params = "['average']['embedding']", "['params']['embedding']"
   np.testing.assert_allclose(second[average], 0.75 * first[average] + 0.25 * second[params], atol=1e-7)

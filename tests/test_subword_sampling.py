@@ -1,7 +1,8 @@
-"""Pieces that are drawn: the same in every process, from the distribution of the papers and of SentencePiece."""
+"""Pieces that are drawn: the same in every process, from the distributions of the papers."""
 
 import collections
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -121,31 +122,57 @@ def subword_sampling_of(vocabulary):
   return next(name for name, kind in subword_sampling.SAMPLINGS.items() if kind == vocabulary.kind)
 
 
-CASES = {
-    'bpe_dropout': (dict(bpe_dropout=0.25), 0.25, -1), 'unigram': (dict(unigram_alpha=0.4), 0.4, -1),
-    'unigram of five': (dict(unigram_alpha=0.4, unigram_nbest=5), 0.4, 5)}
+COUNT = 6000
 
 
-@pytest.mark.parametrize('case', CASES)
+def drawn(plain, text, sampling, **options):
+  config = SamplingConfig(sampling, vocabulary_kind=subword_sampling.SAMPLINGS[sampling], **options)
+  return collections.Counter(map(tuple, SampledVocabulary(plain, config, 1, 2, 0).encode_batch([text] * COUNT)))
+
+
+def assert_one_distribution(ours, theirs):
+  """Chi-square of two samples, over the segmentations that are seen often enough."""
+  often = [ids for ids in ours.keys() | theirs.keys() if ours[ids] + theirs[ids] >= 20]
+  assert len(often) >= 3 and sum(ours[ids] for ids in often) > COUNT / 4
+  chi_square = sum((ours[ids] - theirs[ids]) ** 2 / (ours[ids] + theirs[ids]) for ids in often)
+  # SentencePiece's draws differ from run to run: five deviations, so that a right build fails once in a million.
+  assert chi_square < len(often) + 5 * np.sqrt(2 * len(often)) + 8
+
+
+def algorithm_1(word, rate, merges, generator):
+  """Provilkov et al., 2020, Algorithm 1, as it is written there. merges: piece -> score."""
+  split = list(word)
+  while True:
+    possible = [(i, split[i] + split[i + 1]) for i in range(len(split) - 1) if split[i] + split[i + 1] in merges]
+    kept = [(-merges[piece], i, piece) for i, piece in possible if generator.random() >= rate]
+    if not kept:
+      return split
+    _, i, piece = min(kept)
+    split[i:i + 2] = [piece]
+
+
+@pytest.mark.parametrize('rate', [0.1, 0.4])
+@pytest.mark.parametrize('text', ['street dog', 'the streets'])
+def test_bpe_dropout_is_the_papers_algorithm(rate, text):
+  plain, generator = Vocabulary(model_of('bpe'), 'bpe'), random.Random(3)
+  merges = {piece.piece: piece.score for piece in plain.proto.pieces if piece.type == type(piece).NORMAL}
+  words = ['▁' + word for word in text.split()]
+  ids = {piece.piece: i for i, piece in enumerate(plain.proto.pieces)}
+  theirs = collections.Counter(
+      tuple(ids[piece] for word in words for piece in algorithm_1(word, rate, merges, generator)) for _ in range(COUNT))
+  assert_one_distribution(drawn(plain, text, 'bpe_dropout', bpe_dropout=rate), theirs)
+
+
+@pytest.mark.parametrize('nbest', [-1, 5])
 @pytest.mark.parametrize('byte_fallback', [True, False], ids=['bytes', 'unknown'])
 @pytest.mark.parametrize('text', ['street dog', 'x日本 street dog'])
-def test_draws_are_distributed_as_sentencepieces_own(case, byte_fallback, text):
-  """Two samples of one distribution: chi-square, over the segmentations that are seen often enough."""
-  options, alpha, nbest = CASES[case]
-  sampling, count = case.split()[0], 6000
-  kind = subword_sampling.SAMPLINGS[sampling]
-  plain = Vocabulary(model_of(kind, 320 if byte_fallback else 80, byte_fallback=byte_fallback), kind)
-  config = SamplingConfig(sampling, vocabulary_kind=kind, **options)
-  ours = collections.Counter(map(tuple, SampledVocabulary(plain, config, 1, 2, 0).encode_batch([text] * count)))
+def test_unigram_draws_are_distributed_as_sentencepieces_own(nbest, byte_fallback, text):
+  plain = Vocabulary(model_of('unigram', 320 if byte_fallback else 80, byte_fallback=byte_fallback), 'unigram')
   library = sentencepiece.SentencePieceProcessor()
   library.LoadFromSerializedProto(plain.model)
-  theirs = collections.Counter(tuple(library.encode(text, enable_sampling=True, alpha=alpha, nbest_size=nbest))
-                               for _ in range(count))
-  often = [ids for ids in ours.keys() | theirs.keys() if ours[ids] + theirs[ids] >= 20]
-  assert len(often) >= 3 and sum(ours[ids] for ids in often) > count / 4
-  chi_square = sum((ours[ids] - theirs[ids]) ** 2 / (ours[ids] + theirs[ids]) for ids in often)
-  # The library's draws differ from run to run: five deviations, so that a right build fails once in a million.
-  assert chi_square < len(often) + 5 * np.sqrt(2 * len(often)) + 8
+  theirs = collections.Counter(tuple(library.encode(text, enable_sampling=True, alpha=0.4, nbest_size=nbest))
+                               for _ in range(COUNT))
+  assert_one_distribution(drawn(plain, text, 'unigram', unigram_alpha=0.4, unigram_nbest=nbest), theirs)
 
 
 @pytest.mark.parametrize('kind, sampling', [('bpe', 'bpe_dropout'), ('unigram', 'unigram')])

@@ -8,16 +8,19 @@ import statistics
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
 import sacrebleu
 from ml_collections import ConfigDict
 
+import sweep
+import train
 from corpora.errors import DataError
-from experiment import ablation_table, command_line, length_curve, run_queue, translation
+from experiment import ablation_table, command_line, length_curve, run_queue, tasks, translation
 from experiment.ablation_table import FinishedRun, Row
-from experiment.run_folder import RunFolder, read_json, as_written
+from experiment.run_folder import RunFolder, as_written, read_json
 from transformer import model as models
 from transformer import tokens
 
@@ -26,7 +29,7 @@ WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'K
 CONFIG = '''
 from configs import multi30k
 
-VARIANTS = {{'base': {{}}, 'narrow': {{'model.d_ff': 8}}, 'odd': {{'model.num_heads': 3}}}}
+VARIANTS = {{'base': {{}}, 'narrow': {{'model.d_ff': 8}}, 'odd': {{'data.train_split': 'lost'}}}}
 PUBLISHED = {{'base': {{'bleu': 25.8, 'parameters': 65e6}}, 'narrow': {{'bleu': 24.9, 'parameters': 50e6}}}}
 
 
@@ -38,7 +41,8 @@ def get_config(arg='base'):
       'data.directory': '{corpus}', 'data.test_split': 'test', 'data.max_shapes': 1, 'data.max_length': 16,
       'model.d_model': 16, 'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'vocabulary.size': 300,
       'train.batch_tokens': 256, 'train.num_steps': 3, 'train.num_minutes': None, 'train.checkpoint_every': 2,
-      'train.eval_every': 100_000, 'train.average_last': 1, 'search.beam_size': 2, 'search.extra_length': 6, **VARIANTS[arg]}})
+      'train.eval_every': 100_000, 'train.average_last': 1, 'search.beam_size': 2, 'search.extra_length': 6,
+      **VARIANTS[arg]}})
   return config
 '''
 
@@ -69,7 +73,7 @@ def start(config, workdir, *more):
 
 @pytest.fixture(scope='module')
 def swept(config, tmp_path_factory):
-  """A sweep of a row with two seeds and of one that cannot be built: (folder, exit code, what it said)."""
+  """A sweep of a row with two seeds and of one without text: (folder, exit code, what it said)."""
   workdir = tmp_path_factory.mktemp('sweep')
   process = start(config, workdir, '--rows=odd,base', '--seeds=2', '--by_length')
   out, errors = process.communicate(timeout=900)
@@ -80,7 +84,7 @@ def swept(config, tmp_path_factory):
 def test_a_failing_run_is_told_and_the_others_go_on(swept):
   workdir, code, out = swept
   assert code == 1
-  assert out.count('FAILED with exit code 2: error: config.model: d_model 16 is not divisible by num_heads 3') == 2
+  assert out.count('FAILED with exit code 3: error: ') == 2 and out.count('lost') >= 2
   assert '[3/4] base seed 0: BLEU ' in out and '[4/4] base seed 1: BLEU ' in out
   assert not (workdir / 'odd' / 'seed_0').exists() and (workdir / 'odd' / 'seed_0.log').stat().st_size
   assert 'Not finished: odd (0 of 2).' in out
@@ -102,8 +106,8 @@ def test_the_table_holds_what_the_runs_left(swept):
   assert table['runs']['base']['1'] == results[1]
   markdown = (workdir / 'table.md').read_text()
   for part in (row['BLEU'], 'BLEU on test: sacreBLEU, nrefs:1|case:mixed', 'beam 2, mean of 1 checkpoint(s), 3 updates',
-               'Command: python sweep.py', 'jax '):
-    assert part in out and part.replace('|case', '|case') in markdown
+               ' sweep.py --config=', 'jax '):
+    assert part in out and part in markdown
   assert 'The paper\'s BLEU is left out' in out and 'theirs was trained on WMT14' in out
   assert 'the paper\'s BLEU' not in row and row['the paper\'s'] == '65 M'
 
@@ -173,11 +177,12 @@ def test_killed_and_interrupted_and_continued(config, tmp_path):
   endless = ('--rows=narrow', '--config.train.num_steps=1000000')
   first = start(config, tmp_path, *endless)
   wait_for(log, 'step ', first)
-  for _ in range(400):
-    saved = [int(name) for name in os.listdir(run / 'checkpoints') if name.isdigit()] if run.exists() else []
-    if saved:
+  saved = lambda: (run / 'checkpoints').is_dir() and any(name.isdigit() for name in os.listdir(run / 'checkpoints'))
+  for _ in range(6000):
+    if saved():
       break
     time.sleep(0.05)
+  assert saved()
   owner = int((run / 'lock').read_text().split()[1])
   os.kill(owner, signal.SIGKILL)
   out, _ = first.communicate(timeout=300)
@@ -193,6 +198,69 @@ def test_killed_and_interrupted_and_continued(config, tmp_path):
   assert 'saved. The same command goes on from here' in log.read_text()
   with RunFolder(str(run)).create_or_resume(read_json(f'{run}/config.json')):
     pass  # its lock is free: the child has ended
+
+
+def test_a_killed_sweep_leaves_a_child_that_goes_on(config, tmp_path, monkeypatch):
+  """The child is a stand-in with a run's lock; the next sweep waits for it and finds what it has made."""
+  monkeypatch.chdir(ROOT)
+  run, = run_queue.queue(options(config, tmp_path, '--rows=base'))
+  os.makedirs(run.folder.path)
+  results = {'bleu': 12.0, 'chrf': 34.0, 'test_set': 'test', 'validation_perplexity': 5.0, 'step': 3, 'seconds': 60.0,
+             'length': {name.partition('.')[2]: command_line.leaves(ConfigDict(run.config))[name]
+                        for name in command_line.LENGTHS}}
+  go = tmp_path / 'go'
+  child = f'''
+import fcntl, os, time
+lock = open({run.folder.path + '/lock'!r}, 'w')
+fcntl.flock(lock, fcntl.LOCK_EX)
+print('started')
+while not os.path.exists({str(go)!r}):
+  time.sleep(0.01)
+print('goes on')
+open({run.folder.config!r}, 'w').write({json.dumps(run.config)!r})
+open({run.folder.results!r}, 'w').write({json.dumps(results)!r})
+'''
+  run = run._replace(command=[sys.executable, '-c', child])
+  killed = f'''
+from experiment import run_queue, run_folder
+run_queue.work_off([run_queue.QueuedRun('base', 0, run_folder.RunFolder({run.folder.path!r}), {run.command!r}, {{}})])
+'''
+  first = subprocess.Popen([sys.executable, '-c', killed], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+  log = tmp_path / 'base' / 'seed_0.log'
+  wait_for(log, '\nstarted\n', first)
+  first.kill()
+  first.wait()
+  said = []
+
+  def hear(line):
+    said.append(line)
+    go.touch()  # only once the second sweep waits
+
+  assert run_queue.work_off([run], hear) == []
+  head = '[1/1] base seed 0'
+  told = 'BLEU 12.0, chrF 34.0 on test, validation perplexity 5.00 per token, 3 steps in 1.0 min'
+  assert said == [f'{head}: another process trains it; waiting for that', f'{head}: {told}']
+  assert log.read_text().endswith('\nstarted\ngoes on\n') and log.read_text().count('\nstarted\n') == 1  # not anew
+
+
+def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(ROOT)
+  tiny = {'data.text': config.parent / 'train.en', 'data.max_length': 16, 'vocabulary.size': 300, 'model.d_model': 16,
+          'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'model.max_positions': 16,
+          'search.extra_length': 6, 'train.batch_tokens': 256, 'train.num_steps': 2, 'train.first_eval': 0}
+  arguments = ['--rows=tiny=configs/language_model.py', *command_line.as_overrides(tiny)]
+  asked = options('configs/language_model.py', tmp_path, *arguments)
+  run, = run_queue.queue(asked)
+  assert train.main(command_line.parse_train(run.command[1:], '')) == 0
+  results, _ = read_json(run.folder.results), capsys.readouterr()
+  assert sweep.main(asked) == 0  # which finds that run finished
+  out = capsys.readouterr().out
+  assert f'[1/1] tiny seed 0: finished before, perplexity {results["perplexity"]:.2f} per token, ' in out
+  row, = read_json(f'{tmp_path}/table.json')['table']
+  assert row['bits per byte'] == f'{results["bits_per_byte"]:.4f}'
+  assert row['perplexity per byte'] == f'{2 ** results["bits_per_byte"]:.3f}'
+  assert row['validation perplexity per token'] == f'{results["validation_perplexity"]:.2f}' and 'BLEU' not in row
+  assert f'bits per byte on {results["test_set"]}: {results["tokens"]} tokens, {results["bytes"]} bytes; mean' in out
 
 
 # ------------------------------------------------------------------------------------------------- commands
@@ -214,18 +282,70 @@ def test_each_command_is_one_line_that_train_takes(config, tmp_path):
   assert runs[2].config['model']['norm'] == 'post' != runs[0].config['model']['norm']
 
 
-def test_print_runs_nothing(config, tmp_path):
-  done = start(config, tmp_path / 'x', '--print', '--seeds=3', '--config.data.cache_dir=elsewhere')
-  out, _ = done.communicate(timeout=300)
-  lines = out.rstrip('\n').split('\n')
-  assert done.returncode == 0 and len(lines) == 9 and not (tmp_path / 'x').exists()
+def test_print_runs_nothing(config, tmp_path, capsys):
+  assert sweep.main(options(config, tmp_path / 'x', '--print', '--seeds=3', '--config.data.cache_dir=elsewhere')) == 0
+  lines = capsys.readouterr().out.rstrip('\n').split('\n')
+  assert len(lines) == 9 and not (tmp_path / 'x').exists()
   assert all('train.py --config=' in line and line.count('--config.data.cache_dir=elsewhere') == 1 for line in lines)
 
 
-def test_a_table_of_nothing_is_an_error(config, tmp_path):
-  done = start(config, tmp_path / 'x', '--table')
-  _, errors = done.communicate(timeout=300)
-  assert done.returncode == 1 and 'nothing to make a table of' in errors and not (tmp_path / 'x').exists()
+def test_a_table_of_nothing_is_an_error(config, tmp_path, capsys):
+  assert sweep.main(options(config, tmp_path / 'x', '--table')) == 1
+  assert 'nothing to make a table of' in capsys.readouterr().err and not (tmp_path / 'x').exists()
+
+
+def test_a_rows_own_places_stay(config, tmp_path):
+  rows = '--rows=base,mine=base+data.cache_dir=elsewhere,none=base+compile_cache=None'
+  base, mine, none = run_queue.queue(options(config, tmp_path, rows))
+  assert mine.config['data']['cache_dir'] == 'elsewhere'
+  assert [word for word in mine.command if 'cache_dir' in word] == ['--config.data.cache_dir=elsewhere']
+  assert none.config['compile_cache'] is None and none.command.count('--config.compile_cache=None') == 1
+  for run in (mine, none):  # what a row leaves open is shared
+    shared = run.config['compile_cache'], run.config['data']['cache_dir']
+    assert sum(place in shared for place in (base.config['compile_cache'], base.config['data']['cache_dir'])) == 1
+
+
+@pytest.mark.parametrize('file, arguments, expected, right', [
+    ('table3', ['--rows=base,A1', '--config.model.num_heads=3', '--config.train.batch_tokens=0'],
+     ['rows base, A1: 2 mistakes', 'd_model 512 is not divisible by num_heads 3', 'batch_tokens is 0'], []),
+    ('ablation', ['--rows=base,sutskever,heads_1', '--config.model.num_heads=2'],
+     ['error: row sutskever: config.model.num_heads has no effect'], ['base', 'heads_1']),
+    ('ablation', ['--rows=base,x=heads_1+seed=1+model.norm=odd'], ['2 mistakes', 'row x: config.seed', "'odd'"],
+     ['base']),
+    ('ablation', ['--rows=base,cho', '--config.seed=7'], ['rows base, cho: config.seed is given', '--seeds'], []),
+    ('language_model', ['--rows=phrasebook', '--by_length'], ['row phrasebook: --by_length is of BLEU'], [])])
+def test_what_train_would_refuse_is_neither_run_nor_printed(file, arguments, expected, right, tmp_path, capsys):
+  asked = options(f'{ROOT}/configs/{file}.py', tmp_path / 'x', '--print', *arguments)
+  with pytest.raises(SystemExit) as ended:
+    command_line.run(sweep.main, asked)
+  told = capsys.readouterr()
+  assert ended.value.code == 2 and not told.out and all(part in told.err for part in expected)
+  assert not any(name in told.err for name in right)
+
+
+def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_path, monkeypatch):
+  for environment in ('one', 'other'):
+    folder = tmp_path / environment
+    folder.mkdir()
+    for name in ('python', 'python3'):  # as in virtual environments: links to one file
+      (folder / name).symlink_to(sys.executable)
+  monkeypatch.chdir(tmp_path)
+  typed = []
+  for executable, path in (('python3', 'one'), ('python3', 'other'), ('python3', 'none'), ('python', 'one')):
+    monkeypatch.setattr(sys, 'executable', str(tmp_path / 'one' / executable))
+    monkeypatch.setenv('PATH', str(tmp_path / path))
+    run = run_queue.queue(options(config, tmp_path, '--rows=base'))[0]
+    assert run.command[0] == sys.executable
+    assert run.typed.split()[1:] == shlex.join(run.command).split()[1:]
+    typed.append(run.typed.split()[0])
+  assert typed == ['python', 'one/python3', 'one/python3', 'python']
+  monkeypatch.setattr(sys, 'executable', '/usr/somewhere/python3')
+  monkeypatch.setenv('PATH', str(tmp_path / 'one'))
+  assert command_line.python() == '/usr/somewhere/python3'
+  run = types.SimpleNamespace(
+      folder=RunFolder('x'), total_steps=1, task=tasks.TRANSLATION,
+      records=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
+  assert train.next_commands(run, 'A text.').count(' /usr/somewhere/python3 ') == 2
 
 
 @pytest.mark.parametrize('arguments, expected', [
@@ -241,7 +361,8 @@ def test_a_table_of_nothing_is_an_error(config, tmp_path):
     (['--seeds=many'], '--seeds=many: expected a positive whole number'),
     (['--print=perhaps'], "--print=perhaps: expected true or false, found 'perhaps'"),
     (['--sed=3'], 'did you mean --seeds?'),
-    (['--seeds=2', '--config.data.kind=tsv', '--config.data.tsv=x'], 'which pairs of the file are held out depends on'),
+    (['--seeds=2', '--config.data.kind=tsv', '--config.data.tsv=x'], 'which lines of the file are held out depends on'),
+    (['--seeds=2', '--config.data.kind=labelled_tsv', '--config.data.tsv=x'], 'take config.data.kind=labelled_text'),
 ])
 def test_mistakes_are_told_before_anything_runs(config, tmp_path, capsys, arguments, expected):
   with pytest.raises(SystemExit) as ended:
@@ -263,13 +384,22 @@ def test_mistakes_are_told_together_and_a_variant_is_no_sweep(config, tmp_path, 
 # ------------------------------------------------------------------------------------------------- the table
 
 
-def finished(name, seeds, bleu=10.0, config=(), **results):
+BEAM, SAMPLED = {'strategy': 'beam', 'beam_size': 4}, {'strategy': 'sample', 'beam_size': 4}
+TUNED = {'accuracy': 0.75, 'examples': 8, 'task': 'entailment', 'baselines': {'majority_label': 0.4}}
+WRITTEN = {'perplexity': 9.0, 'bits_per_byte': 1.5, 'perplexity_per_byte': 2 ** 1.5, 'tokens': 11, 'bytes': 23,
+           'accuracy': 0.5}
+
+
+def finished(name, seeds, bleu=10.0, config=(), purpose=tasks.TRANSLATION, **results):
   """A row of finished runs with the fields that a run of the paper's would have."""
-  options_ = {'seed': 0, 'data.kind': 'tfds', 'data.tfds_name': 'wmt14_translate/de-en', 'data.source_language': 'en',
-              'data.target_language': 'de', 'model.num_heads': 8, **dict(config)}
-  runs = [FinishedRun(None, seed, options_ | {'seed': seed}, {
-      'bleu': bleu + seed, 'validation_perplexity': 5.0, 'test_set': 'newstest2013 (3,000 lines)', 'signature': 'tok:13a',
-      'search': {'beam_size': 4}, 'averaged_steps': [100], 'step': 100, 'parameters': 63_045_632, **results},
+  variant = command_line.load_config(f'{ROOT}/configs/table3.py:{"A1" if name == "A1" else "base"}')
+  options_ = as_written(command_line.leaves(variant)) | dict(config)
+  scored = {'bleu': bleu, 'chrf': 40.0, 'signature': 'tok:13a', 'chrf_signature': 'nc:6'}
+  common = {'validation_perplexity': 5.0, 'test_set': 'newstest2013 (3,000 lines)', 'search': BEAM,
+            'averaged_steps': [100], 'step': 100, 'parameters': 63_045_632}
+  runs = [FinishedRun(
+      None, seed, options_ | {'seed': seed}, purpose,
+      common | ({**scored, 'bleu': bleu + seed} if purpose is tasks.TRANSLATION else {}) | results,
       {'cores': 2, 'devices': ['cpu cpu'], 'python': '3', 'packages': {'jax': '0'}, 'commit': None,
        'uncommitted_changes': None, 'data': {'test': 'hash'}}) for seed in range(seeds)]
   return Row(name, runs)
@@ -277,7 +407,7 @@ def finished(name, seeds, bleu=10.0, config=(), **results):
 
 @pytest.fixture
 def paper():
-  return command_line.parse_sweep(['sweep.py', f'--config={ROOT}/configs/table3.py', '--workdir=x', '--rows=base,A1'], '')
+  return options(f'{ROOT}/configs/table3.py', 'x', '--rows=base,A1')
 
 
 def test_the_papers_columns_stand_where_they_compare(paper):
@@ -297,11 +427,59 @@ def test_the_papers_columns_stand_where_they_compare(paper):
     ({'data.kind': 'text'}, {}, 'WMT14'), ({'data.target_language': 'fr'}, {}, 'WMT14'),
     ({'data.tfds_name': 'wmt14_translate/fr-en'}, {}, 'WMT14'),
     ({}, {'test_set': 'wmt14/full (newstest2014, 3,003 lines)'}, 'newstest2014'),
-    ({}, {'search': {'beam_size': 1}}, 'beam search'), ({}, {'averaged_steps': [1, 2]}, 'average')])
+    ({}, {'search': BEAM | {'beam_size': 1}}, 'beam search'), ({}, {'search': SAMPLED}, 'beam search'),
+    ({'train.ema_decay': 0.999}, {}, 'moving average'), ({}, {'averaged_steps': [1, 2]}, 'average')])
 def test_the_papers_bleu_is_left_out_with_the_reason(paper, config, results, reason):
   table = ablation_table.tabulate([finished('base', 1), finished('A1', 1, 8.0, config, **results)], paper, ['sweep.py'])
   assert "the paper's BLEU" not in table.heads
   assert [note for note in table.notes if note.startswith('The paper\'s BLEU is left out') and reason in note]
+
+
+LAYERS, WARMUP = {'model.num_layers': 1}, {'optimizer.warmup_steps': 10}
+
+
+@pytest.mark.parametrize('base, row, parameters, bleu, told', [
+    ({}, LAYERS, ['65 M', ''], ['25.8', ''], 'in model.num_layers (A1)'),  # --rows=base,A1=A1+model.num_layers=1
+    ({}, {'model.num_heads': 8}, ['65 M', ''], ['25.8', ''], 'in model.num_heads (A1)'),  # --rows=base,A1=base
+    (LAYERS, LAYERS, None, None, 'in model.num_layers (A1, base)'),  # --config.model.num_layers=1
+    (WARMUP, WARMUP, ['65 M', '65 M'], None, 'in optimizer.warmup_steps (A1, base)'),
+    ({'train.num_steps': 9}, {}, ['65 M', '65 M'], ['', '24.9'], 'in train.num_steps (base)'),
+    ({'init_from': 'x'}, {}, ['65 M', '65 M'], ['', '24.9'], 'in init_from (base)'),
+    ({'train.eval_every': 7, 'model.remat': True, 'search.alpha': 1.0}, {}, ['65 M', '65 M'], ['25.8', '24.9'], None)])
+def test_the_papers_figures_are_those_of_its_own_rows(paper, base, row, parameters, bleu, told):
+  rows = [finished('base', 1, config=base), finished('A1', 2, 8.0, row)]
+  table = ablation_table.tabulate(rows, paper, ['sweep.py'])
+  for head, cells in (("the paper's", parameters), ("the paper's BLEU", bleu)):
+    assert ([line[table.heads.index(head)] for line in table.cells] if head in table.heads else None) == cells
+  for name, cells in (('parameters', parameters), ('BLEU', bleu)):
+    said = [note for note in table.notes if note.startswith(f"The paper's {name}: left out")]
+    assert len(said) == (cells is None or '' in cells) and all(told in note for note in said)
+
+
+def test_a_note_says_how_each_figure_came_about(paper):
+  rows = [finished('base', 1), finished('drawn', 1, search=SAMPLED),
+          finished('ema', 1, config={'train.ema_decay': 0.9}),
+          finished('tuned', 2, purpose=tasks.FINE_TUNING, best_validation_accuracy=0.8, **TUNED),
+          finished('written', 1, purpose=tasks.LANGUAGE_MODELLING, best_validation_bits_per_byte=1.4, **WRITTEN)]
+  table = ablation_table.tabulate(rows, paper, ['sweep.py'])
+  for note in ('BLEU on newstest2013 (3,000 lines): sacreBLEU, tok:13a; beam 4, mean of 1 checkpoint(s), 100 updates.',
+               'sacreBLEU, tok:13a; by strategy sample, mean of 1 checkpoint(s), 100 updates.',
+               'mean of 1 checkpoint(s) of the moving average, 100 updates.',
+               'accuracy on newstest2013 (3,000 lines): without understanding: majority label 0.400; mean',
+               'bits per byte on newstest2013 (3,000 lines): 11 tokens, 23 bytes; mean'):
+    assert note in '\n'.join(table.notes)
+  cells = {line[0]: dict(zip(table.heads, line)) for line in table.cells}
+  assert cells['tuned']['accuracy'] == '0.750 ± 0.000'
+  for name, per_token, per_example in (('tuned', '', '5.00 ± 0.00'), ('base', '5.00', ''), ('written', '5.00', '')):
+    assert cells[name]['validation perplexity per token'] == per_token
+    assert cells[name]['validation perplexity per example'] == per_example
+  assert cells['written']['accuracy'] == '' == cells['written']['BLEU']  # of the next token: no column's figure
+  assert (cells['written']['bits per byte'], cells['written']['perplexity per byte']) == ('1.5000', '2.828')
+
+
+def test_cells_are_escaped_and_notes_are_not():
+  markdown = ablation_table.as_markdown(ablation_table.Table(['row'], [['a|b']], ['nrefs:1|case:mixed']))
+  assert '| a\\|b |' in markdown and '* nrefs:1|case:mixed\n' in markdown
 
 
 def test_runs_that_do_not_compare_are_pointed_at(paper):

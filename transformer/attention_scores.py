@@ -1,4 +1,4 @@
-"""How well a query and an entry fit. A new score gets a class here and a line in SCORES.
+"""How well a query and an entry fit. A new score gets a class here, a line in SCORES, and its name in config.py.
 
 A score has two methods. `prepare` changes the queries [B, Q, H, K] before they are turned by rotary positions (most
 leave them). `compare` takes

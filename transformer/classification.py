@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from transformer import loss
 from transformer.config import ClassificationConfig, LossConfig
+from transformer.dropout import dropout
 from transformer.model import Model
 from transformer.tokens import Tokens
 
@@ -85,7 +86,8 @@ def make_scores(hidden: Callable, config: ClassificationConfig) -> Callable:
     examples, count, length = sequences.ids.shape
     states = hidden(params['model'], _rows(sequences), of_model)
     found = at_extract(states, sequences.segments.reshape(-1, length)).astype(jnp.float32)
-    found = _dropout(found.reshape(examples, count, -1), config.dropout, of_head)
+    found = found.reshape(examples, count, -1)
+    found = found if key is None else dropout(found, config.classifier_dropout, of_head)
     return TASKS[config.task](params['head']['kernel'], found), states
 
   return scores
@@ -94,12 +96,6 @@ def make_scores(hidden: Callable, config: ClassificationConfig) -> Callable:
 def _rows(sequences: Tokens) -> Tokens:
   """Leaves [B, C, T] -> [B · C, T]."""
   return Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in sequences))
-
-
-def _dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-  if key is None or not rate:
-    return x
-  return jnp.where(jax.random.bernoulli(key, 1.0 - rate, x.shape), x / (1.0 - rate), 0.0)
 
 
 def make_objective(hidden: Callable, logits: Callable, config: ClassificationConfig) -> Callable:

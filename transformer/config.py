@@ -46,6 +46,11 @@ def _positive(**values: int) -> Iterator[str]:
       yield f'{name} is {value}; expected a positive number'
 
 
+def _separate(source: int, target: int) -> str:
+  return (f'share_embeddings needs one vocabulary; the source has {source} entries and the target {target}: set '
+          'vocabulary.joint=True or model.share_embeddings=False')
+
+
 @dataclasses.dataclass(frozen=True)
 class ArchitectureConfig:
   """Which family of models; each has a record of its own below. See architectures.py."""
@@ -128,8 +133,7 @@ class ModelConfig:
       yield from self._mistakes_of_heads()
       yield from self._mistakes_of_positions()
     if self.share_embeddings and self.vocab_size != self.target_vocab_size:
-      yield (f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
-             f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+      yield _separate(self.vocab_size, self.target_vocab_size)
 
   def _mistakes_of_heads(self) -> Iterator[str]:
     if self.d_model % self.num_heads and None in (self.d_k, self.d_v):
@@ -210,8 +214,7 @@ class RecurrentConfig:
     if not 0.0 <= self.dropout < 1.0:
       yield f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1'
     if self.share_embeddings and self.vocab_size != self.target_vocab_size:
-      yield (f'share_embeddings needs one vocabulary; the source has {self.vocab_size} entries and the '
-             f'target {self.target_vocab_size}: set vocabulary.joint=True or model.share_embeddings=False')
+      yield _separate(self.vocab_size, self.target_vocab_size)
     if self.num_decoder_layers not in (None, self.num_layers):
       yield (f'num_decoder_layers is {self.num_decoder_layers} and num_layers {self.num_layers}: each layer '
              'of the decoder starts from the same layer of the encoder; expected as many, or none given')
@@ -343,13 +346,13 @@ class OptimizerConfig:
       yield f'warmup_steps is {self.warmup_steps}; expected {least} or more for schedule {self.schedule}'
     if self.schedule == 'noam' and self.peak is not None:
       yield (f'peak is {self.peak}, but the peak of schedule noam is learning_rate_scale / '
-             '√(d_model · warmup_steps); set learning_rate_scale, or choose another schedule')
+             '√(d_model · warmup_steps); set optimizer.peak=None and learning_rate_scale, or choose another schedule')
     if self.schedule != 'noam' and (self.peak is None or self.peak <= 0):
       yield (f'peak is {self.peak}; schedule {self.schedule} needs a positive one, the learning rate at '
              'the end of the warm-up')
     if self.schedule != 'noam' and self.learning_rate_scale != 1.0:
       yield (f'learning_rate_scale is {self.learning_rate_scale}, but it scales Eq. 3 and the schedule is '
-             f'{self.schedule}; set peak, or schedule=noam')
+             f'{self.schedule}; set it to 1.0 and give peak, or choose schedule noam')
     if not 0.0 <= self.final_share <= 1.0:
       yield f'final_share is {self.final_share}; expected a share from 0 to 1'
     if self.decay_steps is not None and self.decay_steps <= self.warmup_steps:
@@ -458,7 +461,7 @@ class ClassificationConfig:
   task: str  # one of classification.TASKS
   outputs: int  # labels; of multiple choice: answers
   auxiliary_weight: float = 0.5  # λ of L3 = L2 + λ L1: the language model's loss on the same sequences
-  dropout: float = 0.1  # on what the classifier reads
+  classifier_dropout: float = 0.1  # on what the classifier reads
 
   def __post_init__(self):
     _refuse(self._mistakes())
@@ -469,5 +472,5 @@ class ClassificationConfig:
       yield f'outputs is {self.outputs}; expected two labels or answers at least'
     if self.auxiliary_weight < 0:
       yield f'auxiliary_weight is {self.auxiliary_weight}; expected 0 (off) or more'
-    if not 0.0 <= self.dropout < 1.0:
-      yield f'dropout is {self.dropout}; expected a probability from 0 up to, but not, 1'
+    if not 0.0 <= self.classifier_dropout < 1.0:
+      yield f'classifier_dropout is {self.classifier_dropout}; expected a probability from 0 up to, but not, 1'

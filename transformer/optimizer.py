@@ -88,9 +88,11 @@ def _adam(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def _adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
-  """Shazeer & Stern, 2018, without momentum: row and column means instead of every second moment.
+  """Shazeer & Stern, 2018, without momentum; the learning rate is relative to each parameter's root mean square.
 
-  The learning rate is relative to each parameter's root mean square.
+  Where a parameter's two largest dimensions have 128 or more each (optax's rule), row and column means over them
+  stand for its second moments: embeddings, feed-forward matrices. All others keep every second moment: heads'
+  projections with d_k below 128, as the base model's [512, 8, 64], biases and scales.
   """
   return optax.chain(optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms())
 
@@ -104,7 +106,7 @@ def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
 RULES: dict[str, Callable] = {'adam': _adam, 'adamw': _adam, 'adafactor': _adafactor, 'sgd': _sgd}
 
 # Names, not ranks: layers stacked for a scan have one more axis, and biases of heads have two. `scale` and `bias` are
-# a norm's, b1, b_query and the like a projection's.
+# a norm's, b1, b_query and the like a projection's, bias_table T5's.
 _SPARED = re.compile(r'scale|b\d*|b_\w+|\w*bias\w*')
 
 

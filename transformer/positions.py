@@ -1,4 +1,6 @@
-"""Where a token stands: §3.5's sines and cosines, and what came after. A new kind gets a class here and a line in KINDS.
+"""Where a token stands: §3.5's sines and cosines, and what came after.
+
+A new kind gets a class here, a line in KINDS, and its name in config.py.
 
 A kind is a module of the encoder, and another of the decoder, with two methods:
 
@@ -182,13 +184,13 @@ class T5Bias(Absent):
   def setup(self):
     cfg = self.config
     init = nn.with_logical_partitioning(nn.initializers.normal(stddev=0.02), (None, 'heads'))
-    self.table = self.param('table', init, (cfg.num_buckets, cfg.num_heads), jnp.float32)
+    self.bias_table = self.param('bias_table', init, (cfg.num_buckets, cfg.num_heads), jnp.float32)
 
   def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
     reach = entries.shape[0]  # a query stands among its entries: no distance is longer
     known = buckets(np.arange(-reach, reach + 1), self.config.num_buckets, self.config.max_distance, self.causal)
     bucket = jnp.asarray(known)[entries[None, :] - queries[:, None] + reach]
-    return Relation(bias=self._same(self.table[bucket].transpose(2, 0, 1)))
+    return Relation(bias=self._same(self.bias_table[bucket].transpose(2, 0, 1)))
 
 
 class Rotary(Absent):
