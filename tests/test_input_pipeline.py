@@ -212,7 +212,7 @@ def test_rows_that_do_not_divide_into_micro_batches_are_refused(store):
 
 # ------------------------------------------------------------------------------------------------ subword sampling
 
-SAMPLING = subword_sampling.SamplingConfig('bpe_dropout', bpe_dropout=0.3)
+SAMPLING = subword_sampling.SamplingConfig('bpe_dropout', bpe_dropout=0.2)
 SMALL = BatchConfig('buckets', batch_tokens=250, max_length=50, max_shapes=5)
 
 
