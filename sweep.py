@@ -47,8 +47,8 @@ def main(options: command_line.SweepOptions) -> int:
 
 def check(options: command_line.SweepOptions) -> None:
   """Raises a ConfigError where train.py would, for any of the runs."""
-  import train  # a sweep is made of this script's runs; a table alone is not, and needs none of what it loads
-  run_queue.check(options, train.check)
+  from experiment import records  # loads the library, which a table alone does not need
+  run_queue.check(options, records.check)
 
 
 def tabulate_lengths(options: command_line.SweepOptions, rows: list[ablation_table.Row]) -> None:

@@ -19,8 +19,8 @@ import dataclasses  # noqa: E402
 import functools  # noqa: E402
 import math  # noqa: E402
 import shlex  # noqa: E402
-from collections.abc import Callable, Sequence  # noqa: E402
-from typing import Any, NamedTuple  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from typing import Any  # noqa: E402
 
 import jax  # noqa: E402
 import optax  # noqa: E402
@@ -42,35 +42,15 @@ from experiment import (  # noqa: E402
   run_folder,
   stopping,
   tasks,
-  translation,
 )
 from experiment.exit_codes import DONE, UNEXPECTED  # noqa: E402
-from experiment.loop import LoopConfig  # noqa: E402
 from experiment.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
-from experiment.translation import model_config, model_record  # noqa: E402
+from experiment.records import Records, check  # noqa: E402
+from experiment.translation import model_config  # noqa: E402
 from explorer import watching  # noqa: E402
 from transformer import architectures, partitioning, training  # noqa: E402
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
-from transformer.config import ConsistencyConfig, LossConfig, MeshConfig, OptimizerConfig, SearchConfig  # noqa: E402
-
-
-class Records(NamedTuple):
-  """The configuration's sections as the records that the library takes, each checked."""
-
-  corpus: corpora.CorpusConfig
-  cleaning: cleaning.CleaningConfig
-  vocabulary: vocabularies.VocabularyConfig
-  sampling: subword_sampling.SamplingConfig
-  batches: input_pipeline.BatchConfig
-  loss: LossConfig
-  consistency: ConsistencyConfig
-  optimizer: OptimizerConfig
-  search: SearchConfig
-  mesh: MeshConfig
-  guards: failures.GuardConfig
-  loop: LoopConfig
-  task: tasks.Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,56 +150,6 @@ def say_stopped(stop: stopping.StopRequest, step: int | None = None) -> int:
         + ' The same command goes on from here.', flush=True)
   processes.leave()
   return stop.exit_code
-
-
-# ------------------------------------------------------------------------------------------ before anything is made
-
-
-def check(config, given: Sequence[str] = ()) -> Records:
-  """All sections turned into records; every mistake is reported at once, before any file is read or made.
-
-  Args:
-    config: the resolved configuration.
-    given: dotted names of the options that somebody asked for; one that changes nothing is a mistake.
-  """
-  with command_line.gather_errors(config) as build:
-    data, train_ = config.data, config.train
-    build.mistakes += translation.without_effect(config, given)
-    task = build.attempt(tasks.of, config)
-    model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
-    records = Records(
-        corpus=task and build(task.corpus_config, data, seed=config.seed),
-        cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data.mix)),
-        vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
-        sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
-        batches=build(input_pipeline.BatchConfig, data, batch_tokens=train_.batch_tokens,
-                      accumulation_steps=train_.accumulation_steps),
-        loss=build(LossConfig, train_),
-        consistency=build(ConsistencyConfig, train_, dropout=largest_dropout(model)),
-        optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
-                        length_known=train_.num_minutes is None),
-        search=build(SearchConfig, config.search, n_best=1),
-        mesh=build(MeshConfig, config.mesh, compile=config.compile),
-        guards=build(failures.GuardConfig, train_),
-        loop=build(LoopConfig, train_),
-        task=task)
-    if task and model and records.search:
-      build.attempt(task.check_model, architectures.build(model), records.search)
-    if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
-      build.mistakes.append(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
-                            f'{task.texts}; leave max_characters to mix at their defaults')
-    if task and train_.watch_attention is not None and task.samples is None:
-      build.mistakes.append(f'config.train.watch_attention is {train_.watch_attention!r}; it is for translators and '
-                            f'language models, and data.kind {data.kind!r} holds {task.texts}')
-    if train_.num_steps and records.optimizer:  # epochs are known in steps once the text is
-      build.attempt(optimizers.learning_rate, records.optimizer, train_.num_steps)
-  return records
-
-
-def largest_dropout(model: translation.ModelRecord | None) -> float:
-  """The largest of a model record's rates; of a record that was refused, any."""
-  return max(getattr(model, field.name) for field in dataclasses.fields(model)
-             if field.name.endswith('dropout')) if model else 1.0
 
 
 # ---------------------------------------------------------------------------------------------------- preparation

@@ -275,11 +275,10 @@ def _add_theirs(columns: list[Column], ours: str, head: str, theirs: Mapping[str
 def departures(row: Row, options: SweepOptions) -> list[str] | None:
   """In which options that decide what is trained a row is not what the configuration file calls by its name.
 
-  None when the file of the rows that were asked for knows no such name.
+  None when that file knows no such name.
   """
-  asked = max(options.rows, key=lambda row: row.spec.endswith(f':{row.name}'))  # rather one that is a variant itself
   try:
-    variant = as_written(leaves(load_config(f'{asked.spec.partition(":")[0]}:{row.name}')))
+    variant = as_written(leaves(load_config(f'{options.path}:{row.name}')))
   except ConfigError:
     return None
   decides = lambda name: name.startswith(OF_TRAINING) and name not in COMPUTED_ALIKE and (

@@ -144,6 +144,7 @@ class SweepRow:
 class SweepOptions:
   """What sweep.py is asked to do."""
 
+  path: str  # the configuration file
   rows: tuple[SweepRow, ...]
   seeds: int  # runs of each row, seeded 0, 1, …
   workdir: str
@@ -311,7 +312,7 @@ def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
                           'on the seed, so that the scores of two seeds would not compare; make a file for each split '
                           f'of it once, and take config.data.kind={files}')
     return SweepOptions(
-        rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'] == 'true',
+        path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'] == 'true',
         table_only=values['table'] == 'true', by_length=values['by_length'] == 'true', order=order,
         published=getattr(module, 'PUBLISHED', {}), shared=shared)
 
@@ -486,11 +487,12 @@ def _choose_shipped() -> str:
   return 'the shipped ones are ' + ', '.join(shipped_configs())
 
 
-def leaves(tree: config_dict.ConfigDict, prefix: str = '') -> dict[str, Any]:
-  """Options by dotted name."""
+def leaves(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Options by dotted name, of a configuration or of what a run's config.json holds."""
   flat: dict[str, Any] = {}
   for name, value in tree.items():
-    flat |= leaves(value, f'{prefix}{name}.') if isinstance(value, config_dict.ConfigDict) else {prefix + name: value}
+    inner = isinstance(value, (config_dict.ConfigDict, dict))
+    flat |= leaves(value, f'{prefix}{name}.') if inner else {prefix + name: value}
   return flat
 
 

@@ -31,7 +31,7 @@ from configs import default
 from corpora.vocabulary import Vocabulary
 from corpora.whole_files import write_whole
 from experiment import exit_codes
-from experiment.command_line import ConfigError
+from experiment.command_line import ConfigError, leaves
 
 # What may differ from the saved configuration when a run goes on; anything else would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
@@ -177,7 +177,7 @@ class RunFolder:
     if os.path.isfile(self.config):
       saved, config = self.read_config(), as_written(config)
       wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
-               for name in sorted(_leaves(saved).keys() | _leaves(config).keys())
+               for name in sorted(leaves(saved).keys() | leaves(config).keys())
                if (name in bound or not _may_change(name)) and _at(saved, name) != _at(config, name)]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
@@ -247,15 +247,8 @@ def _laid_over(tree: dict, ground: dict) -> dict:
   return ground | tree | both
 
 
-def _leaves(tree: dict, prefix: str = '') -> dict[str, Any]:
-  flat = {}
-  for name, value in tree.items():
-    flat |= _leaves(value, f'{prefix}{name}.') if isinstance(value, dict) else {f'{prefix}{name}': value}
-  return flat
-
-
 def _at(tree: dict, name: str) -> Any:
-  return _leaves(tree).get(name)
+  return leaves(tree).get(name)
 
 
 def _may_change(name: str) -> bool:
