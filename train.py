@@ -110,6 +110,7 @@ class Progress:
 
 def main(options: command_line.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
+  hardware.keep_memory()
   records = check(options.config, options.given)
   processes.join(records.guards.heartbeat_seconds)
   folder = run_folder.RunFolder(options.workdir)

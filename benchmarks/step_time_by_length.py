@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from experiment import hardware
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.model import Model, count_parameters
@@ -40,6 +41,7 @@ class Measured(NamedTuple):
 
 
 def main() -> None:
+  hardware.keep_memory()  # as train.py does
   options = parse()
   transformer = architectures.build(ModelConfig(
       options.vocabulary, options.vocabulary, options.d_model, num_heads=options.d_model // 32 or 1,

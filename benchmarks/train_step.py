@@ -40,6 +40,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
+  hardware.keep_memory()  # as train.py does
   options = parse()
   on_weights = options.dropout if options.attention_dropout is None else options.attention_dropout
   model = architectures.build(ModelConfig(

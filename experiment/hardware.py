@@ -7,6 +7,7 @@ recomputing and the optimiser are not.
 """
 
 import contextlib
+import ctypes
 import math
 import os
 import re
@@ -22,6 +23,9 @@ PEAKS = {
     'H200': 989.0, 'H100': 989.0, 'A100': 312.0, 'L4': 121.0, 'V100': 125.0,
     'TPU v6': 918.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0, 'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 123.0,
 }
+# Of glibc's malloc.h: M_MMAP_MAX 0, no block comes from the system alone; M_TRIM_THRESHOLD -1, none goes back;
+# M_ARENA_MAX 1, one heap for all threads, for those of single threads are too small for such blocks.
+_MALLOC_OPTIONS = ((-4, 0), (-1, -1), (-8, 1))
 _MOST_PARTS = 8  # more devices on one processor have not been tried
 _SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 8192  # the latter a guess: accelerators want more rows
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
@@ -58,6 +62,19 @@ def step_flops(costs: tuple[float, float], batch: Any) -> float:
   if isinstance(batch, Batch):
     return costs[0] * real(batch.source) + costs[1] * real(batch.target)
   return costs[1] * real(batch.sequences)
+
+
+def keep_memory() -> None:
+  """Has the C library keep the memory that a step frees for the next step; to be called before JAX starts its threads.
+
+  XLA asks for its working memory anew at every step. glibc takes blocks so large from the system and gives them back
+  at once, and the system clears each of their pages again: on two cores a quarter of a training step and more. Where
+  the C library has no mallopt (macOS, musl) nothing is done. The process keeps the most that it ever needed.
+  """
+  mallopt = getattr(ctypes.CDLL(None), 'mallopt', None) if os.name == 'posix' else None
+  if mallopt is not None:
+    for option, value in _MALLOC_OPTIONS:
+      mallopt(option, value)
 
 
 def split_processor() -> None:

@@ -47,3 +47,29 @@ def test_a_processor_becomes_as_many_devices_as_it_has_cores_unless_that_is_sett
   own |= {name: wish for name, wish in wishes.items() if wish}
   done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, env=own, capture_output=True, text=True, check=True)
   assert int(done.stdout) == expected
+
+
+FAULTS = '''
+import resource
+import jax, jax.numpy as jnp
+from experiment import hardware
+if {kept}:
+  hardware.keep_memory()
+work = jax.jit(jax.grad(lambda x: (jax.nn.log_softmax(x) ** 2).sum()))
+x = jnp.ones((2048, 4096))
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):  # until the heap has room for all
+  jax.block_until_ready(work(x))
+before = faults()
+for _ in range(4):
+  jax.block_until_ready(work(x))
+print((faults() - before) / 4)
+'''
+
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='of glibc')
+def test_a_step_that_keeps_its_memory_is_given_no_pages_again():
+  given, kept = (float(subprocess.run([sys.executable, '-c', FAULTS.format(kept=kept)], cwd=ROOT, capture_output=True,
+                                      text=True, check=True, env=os.environ | {'JAX_PLATFORMS': 'cpu'}).stdout)
+                 for kept in (False, True))
+  assert given > 9000 and kept < given / 10  # of 4 KiB each, if the system has no larger ones
