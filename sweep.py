@@ -22,7 +22,7 @@ from experiment import ablation_table, run_queue  # noqa: E402
 def main(options: command_line.SweepOptions) -> int:
   """The runs, then the table; the exit code is 1 when a run failed or there is nothing to tabulate."""
   if not options.table_only:
-    check(options)
+    run_queue.check(options)
   runs = run_queue.queue(options)
   if options.print_commands:
     print('\n'.join(run.typed for run in runs))
@@ -43,12 +43,6 @@ def main(options: command_line.SweepOptions) -> int:
     asked = {row.name for row in options.rows}
     tabulate_lengths(options, [row for row in rows if row.name in asked and row.runs[0].task.scores_references])
   return 1 if failed else 0
-
-
-def check(options: command_line.SweepOptions) -> None:
-  """Raises a ConfigError where train.py would, for any of the runs."""
-  from experiment import records  # loads the library, which a table alone does not need
-  run_queue.check(options, records.check)
 
 
 def tabulate_lengths(options: command_line.SweepOptions, rows: list[ablation_table.Row]) -> None:

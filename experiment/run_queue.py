@@ -11,12 +11,12 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiment import command_line, tasks
+from experiment import command_line, records, tasks
 from experiment.ablation_table import per_what
 from experiment.command_line import ROOT, ConfigError, SweepOptions, SweepRow
 from experiment.exit_codes import INTERRUPTED, PREEMPTED
@@ -83,30 +83,26 @@ def _given(row: SweepRow) -> list[str]:
   return [override.removeprefix('--config.').partition('=')[0] for override in row.overrides]
 
 
-def check(options: SweepOptions, check_run: Callable[[Any, Sequence[str]], Any]) -> None:
+def check(options: SweepOptions) -> None:
   """Refuses a sweep with a run that could only fail, before any starts or is printed.
-
-  Args:
-    options: the sweep's.
-    check_run: train.py's own check, of a configuration and the names of the options that were given.
 
   Raises:
     ConfigError: naming every mistake of every row.
   """
   rows_by_mistake: dict[str, list[str]] = {}
   for row in options.rows:
-    for mistake in _mistakes(row, options, check_run):
+    for mistake in _mistakes(row, options):
       rows_by_mistake.setdefault(mistake, []).append(row.name)
   with command_line.gather_errors() as gathered:
     gathered.mistakes += [f'row{"s" * (len(names) > 1)} {", ".join(names)}: {mistake}'
                           for mistake, names in rows_by_mistake.items()]
 
 
-def _mistakes(row: SweepRow, options: SweepOptions, check_run: Callable[[Any, Sequence[str]], Any]) -> Iterator[str]:
+def _mistakes(row: SweepRow, options: SweepOptions) -> Iterator[str]:
   if 'seed' in _given(row):
     yield 'config.seed is given, but a sweep seeds its runs 0, 1, … itself: leave it out; --seeds says how many'
   try:
-    check_run(row.config, _given(row))
+    records.check(row.config, _given(row))
   except ConfigError as error:
     yield str(error).replace('\n', '\n  ')
   else:

@@ -69,7 +69,7 @@ def without_effect(config, given: Iterable[str]) -> list[str]:
            for name in given if name.startswith(('model.', 'recurrent.')) and name not in known]
   for options, switch, values, but in default.ACTS_WHEN:
     if (config[switch] in values) == but:
-      remedy = ('something else' if but else ' or '.join(values))
+      remedy = 'something else' if but else ' or '.join(values)
       wrong += [f'config.{name} has no effect: {switch} is {config[switch]!r}; leave it out, or set {switch} to {remedy}'
                 for name in given if name in options or name.partition('.')[0] in options]
   return wrong
