@@ -3,6 +3,7 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -126,6 +127,21 @@ def test_divergence_by_hand():
   for one, other in ((p, skewed), (skewed, p)):
     np.testing.assert_allclose(loss.divergence(logits(one, 1.0), logits(other, 0.0)), [[by_hand(one, other)]], atol=1e-6)
   assert abs(by_hand(p, skewed) - by_hand(skewed, p)) > 1e-2
+
+
+def test_the_gradient_of_the_divergence_written_by_hand_equals_autodiff(scored):
+  first, weight = scored[0], np.random.default_rng(1).normal(size=(B, T)).astype(np.float32)
+  second = np.random.default_rng(2).normal(size=first.shape).astype(np.float32)
+
+  def reference(p, q):
+    p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
+    return (weight * (jnp.exp(p) * (p - q)).sum(-1)).sum()
+
+  gradients = lambda function: jax.jit(jax.grad(function, argnums=(0, 1)))(first, second)
+  found, expected = gradients(lambda p, q: (weight * loss.divergence(p, q)).sum()), gradients(reference)
+  for ours, autodiff in zip(found, expected):
+    np.testing.assert_allclose(ours, autodiff, atol=1e-5)
+    assert np.abs(autodiff).max() > 1e-2
 
 
 def test_divergence_of_equals_is_zero_and_of_far_scores_finite(scored):

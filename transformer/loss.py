@@ -78,7 +78,25 @@ def sums(logits: jax.Array, labels: jax.Array, real: jax.Array, config: LossConf
   return Sums(total(loss), total(nll), total(1.0), total(hit))
 
 
+@jax.custom_vjp
 def divergence(p: jax.Array, q: jax.Array) -> jax.Array:
   """Kullback-Leibler divergence KL(p ‖ q) of two predictions, [B, T] nats, from logits [B, T, V] float32."""
-  log_p, log_q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
-  return (jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1)
+  return _divergence_forward(p, q)[0]
+
+
+def _divergence_forward(p, q):
+  normalizers = [jax.nn.logsumexp(logits, axis=-1, keepdims=True) for logits in (p, q)]
+  log_p, log_q = p - normalizers[0], q - normalizers[1]
+  apart = (jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1)
+  return apart, (p, q, *normalizers, apart)
+
+
+def _divergence_backward(saved, gradient):
+  # By hand for the reason above: of each prediction one number a token is kept beside its logits.
+  p, q, normalizer_p, normalizer_q, apart = saved
+  log_p, log_q, gradient = p - normalizer_p, q - normalizer_q, gradient[..., None]
+  return (gradient * jnp.exp(log_p) * (log_p - log_q - apart[..., None]),
+          gradient * (jnp.exp(log_q) - jnp.exp(log_p)))
+
+
+divergence.defvjp(_divergence_forward, _divergence_backward)
