@@ -8,7 +8,7 @@ import pytest
 
 from corpora import vocabulary as vocabularies
 from tests.conftest import BOS, EOS, FILLER, SIZES, rows, sentences
-from transformer import architectures
+from transformer import architectures, embeddings
 from transformer import model as models
 from transformer import optimizer as optimizers
 from transformer import tokens, training
@@ -246,8 +246,8 @@ def test_a_token_is_cut_as_often_as_asked_and_ends_are_spared():
 def test_a_cut_token_embeds_to_zero_and_teaches_its_row_nothing():
   table = jnp.arange(1.0, 11.0).reshape(5, 2)
   ids = jnp.array([[4, tokens.CUT, 0]])
-  np.testing.assert_array_equal(tokens.look_up(table, ids), [[[9, 10], [0, 0], [1, 2]]])
-  gradient = jax.grad(lambda t: tokens.look_up(t, ids).sum())(table)
+  np.testing.assert_array_equal(embeddings.look_up(table, ids), [[[9, 10], [0, 0], [1, 2]]])
+  gradient = jax.grad(lambda t: embeddings.look_up(t, ids).sum())(table)
   np.testing.assert_array_equal(gradient, [[1, 1], [0, 0], [0, 0], [0, 0], [1, 1]])
 
 

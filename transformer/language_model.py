@@ -12,18 +12,17 @@ Embeddings are scaled by √d_model as in §3.4 of Vaswani et al., which neither
 
 import dataclasses
 import functools
-import math
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, initializers, layers, masks, normalization, positions
+from transformer import beam_cache, embeddings, layers, masks, normalization, positions
 from transformer.attention import WITNESS
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
 from transformer.model import Cache, Model, Params, witnessed
-from transformer.tokens import Tokens, look_up
+from transformer.tokens import Tokens
 
 
 class LanguageModel(nn.Module):
@@ -33,10 +32,7 @@ class LanguageModel(nn.Module):
 
   def setup(self):
     cfg = self.config
-    table = lambda name: self.param(name, nn.with_logical_partitioning(
-        initializers.embedding(cfg.d_model), ('vocab', 'embed_table')), (cfg.vocab_size, cfg.d_model), jnp.float32)
-    self.table = table('embedding')
-    self.output_table = self.table if cfg.tie_output else table('output_projection')
+    self.tables = embeddings.tables(self, cfg)
     self.layers = layers.stack(layers.EncoderLayer, cfg, cfg.num_layers)
     self.positions = positions.make(cfg, cfg.num_layers, causal=True)
     self.embedding_dropout = Dropout(cfg.dropout)
@@ -45,7 +41,7 @@ class LanguageModel(nn.Module):
 
   def _embed(self, ids: jax.Array, places: jax.Array | float) -> jax.Array:
     """ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
-    x = look_up(self.table, ids) * math.sqrt(self.config.d_model) + places
+    x = embeddings.embed(self.tables.target, ids) + places
     return self.embedding_dropout(x.astype(jnp.dtype(self.config.dtype)))
 
   def _finish(self, x: jax.Array) -> jax.Array:
@@ -72,8 +68,8 @@ class LanguageModel(nn.Module):
     return self._logits(self.hidden(target))
 
   def _logits(self, x: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, V], accumulated and kept in float32."""
-    return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
+    """[B, T, D] -> [B, T, V] float32."""
+    return embeddings.logits(x, self.tables.output)
 
   def init_cache(self, memory: Tokens, length: int, beams: int) -> Cache:
     batch = memory.ids.shape[0]

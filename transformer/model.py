@@ -15,11 +15,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, coverage, initializers, layers, masks, normalization, positions
+from transformer import beam_cache, coverage, embeddings, layers, masks, normalization, positions
 from transformer.attention import WITNESS
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
-from transformer.tokens import Tokens, look_up
+from transformer.tokens import Tokens
 
 Params = Any  # a nested dict of float32 arrays
 
@@ -67,14 +67,7 @@ class EncoderDecoder(nn.Module):
 
   def setup(self):
     cfg = self.config
-    table = lambda name, rows: self.param(name, nn.with_logical_partitioning(
-        initializers.embedding(cfg.d_model), ('vocab', 'embed_table')), (rows, cfg.d_model), jnp.float32)
-    if cfg.share_embeddings:
-      self.source_table = self.target_table = table('embedding', cfg.vocab_size)
-    else:
-      self.source_table = table('source_embedding', cfg.vocab_size)
-      self.target_table = table('target_embedding', cfg.target_vocab_size)
-    self.output_table = self.target_table if cfg.tie_output else table('output_projection', cfg.target_vocab_size)
+    self.tables = embeddings.tables(self, cfg)
     self.encoder_layers = layers.stack(layers.EncoderLayer, cfg, cfg.num_layers)
     self.decoder_layers = layers.stack(layers.DecoderLayer, cfg, cfg.decoder_layers)
     self.encoder_positions = positions.make(cfg, cfg.num_layers, causal=False)
@@ -85,12 +78,12 @@ class EncoderDecoder(nn.Module):
 
   def _embed(self, table: jax.Array, ids: jax.Array, places: jax.Array | float) -> jax.Array:
     """Embeddings times √d_model plus positions (§3.4, §3.5); ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
-    x = look_up(table, ids) * math.sqrt(self.config.d_model) + places
+    x = embeddings.embed(table, ids) + places
     return self.embedding_dropout(x.astype(jnp.dtype(self.config.dtype)))
 
   def encode(self, source: Tokens) -> Memory:
     length = source.ids.shape[1]
-    x = self._embed(self.source_table, source.ids, self.encoder_positions.embed(source.positions, length))
+    x = self._embed(self.tables.source, source.ids, self.encoder_positions.embed(source.positions, length))
     mask = masks.segment_mask(source.segments, source.segments)
     relations = self.encoder_positions.relate(jnp.arange(length), jnp.arange(length))
     x = layers.run(self.encoder_layers, self.config.num_layers, x, relations, mask)
@@ -98,7 +91,7 @@ class EncoderDecoder(nn.Module):
 
   def decode(self, memory: Memory, target: Tokens) -> jax.Array:
     length = target.ids.shape[1]
-    x = self._embed(self.target_table, target.ids, self.decoder_positions.embed(target.positions, length))
+    x = self._embed(self.tables.target, target.ids, self.decoder_positions.embed(target.positions, length))
     self_mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
     cross_mask = masks.segment_mask(target.segments, memory.segments)
     relations = self.decoder_positions.relate(jnp.arange(length), jnp.arange(length))
@@ -106,9 +99,8 @@ class EncoderDecoder(nn.Module):
     return self._logits(x)
 
   def _logits(self, x: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, V], accumulated and kept in float32."""
-    x = self.decoder_norm(x) if self.config.norm == 'pre' else x
-    return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
+    """[B, T, D] -> [B, T, V] float32."""
+    return embeddings.logits(self.decoder_norm(x) if self.config.norm == 'pre' else x, self.tables.output)
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
     batch = memory.values.shape[0]
@@ -122,7 +114,7 @@ class EncoderDecoder(nn.Module):
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
     beams, length = cache.beams.shape[1:]
-    x = self._embed(self.target_table, tokens, self.decoder_positions.embed(cache.step[None, None], length))
+    x = self._embed(self.tables.target, tokens, self.decoder_positions.embed(cache.step[None, None], length))
     relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
     origin = beam_cache.stay(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)

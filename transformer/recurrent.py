@@ -12,21 +12,20 @@ Besides the library's letters: A width of the encoder's output, d_model or, read
 """
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers, masks
+from transformer import embeddings, masks
 from transformer.attention import WITNESS
 from transformer.config import RecurrentConfig
 from transformer.dropout import Dropout
 from transformer.model import Cache, Model, Params
 from transformer.recurrent_attention import Attention, Glance, Source, projection
 from transformer.recurrent_cells import Recurrence, State, segment_starts
-from transformer.tokens import Tokens, look_up
+from transformer.tokens import Tokens
 
 
 class RecurrentMemory(NamedTuple):
@@ -172,14 +171,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
   def setup(self):
     cfg = self.config
-    table = lambda name, rows: self.param(name, nn.with_logical_partitioning(
-        initializers.embedding(cfg.d_model), ('vocab', 'embed_table')), (rows, cfg.d_model), jnp.float32)
-    if cfg.share_embeddings:
-      self.source_table = self.target_table = table('embedding', cfg.vocab_size)
-    else:
-      self.source_table = table('source_embedding', cfg.vocab_size)
-      self.target_table = table('target_embedding', cfg.target_vocab_size)
-    self.output_table = self.target_table if cfg.tie_output else table('output_projection', cfg.target_vocab_size)
+    self.tables = embeddings.tables(self, cfg)
     above = [cfg.annotation_width] * (cfg.num_layers - 1)
     layers = lambda: [Recurrence(cfg, width) for width in [cfg.d_model, *above]]
     self.forward_layers = layers() if cfg.bidirectional or not cfg.backward else []
@@ -191,10 +183,10 @@ class RecurrentEncoderDecoder(nn.Module):
 
   def _embed(self, table: jax.Array, ids: jax.Array) -> jax.Array:
     """[B, T] -> [B, T, D]."""
-    return self.dropout((look_up(table, ids) * math.sqrt(self.config.d_model)).astype(jnp.dtype(self.config.dtype)))
+    return self.dropout(embeddings.embed(table, ids).astype(jnp.dtype(self.config.dtype)))
 
   def encode(self, source: Tokens) -> RecurrentMemory:
-    x, states = self._embed(self.source_table, source.ids), []
+    x, states = self._embed(self.tables.source, source.ids), []
     for n in range(self.config.num_layers):
       x = self.dropout(x) if n else x
       read = [layers[n].read(x, source.segments, backward) for layers, backward in
@@ -222,15 +214,14 @@ class RecurrentEncoderDecoder(nn.Module):
     return Carry(states, fed)
 
   def _logits(self, features: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, V], accumulated and kept in float32."""
-    x = self.dropout(features.astype(jnp.dtype(self.config.dtype)))
-    return jnp.einsum('btd,vd->btv', x, self.output_table.astype(x.dtype), preferred_element_type=jnp.float32)
+    """[B, T, D] -> [B, T, V] float32."""
+    return embeddings.logits(self.dropout(features.astype(jnp.dtype(self.config.dtype))), self.tables.output)
 
   def look(self, memory: RecurrentMemory, target: Tokens) -> tuple[jax.Array, jax.Array | None]:
     """Teacher forcing: logits [B, T, V], and the attention of every step [B, T, S] where there is one."""
     mask = masks.segment_mask(target.segments, memory.segments)
     states, summary = self.hand_over(memory, mask)
-    words = self._embed(self.target_table, target.ids)
+    words = self._embed(self.tables.target, target.ids)
     one_beam = lambda x: None if x is None else x[:, :, None]
     moments = Moment(self.decoder_layers[0].enter(words)[:, :, None], one_beam(mask), one_beam(summary))
     starts = jax.tree.map(one_beam, self._start(states))
@@ -263,7 +254,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
   def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
     source, mask, summary = cache.source
-    words = self._embed(self.target_table, tokens)
+    words = self._embed(self.tables.target, tokens)
     carry, (top, glance) = self._step(cache.beams, Moment(self.decoder_layers[0].enter(words), mask, summary), source)
     self.sow(WITNESS, 'weights', glance.weights)  # kept only when attend_step asks
     logits = self._logits(self.link.features(top, words, glance.context))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array | np.ndarray
-CUT = np.iinfo(np.int32).max  # an id that no vocabulary has: its embedding is zero, see look_up
+CUT = np.iinfo(np.int32).max  # an id that no vocabulary has: its embedding is zero, see embeddings.look_up
 
 
 class Tokens(NamedTuple):
@@ -95,11 +95,6 @@ def shift_right(target: Tokens, bos_id: int) -> Tokens:
   """
   previous = jnp.roll(target.ids, 1, axis=1)
   return target._replace(ids=jnp.where(target.positions == 0, bos_id, previous))
-
-
-def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
-  """Rows [..., D] of an embedding table [V, D]; an id beyond the table, such as CUT, gives zeros and no gradient."""
-  return table.at[ids].get(mode='fill', fill_value=0.0)
 
 
 def cut(sentences: Tokens, rate: float, spared: jax.Array, key: jax.Array) -> Tokens:
