@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 from experiment import command_line, records, tasks
 from experiment.ablation_table import per_what
 from experiment.command_line import ROOT, ConfigError, SweepOptions, SweepRow
-from experiment.exit_codes import INTERRUPTED, PREEMPTED
+from experiment.exit_codes import DONE, FOLDER_BUSY, INTERRUPTED, PREEMPTED
 from experiment.run_folder import RunFolder, as_written, read_json
 
 POLL_SECONDS = 0.5  # between looks at what a child has said
@@ -130,8 +130,7 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
         say(f'{head}: finished before, {told(run)}')
         continue
       try:
-        _wait_until_free(run, lambda: say(f'{head}: another process trains it; waiting for that'))
-        code, last = (0, '') if is_finished(run) else _train(run, head)
+        code, last = _finish(run, head, lambda: say(f'{head}: another process trains it; waiting for that'))
       except _StopSignal as stop:
         raise Stopped(f'Stopped at {run.name}, after {number - 1} of {len(runs)} runs. '
                       'The same command goes on from here.', stop.exit_code) from None
@@ -173,6 +172,20 @@ def _stop_signals() -> Iterator[None]:
   finally:
     for number, handler in before.items():
       signal.signal(number, handler)
+
+
+def _finish(run: QueuedRun, head: str, tell: Callable[[], Any]) -> tuple[int, str]:
+  """Trains what other processes leave untrained; returns what _train() does.
+
+  A sweep that was killed may leave a child that has not come to its lock yet: ours then finds the folder busy.
+  """
+  while True:
+    _wait_until_free(run, tell)
+    if is_finished(run):
+      return DONE, ''
+    code, last = _train(run, head)
+    if code != FOLDER_BUSY:
+      return code, last
 
 
 def _wait_until_free(run: QueuedRun, tell: Callable[[], Any]) -> None:

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 import sweep
 import train
 from corpora.errors import DataError
-from experiment import ablation_table, command_line, length_curve, run_queue, tasks, translation
+from experiment import ablation_table, command_line, exit_codes, length_curve, run_queue, tasks, translation
 from experiment.ablation_table import FinishedRun, Row
 from experiment.run_folder import RunFolder, as_written, read_json
 from transformer import model as models
@@ -200,14 +200,21 @@ def test_killed_and_interrupted_and_continued(config, tmp_path):
     pass  # its lock is free: the child has ended
 
 
+TOLD = 'BLEU 12.0, chrF 34.0 on test, validation perplexity 5.00 per token, 3 steps in 1.0 min'
+
+
+def scored(run):
+  """The results.json of a run that TOLD tells of."""
+  options = command_line.leaves(ConfigDict(run.config))
+  return {'bleu': 12.0, 'chrf': 34.0, 'test_set': 'test', 'validation_perplexity': 5.0, 'step': 3, 'seconds': 60.0,
+          'length': {name.partition('.')[2]: options[name] for name in command_line.LENGTHS}}
+
+
 def test_a_killed_sweep_leaves_a_child_that_goes_on(config, tmp_path, monkeypatch):
   """The child is a stand-in with a run's lock; the next sweep waits for it and finds what it has made."""
   monkeypatch.chdir(ROOT)
   run, = run_queue.queue(options(config, tmp_path, '--rows=base'))
   os.makedirs(run.folder.path)
-  results = {'bleu': 12.0, 'chrf': 34.0, 'test_set': 'test', 'validation_perplexity': 5.0, 'step': 3, 'seconds': 60.0,
-             'length': {name.partition('.')[2]: command_line.leaves(ConfigDict(run.config))[name]
-                        for name in command_line.LENGTHS}}
   go = tmp_path / 'go'
   child = f'''
 import fcntl, os, time
@@ -218,7 +225,7 @@ while not os.path.exists({str(go)!r}):
   time.sleep(0.01)
 print('goes on')
 open({run.folder.config!r}, 'w').write({json.dumps(run.config)!r})
-open({run.folder.results!r}, 'w').write({json.dumps(results)!r})
+open({run.folder.results!r}, 'w').write({json.dumps(scored(run))!r})
 '''
   run = run._replace(command=[sys.executable, '-c', child])
   killed = f'''
@@ -238,9 +245,27 @@ run_queue.work_off([run_queue.QueuedRun('base', 0, run_folder.RunFolder({run.fol
 
   assert run_queue.work_off([run], hear) == []
   head = '[1/1] base seed 0'
-  told = 'BLEU 12.0, chrF 34.0 on test, validation perplexity 5.00 per token, 3 steps in 1.0 min'
-  assert said == [f'{head}: another process trains it; waiting for that', f'{head}: {told}']
+  assert said == [f'{head}: another process trains it; waiting for that', f'{head}: {TOLD}']
   assert log.read_text().endswith('\nstarted\ngoes on\n') and log.read_text().count('\nstarted\n') == 1  # not anew
+
+
+def test_a_child_that_finds_the_folder_busy_is_tried_again(config, tmp_path, monkeypatch):
+  """A killed sweep's child that took its lock only after ours was started."""
+  monkeypatch.chdir(ROOT)
+  run, = run_queue.queue(options(config, tmp_path, '--rows=base'))
+  os.makedirs(run.folder.path)
+  child = f'''
+import os, sys
+print('started')
+if not os.path.isfile({run.folder.config!r}):
+  open({run.folder.config!r}, 'w').write({json.dumps(run.config)!r})
+  sys.exit({exit_codes.FOLDER_BUSY})
+open({run.folder.results!r}, 'w').write({json.dumps(scored(run))!r})
+'''
+  said = []
+  assert run_queue.work_off([run._replace(command=[sys.executable, '-c', child])], said.append) == []
+  assert said == [f'[1/1] base seed 0: {TOLD}']
+  assert (tmp_path / 'base' / 'seed_0.log').read_text().count('\nstarted\n') == 2
 
 
 def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, capsys):
