@@ -117,7 +117,10 @@ def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
     task = tasks.of(config)
   except ConfigError as error:  # of another version of this program, perhaps
     raise ConfigError(f'{folder.path}: {error}') from None
-  return FinishedRun(folder, seed, leaves(config), task, read_json(folder.results), read_json(folder.environment))
+  results = read_json(folder.results)
+  if 'search' in results:
+    results['search'].setdefault('strategy', 'beam')  # all that there was when results did not name it
+  return FinishedRun(folder, seed, leaves(config), task, results, read_json(folder.environment))
 
 
 # -------------------------------------------------------------------------------------------------------- the table

@@ -150,5 +150,5 @@ def draw(curves: Curves, path: str) -> None:
   axes.set_xlabel('words of the source (sentences)')
   axes.set_ylabel(f'BLEU on {curves.test_set}')
   axes.grid(alpha=0.3)
-  axes.legend()
+  figure.legend(loc='outside right upper')  # beside the lines, however many there are
   figure.savefig(path)

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -110,6 +111,16 @@ def test_the_table_holds_what_the_runs_left(swept):
     assert part in out and part in markdown
   assert 'The paper\'s BLEU is left out' in out and 'theirs was trained on WMT14' in out
   assert 'the paper\'s BLEU' not in row and row['the paper\'s'] == '65 M'
+
+
+def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, paper, tmp_path):
+  tabled = lambda workdir: ablation_table.tabulate(ablation_table.finished_rows(workdir, ['base']), paper, ['sweep.py'])
+  shutil.copytree(swept[0] / 'base', tmp_path / 'base', ignore=shutil.ignore_patterns('checkpoints'))
+  for path in (tmp_path / 'base').glob('seed_*/results.json'):
+    results = json.loads(path.read_text())
+    assert results['search'].pop('strategy') == 'beam'
+    path.write_text(json.dumps(results))
+  assert tabled(str(tmp_path)) == tabled(str(swept[0]))
 
 
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
