@@ -8,8 +8,8 @@ are the same number of updates of the same size with one regulariser more, for c
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train.
 Hardware: two CPU cores, an hour; `:overnight` about seven hours; `:rdrop` and `:simcut` make two passes an update.
 Expected: 39.4 sacreBLEU (cased, raw, 13a) on test_2016_flickr after the hour, beam 4, five epochs averaged; the README
-has the method. The variants have not been run to their ends by us; after 18 of their 120 epochs the
-regularisers still cost more than they give (docs/training_options.md).
+has the method. The variants have not been run to their ends by us; after 18 of their 120 epochs the regularisers still
+cost more than they give (docs/training_options.md).
 """
 
 from configs import default
