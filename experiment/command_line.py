@@ -312,9 +312,9 @@ def parse_sweep(argv: Sequence[str], doc: str) -> SweepOptions:
                           'on the seed, so that the scores of two seeds would not compare; make a file for each split '
                           f'of it once, and take config.data.kind={files}')
     return SweepOptions(
-        path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'] == 'true',
-        table_only=values['table'] == 'true', by_length=values['by_length'] == 'true', order=order,
-        published=getattr(module, 'PUBLISHED', {}), shared=shared)
+        path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'],
+        print_commands=values['print'] == 'true', table_only=values['table'] == 'true',
+        by_length=values['by_length'] == 'true', order=order, published=getattr(module, 'PUBLISHED', {}), shared=shared)
 
 
 def python() -> str:

@@ -175,10 +175,10 @@ class RunFolder:
 
   def _check_same(self, config: dict, bound: Sequence[str]) -> None:
     if os.path.isfile(self.config):
-      saved, config = self.read_config(), as_written(config)
-      wrong = [f'{name} is {_at(config, name)!r}, the run has {_at(saved, name)!r}'
-               for name in sorted(leaves(saved).keys() | leaves(config).keys())
-               if (name in bound or not _may_change(name)) and _at(saved, name) != _at(config, name)]
+      saved, asked = leaves(self.read_config()), leaves(as_written(config))
+      wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
+               for name in sorted(saved.keys() | asked.keys())
+               if (name in bound or not _may_change(name)) and saved.get(name) != asked.get(name)]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to go on with it, or another --workdir.')
@@ -245,10 +245,6 @@ def _laid_over(tree: dict, ground: dict) -> dict:
   both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
           if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
   return ground | tree | both
-
-
-def _at(tree: dict, name: str) -> Any:
-  return leaves(tree).get(name)
 
 
 def _may_change(name: str) -> bool:
