@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-from experiment import command_line
+from options import command_line
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
@@ -24,17 +24,26 @@ import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 from corpora import conllu, text_files, vocabulary  # noqa: E402
-from experiment import pruned_run, run_folder, scores, tasks, translation  # noqa: E402
-from experiment.command_line import ConfigError  # noqa: E402
-from experiment.run_folder import RunFolder  # noqa: E402
-from explorer import analysis, gates, head_report, importance  # noqa: E402
+from decoding import scores  # noqa: E402
+from decoding import translator as translation
+from explorer import (  # noqa: E402
+  analysis,
+  gates,
+  head_report,
+  importance,
+  pruned_run,  # noqa: E402
+)
+from options.command_line import ConfigError  # noqa: E402
+from tasks import registry  # noqa: E402
+from training import run_folder  # noqa: E402
+from training.run_folder import RunFolder  # noqa: E402
 
 
 def main(options: command_line.AnalyzeOptions) -> int:
   """From a run to its heads' table; returns the exit code."""
   folder = RunFolder.open(options.workdir)
   config = folder.read_config()
-  if tasks.of(config) is not tasks.TRANSLATION:
+  if registry.of(config) is not registry.TRANSLATION:
     raise ConfigError(f'{options.workdir} is no translator; analyze.py looks into translators')
   pairs = read_pairs(options, config['data'])
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)

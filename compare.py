@@ -12,7 +12,8 @@ import argparse
 import sys
 
 from corpora import text_files
-from experiment import command_line, comparison, scores
+from decoding import comparison, scores
+from options import command_line
 
 
 def main(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from experiment import command_line
+from options import command_line
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
@@ -27,11 +27,15 @@ import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
+from checks.errors import DataError  # noqa: E402
 from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
-from corpora.errors import DataError  # noqa: E402
-from experiment import hardware, jobs, long_lines, minimum_bayes_risk, output_formats  # noqa: E402
-from experiment import processes, scores, tasks, text_lines  # noqa: E402
-from experiment.run_folder import RunFolder, read_json  # noqa: E402
+from decoding import jobs, long_lines, minimum_bayes_risk, output_formats, scores, text_lines  # noqa: E402
+from tasks import registry  # noqa: E402
+from training import (
+  hardware,  # noqa: E402
+  peers,  # noqa: E402
+)
+from training.run_folder import RunFolder, read_json  # noqa: E402
 
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
 TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
@@ -41,23 +45,23 @@ def main(options: command_line.DecodeOptions) -> int:
   """From lines to lines; returns the exit code."""
   folder = RunFolder.open(options.workdir.split(',')[0])
   config = folder.read_config()
-  task = tasks.of(config)
+  task = registry.of(config)
   check(options, task)
   lines, references = read(options, config, task)
-  if processes.found() is None:  # several share out their jobs by devices, of which each has to have as many
+  if peers.found() is None:  # several share out their jobs by devices, of which each has to have as many
     hardware.split_processor()
-  processes.join(config['train']['heartbeat_seconds'])
-  with processes.errors_end_all():
+  peers.join(config['train']['heartbeat_seconds'])
+  with peers.errors_end_all():
     return write(options, task, lines, references, folder, config)
 
 
-def write(options: command_line.DecodeOptions, task: tasks.Task, lines: list[str] | None, references: list[list[str]],
+def write(options: command_line.DecodeOptions, task: registry.Task, lines: list[str] | None, references: list[list[str]],
           folder: RunFolder, config: dict) -> int:
   """The answers, to where they belong, and what is to be said of them; returns the exit code."""
   check_sharing(options, task)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   writer = task.load(options.workdir, options.checkpoint, **search_options(options))
-  if task is tasks.TRANSLATION:
+  if task is registry.TRANSLATION:
     writer.say = say
     if options.long_lines == 'split':
       writer = long_lines.Splitter(writer, writer.longest_trained, config['data']['target_language'])
@@ -67,31 +71,31 @@ def write(options: command_line.DecodeOptions, task: tasks.Task, lines: list[str
     converse(options, task, writer, folder)
     texts = []
   else:
-    if processes.is_main():
+    if peers.is_main():
       warn_of_unseen([task.plain(line) for line in lines], folder)
     texts = translate_all(options, task, writer, lines)
   for note in writer.notes():
     say(note)
-  if references and processes.is_main():
+  if references and peers.is_main():
     tell_scores(options, texts, references, config['data']['target_language'])
-  processes.leave()
+  peers.leave()
   return 0
 
 
-def check(options: command_line.DecodeOptions, task: tasks.Task) -> None:
+def check(options: command_line.DecodeOptions, task: registry.Task) -> None:
   """Raises ConfigError when the run is of another kind than the options are for."""
   if options.reference and not task.scores_references:
     raise command_line.ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
-  if task is not tasks.TRANSLATION and (given := options.for_translations()):
+  if task is not registry.TRANSLATION and (given := options.for_translations()):
     raise command_line.ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
 
 
-def check_sharing(options: command_line.DecodeOptions, task: tasks.Task) -> None:
+def check_sharing(options: command_line.DecodeOptions, task: registry.Task) -> None:
   """Raises ConfigError when several processes cannot share what is asked for."""
-  if jax.process_count() > 1 and (options.output == '-' or options.target or task is not tasks.TRANSLATION):
-    processes.leave()  # each finds the same mistake: nobody's end shall look like a death to another
+  if jax.process_count() > 1 and (options.output == '-' or options.target or task is not registry.TRANSLATION):
+    peers.leave()  # each finds the same mistake: nobody's end shall look like a death to another
     raise command_line.ConfigError(
         f'{jax.process_count()} processes share the translation of files alone, into --output=FILE that all of them see: '
         'standard output is nobody\'s; start one process for anything else')
@@ -109,7 +113,7 @@ def say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
+def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
          ) -> tuple[list[str] | None, list[list[str]]]:
   """(lines, references): of files, or of one of the run's own splits; None for lines that are yet to come."""
   references = [text_files.read_lines(path) for path in options.reference.split(',')] if options.reference else []
@@ -124,7 +128,7 @@ def read(options: command_line.DecodeOptions, config: dict, task: tasks.Task
       raise command_line.ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
                                      'has a test split')
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
-  if options.input == options.output == '-' and task is tasks.TRANSLATION and not (references or options.target):
+  if options.input == options.output == '-' and task is registry.TRANSLATION and not (references or options.target):
     text_lines.invite()
     return None, []
   paths = sorted(glob.glob(options.input)) or [options.input]
@@ -152,10 +156,10 @@ def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
     raise DataError(f'--input={text}: {error}') from None
 
 
-def answer(options: command_line.DecodeOptions, task: tasks.Task, writer, lines: Sequence[str], first: int, progress=None
+def answer(options: command_line.DecodeOptions, task: registry.Task, writer, lines: Sequence[str], first: int, progress=None
            ) -> list[str]:
   """A line of output for each of the lines, of which the first has number `first`."""
-  if task is not tasks.TRANSLATION:
+  if task is not registry.TRANSLATION:
     return [found.text for found in task.write(writer, lines, progress)]
   asked = output_formats.requests(lines, options.columns.split(','), first)
   if options.mbr:
@@ -169,7 +173,7 @@ def form_of(options: command_line.DecodeOptions) -> output_formats.Format:
   return output_formats.Format(options.format, int(options.n_best), options.alignment, options.attention == 'true')
 
 
-def converse(options: command_line.DecodeOptions, task: tasks.Task, writer, folder: RunFolder) -> None:
+def converse(options: command_line.DecodeOptions, task: registry.Task, writer, folder: RunFolder) -> None:
   """Answers lines as they come."""
   first, out = 0, sys.stdout.buffer
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
@@ -184,13 +188,13 @@ def put(out: BinaryIO, lines: Sequence[str]) -> None:
   out.flush()
 
 
-def translate_all(options: command_line.DecodeOptions, task: tasks.Task, writer, lines: list[str]) -> list[str]:
+def translate_all(options: command_line.DecodeOptions, task: registry.Task, writer, lines: list[str]) -> list[str]:
   """All answers, written to where they belong; a large job into a file is kept in parts, and goes on where it ended."""
   with tqdm.tqdm(total=len(lines), desc=task.verb, unit=' lines', leave=False, disable=None) as bar:
     to_lines = lambda some, first: answer(options, task, writer, some, first, bar.update)
     if options.output != '-':
       asked = {name: str(value) for name, value in vars(options).items() if name not in ('output', 'reference')}
-      part = int(options.part_lines) if task is tasks.TRANSLATION else len(lines)
+      part = int(options.part_lines) if task is registry.TRANSLATION else len(lines)
       return jobs.in_parts(lines, options.output, part, asked, to_lines, say)
     found = to_lines(lines, 0)
   put(sys.stdout.buffer, found)

@@ -26,8 +26,8 @@ import numpy as np
 
 import corpora
 import packing
-from corpora.errors import DataError, refuse
-from corpora.whole_files import write_whole
+from checks.errors import DataError, refuse
+from checks.whole_files import write_whole
 from transformer import classification, tokens
 
 ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them

@@ -10,26 +10,27 @@ order, at the same time (a SLURM array, TPU pods); --table then makes the table.
 import os
 import sys
 
-from experiment import command_line
+from options import command_line
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
 OPTIONS = command_line.parse_sweep(sys.argv, __doc__) if __name__ == '__main__' else None
 
-from experiment import ablation_table, run_queue  # noqa: E402
+from sweeps import queue  # noqa: E402
+from sweeps import table as ablation_table
 
 
 def main(options: command_line.SweepOptions) -> int:
   """The runs, then the table; the exit code is 1 when a run failed or there is nothing to tabulate."""
   if not options.table_only:
-    run_queue.check(options)
-  runs = run_queue.queue(options)
+    queue.check(options)
+  runs = queue.queue(options)
   if options.print_commands:
     print('\n'.join(run.typed for run in runs))
     return 0
   try:
-    failed = [] if options.table_only else run_queue.work_off(runs, say)
-  except run_queue.Stopped as stop:
+    failed = [] if options.table_only else queue.work_off(runs, say)
+  except queue.Stopped as stop:
     print(stop, file=sys.stderr)
     return stop.exit_code
   rows = ablation_table.finished_rows(options.workdir, [row.name for row in options.rows], options.order)
@@ -47,7 +48,7 @@ def main(options: command_line.SweepOptions) -> int:
 
 def tabulate_lengths(options: command_line.SweepOptions, rows: list[ablation_table.Row]) -> None:
   """BLEU by sentence length, as Bahdanau et al. (2015) draw it in Figure 2."""
-  from experiment import length_curve  # loads the corpus and draws: only for those who ask
+  from sweeps import length_curve
   curves = length_curve.measure(rows)
   length_curve.write(options.workdir, curves)
   print(f'\n{length_curve.as_text(curves)}\n\nWritten: {os.path.join(options.workdir, "by_length.png")}, by_length.md, '

@@ -9,7 +9,7 @@ with the batch and the dropout that the run would have had.
 import os
 import sys
 
-from experiment import command_line
+from options import command_line
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
@@ -28,26 +28,16 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
+from checks.errors import DataError  # noqa: E402
+from checks.exit_codes import DONE, UNEXPECTED  # noqa: E402
 from corpora import cleaning, labelled, subword_sampling  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
-from corpora.errors import DataError  # noqa: E402
-from experiment import (  # noqa: E402
-  checkpoint,
-  evaluation,
-  failures,
-  hardware,
-  input_formats,
-  inspection,
-  processes,
-  run_folder,
-  stopping,
-  tasks,
-)
-from experiment.exit_codes import DONE, UNEXPECTED  # noqa: E402
-from experiment.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
-from experiment.records import Records, check  # noqa: E402
-from experiment.translation import model_config  # noqa: E402
+from decoding.translator import model_config  # noqa: E402
 from explorer import watching  # noqa: E402
+from tasks import input_formats, inspection, registry  # noqa: E402
+from tasks.setup import Records, check  # noqa: E402
+from training import checkpoint, evaluation, failures, hardware, peers, run_folder, stopping  # noqa: E402
+from training.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402
 from transformer import architectures, partitioning, training  # noqa: E402
 from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
@@ -72,7 +62,7 @@ class Run:
   watch: watching.Watch | None = None  # of attention, where it is asked for
 
   @property
-  def task(self) -> tasks.Task:
+  def task(self) -> registry.Task:
     """What differs from training for something else."""
     return self.records.task
 
@@ -112,12 +102,12 @@ def main(options: command_line.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
   hardware.keep_memory()
   records = check(options.config, options.given)
-  processes.join(records.guards.heartbeat_seconds)
+  peers.join(records.guards.heartbeat_seconds)
   folder = run_folder.RunFolder(options.workdir)
   # A schedule that ends with the run is another one when the run gets longer.
   bound = command_line.LENGTHS if records.optimizer.ends_with_run else ()
-  with (processes.errors_end_all(), stopping.StopRequest() as stop,
-        folder.create_or_resume(options.config.to_dict(), bound) if processes.is_main() else folder):
+  with (peers.errors_end_all(), stopping.StopRequest() as stop,
+        folder.create_or_resume(options.config.to_dict(), bound) if peers.is_main() else folder):
     try:
       run = stop.run(prepare, options.config, records, folder)
       if options.inspect:
@@ -149,7 +139,7 @@ def say_stopped(stop: stopping.StopRequest, step: int | None = None) -> int:
   """What to do after a stop; the exit code."""
   print(('Stopped before training began.' if step is None else f'Stopped at step {step:,}, saved.')
         + ' The same command goes on from here.', flush=True)
-  processes.leave()
+  peers.leave()
   return stop.exit_code
 
 
@@ -163,7 +153,7 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   with command_line.as_config_error():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)
-  with processes.main_first('prepare'):
+  with peers.main_first('prepare'):
     return prepare_on(mesh, config, records, folder)
 
 
@@ -178,7 +168,7 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
     print(f'  {note}')
   hashes = {split.name: split.fingerprint for split in splits}
   folder.check_data(hashes)
-  if processes.is_main():
+  if peers.is_main():
     folder.record_environment(run_folder.environment(jax.devices(), hashes))
     run_folder.write_json(folder.suggestions, corpus.suggestions)
     run_folder.write_json(folder.labels, corpus.labels)
@@ -203,7 +193,7 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
              watch)
 
 
-def attention_watch(config, task: tasks.Task, folder: run_folder.RunFolder, corpus: corpora.Corpus, model: models.Model,
+def attention_watch(config, task: registry.Task, folder: run_folder.RunFolder, corpus: corpora.Corpus, model: models.Model,
              source: vocabularies.Vocabulary, target: vocabularies.Vocabulary) -> watching.Watch | None:
   """What takes down attention at evaluations: of the first samples that are short enough, or of a file's sentences."""
   asked = config.train.watch_attention
@@ -294,7 +284,7 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
   shardings = partitioning.state_shardings(run.model.axes(), abstract, run.mesh)
   abstract = jax.tree.map(lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
                           abstract, shardings)
-  if processes.is_main():
+  if peers.is_main():
     # A checkpoint on disk is whole, whatever the mesh; the next one is written before the oldest is removed.
     run.folder.probe(partitioning.bytes_of(abstract))
   vocabulary = [run.source.fingerprint, run.target.fingerprint]
@@ -317,7 +307,7 @@ def begin(run: Run) -> tuple[training.TrainState, Progress]:
     params = run.task.adopt(run.config.init_from, abstract.params, state.params)
   else:
     folder = run_folder.RunFolder.open(run.config.init_from)
-    other = checkpoint.Checkpoints(folder.checkpoints, measure=tasks.measure_of(folder.read_config()))
+    other = checkpoint.Checkpoints(folder.checkpoints, measure=registry.measure_of(folder.read_config()))
     params = other.average(other.resolve('best'), abstract.params)
   average = jax.tree.map(lambda x: x.copy(), params) if run.config.train.ema_decay else ()
   return state._replace(params=params, average=average), Progress(vocabulary=vocabulary)
@@ -407,8 +397,8 @@ class Training:
     self._saved = self._step if self._step in run.checkpoints.steps() else -1
     self._clock, self._meter = Clock(progress.seconds), Meter(progress.meter)
     self._compiled = compile_training(run, state)
-    self._metrics = run_folder.Metrics(run.folder, self._step) if processes.is_main() else run_folder.NoMetrics()
-    if processes.is_main():
+    self._metrics = run_folder.Metrics(run.folder, self._step) if peers.is_main() else run_folder.NoMetrics()
+    if peers.is_main():
       watching.forget_after(run.folder.attention, self._step)
     if not self._step:
       judge.watch(state, 0)
@@ -514,7 +504,7 @@ def replay(run: Run, state: training.TrainState, step: int) -> int:
   batch = run.plan.batch_at(step, *partitioning.share_of_rows(run.mesh))
   _, measures = compile_training(run, state)(state, batch)
   now = failures.in_bits({name: value for name, value in jax.device_get(measures).items() if name != 'skipped'})
-  same = now == found['measures'] and (not processes.is_main() or failures.fingerprint(batch) == found['batch'])
+  same = now == found['measures'] and (not peers.is_main() or failures.fingerprint(batch) == found['batch'])
   for name, value in now.items():
     print(f'{name:<16} {float.fromhex(value):<24g} then {float.fromhex(found["measures"][name]):g}')
   print(f'Step {step:,} ' + ('came out the same, bit for bit.' if same else 'came out different.'), flush=True)
@@ -551,7 +541,7 @@ class Judge:
     run = self._run
     if run.watch:
       whole = partitioning.lay_out(self._judged(state), partitioning.replicated(run.mesh))
-      if processes.is_main():
+      if peers.is_main():
         run.watch(partitioning.own_copy(whole), step)
 
   def _judged(self, state: training.TrainState) -> Any:
@@ -569,7 +559,7 @@ class Judge:
     whole = partitioning.lay_out(params, partitioning.replicated(run.mesh))
     found = self._stop.run(self._examine, whole, sums, step)
     measured = evaluation.per_token(sums) | found.measures
-    if processes.is_main():
+    if peers.is_main():
       evaluation.write_samples(os.path.join(run.folder.samples, f'step_{step:08d}.txt'), step, found.samples)
     better = progress.best is None or measure.rank(measured) > measure.rank({measure.name: progress.best})
     since = 0 if better else progress.evaluations_since_best + 1
@@ -599,7 +589,7 @@ def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Ju
       f'best_validation_{run.task.measure.name}': progress.best,
       'validation_perplexity': measured['perplexity'],  # per token
       'length': {name: run.config.train[name] for name in ('num_steps', 'num_epochs', 'num_minutes')}}
-  if processes.is_main():
+  if peers.is_main():
     with open(os.path.join(run.folder.samples, run.task.outputs), 'w', encoding='utf-8') as file:
       file.writelines(f'{line}\n' for line in found.outputs)
     run_folder.write_json(run.folder.results, results)

@@ -16,7 +16,7 @@ import sys
 import webbrowser
 from typing import Any
 
-from experiment import command_line
+from options import command_line
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
@@ -28,12 +28,14 @@ from matplotlib.figure import Figure  # noqa: E402
 from ml_collections import config_dict  # noqa: E402
 
 from corpora import text_files  # noqa: E402
-from experiment import language_modelling, run_folder, scores, tasks, text_lines, translation  # noqa: E402
-from experiment.command_line import ConfigError  # noqa: E402
-from experiment.run_folder import RunFolder, read_json  # noqa: E402
+from decoding import scores, text_lines  # noqa: E402
+from decoding import translator as translation  # noqa: E402
 from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
+from options.command_line import ConfigError  # noqa: E402
+from tasks import language_model, registry  # noqa: E402
+from training import run_folder  # noqa: E402
+from training.run_folder import RunFolder, read_json  # noqa: E402
 from transformer import architectures  # noqa: E402
-
 
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
 
@@ -82,7 +84,7 @@ def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tu
 def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """The page on what training took down, and how many moments of it there are."""
   config = folder.read_config()
-  seen, measure = watching.read(folder.attention), tasks.measure_of(config).name
+  seen, measure = watching.read(folder.attention), registry.measure_of(config).name
   name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
   measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
   told = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
@@ -97,7 +99,7 @@ def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) ->
 def read(options: command_line.VisualizeOptions, folder: RunFolder
          ) -> tuple[Any, list[str], list[str] | None]:
   """The translator or language model, the lines and their references."""
-  task = tasks.of(folder.read_config())
+  task = registry.of(folder.read_config())
   if task.name not in LOADED:
     raise ConfigError(f'{options.workdir} is a run of another kind ({task.name.replace("_", " ")}); visualize.py looks '
                       'into translators and language models')
@@ -114,8 +116,8 @@ def read(options: command_line.VisualizeOptions, folder: RunFolder
 
 
 LOADED = {
-    tasks.TRANSLATION.name: lambda *run, **search: translation.load(*run, **search),
-    tasks.LANGUAGE_MODELLING.name: lambda *run, **search: reports.Continuing(language_modelling.load(*run, **search)),
+    registry.TRANSLATION.name: lambda *run, **search: translation.load(*run, **search),
+    registry.LANGUAGE_MODELLING.name: lambda *run, **search: reports.Continuing(language_model.load(*run, **search)),
 }
 
 
@@ -126,14 +128,14 @@ def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tupl
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
                                if name != 'batch_tokens'))]
   if os.path.isfile(folder.results):
-    rows.append(('scores', tasks.of(config).describe(read_json(folder.results))))
+    rows.append(('scores', registry.of(config).describe(read_json(folder.results))))
   return rows
 
 
 def of_run(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
   """Which run it is, and what it was trained on."""
   config = folder.read_config()
-  languages = ('source_language', 'target_language') if tasks.of(config).texts == 'pairs' else ()
+  languages = ('source_language', 'target_language') if registry.of(config).texts == 'pairs' else ()
   return [('run', options.workdir), ('text', ', '.join(config['data'][name] for name in ('kind', *languages)))]
 
 

@@ -11,9 +11,11 @@ import json
 
 import numpy as np
 
-from corpora import phrasebook, phrasebook_grammar
-from experiment import alignments, command_line, translation
-from experiment.run_folder import RunFolder
+from corpora.phrasebook import builder, grammar
+from decoding import alignments
+from decoding import translator as translation
+from options import command_line
+from training.run_folder import RunFolder
 
 
 def main() -> None:
@@ -32,11 +34,11 @@ def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
   """Error rates of each layer and of the diagonal."""
   translator = translation.load(workdir, checkpoint)
   languages = data['source_language'], data['target_language']
-  examples = phrasebook.examples('test', data['tfds_dir'])
-  turn = slice(None) if languages == phrasebook.LANGUAGES else slice(None, None, -1)  # links are English, German
+  examples = builder.examples('test', data['tfds_dir'])
+  turn = slice(None) if languages == builder.LANGUAGES else slice(None, None, -1)  # links are English, German
   gold = [{tuple(map(int, link[turn])) for link in example['alignment']} for example in examples]
   pairs = [tuple(example[language] for language in languages) for example in examples]
-  words = [[phrasebook_grammar.tokens(text) for text in pair] for pair in pairs]
+  words = [[grammar.tokens(text) for text in pair] for pair in pairs]
   _, *vocabularies = translator.parts
   places = [[alignments.words_of_pieces(vocabulary.pieces(vocabulary.encode(text)), spelt)
              for vocabulary, text, spelt in zip(vocabularies, pair, both)] for pair, both in zip(pairs, words)]

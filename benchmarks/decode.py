@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiment import hardware
+from training import hardware
 from transformer import architectures, partitioning, search, tokens
 from transformer.config import ModelConfig, SearchConfig
 

@@ -18,10 +18,13 @@ import jax
 import numpy as np
 
 from benchmarks.decode import timed
+from checks.whole_files import write_whole
 from corpora.text_files import read_lines
-from corpora.whole_files import write_whole
-from experiment import command_line, hardware, scores, translation
-from experiment.translation import Translation, Translator
+from decoding import scores
+from decoding import translator as translation
+from decoding.translator import Translation, Translator
+from options import command_line
+from training import hardware
 from transformer import positions
 from transformer.config import ModelConfig
 

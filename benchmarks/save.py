@@ -17,7 +17,7 @@ import time
 
 import jax
 
-from experiment import checkpoint
+from training import checkpoint
 from transformer import architectures, optimizer, training
 from transformer.config import ModelConfig, OptimizerConfig
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiment import hardware
+from training import hardware
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.model import Model, count_parameters

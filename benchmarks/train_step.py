@@ -5,7 +5,7 @@
     python -m benchmarks.train_step --dtype bfloat16 --vocab 32000 --batch 256 --length 64 --peak-tflops 989
 
 One JSON line: seconds of a step (median and fastest), tokens a second, and where the device's peak is known MFU, whose
-formula is in experiment/hardware.py. Dropout acts on attention weights as well, as it does in other libraries'
+formula is in training/hardware.py. Dropout acts on attention weights as well, as it does in other libraries'
 models of the same shape; `--attention-dropout 0` is the paper's.
 """
 
@@ -17,7 +17,7 @@ import time
 import jax
 import numpy as np
 
-from experiment import hardware
+from training import hardware
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig
 from transformer.tokens import Batch, Tokens

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from corpora.errors import refuse
+from checks.errors import refuse
 
 KINDS = ('phrasebook', 'text', 'tsv', 'tfds', 'running_text', 'phrasebook_text')
 DOCUMENTS = ('file', 'paragraph', 'line')
@@ -132,8 +132,8 @@ class CorpusConfig:
 def load(config: CorpusConfig) -> Corpus:
   """The corpus of a configuration. Raises DataError when its text is missing or damaged."""
   if config.kind == 'phrasebook':
-    from corpora import phrasebook
-    return phrasebook.corpus(config)
+    from corpora.phrasebook import builder
+    return builder.corpus(config)
   if config.kind == 'tfds':
     from corpora import tfds_sets
     return tfds_sets.corpus(config)

@@ -14,8 +14,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from checks.errors import DataError, refuse
 from corpora import Corpus, CorpusConfig, Pair, Split, text_files
-from corpora.errors import DataError, refuse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ of the text, and so are the words that it stands for; empty nodes (1.1) are no p
 import re
 from typing import NamedTuple
 
+from checks.errors import DataError
 from corpora import text_files
-from corpora.errors import DataError
 
 _COLUMNS = 10
 _NUMBER = re.compile(r'(\d+)(?:-(\d+)|(\.\d+))?')

@@ -17,8 +17,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from checks.errors import DataError, refuse
 from corpora import text_files
-from corpora.errors import DataError, refuse
 
 KINDS = ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')
 
@@ -131,8 +131,8 @@ class LabelledConfig:
 def load(config: LabelledConfig) -> LabelledCorpus:
   """The labelled corpus of a configuration. Raises DataError when its text is missing or damaged."""
   if config.kind == 'labelled_phrasebook':
-    from corpora import phrasebook_tasks
-    return phrasebook_tasks.corpus(config.task)
+    from corpora.phrasebook import labelled_tasks
+    return labelled_tasks.corpus(config.task)
   return directory_corpus(config) if config.kind == 'labelled_text' else tsv_corpus(config)
 
 

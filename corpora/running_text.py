@@ -13,8 +13,8 @@ and counted in `num_bytes`.
 import hashlib
 import os
 
+from checks.errors import DataError
 from corpora import LANGUAGES, Corpus, CorpusConfig, TextSplit
-from corpora.errors import DataError
 from corpora.text_files import read_lines
 
 SEPARATORS = {'file': '\n', 'paragraph': '\n\n', 'line': '\n'}
@@ -45,11 +45,11 @@ def corpus(config: CorpusConfig) -> Corpus:
 
 def phrasebook_corpus(config: CorpusConfig) -> Corpus:
   """The phrasebook's sentences in the configured source language, each a document; its splits are the phrasebook's."""
-  from corpora import phrasebook
-  pairs = phrasebook.corpus(config)
+  from corpora.phrasebook import builder
+  pairs = builder.corpus(config)
   language = LANGUAGES[pairs.source_language]
   splits = {name: _split(f'{pairs.name} {language} {name}', [pair.source for pair in getattr(pairs, name)], 'line')
-            for name in phrasebook.SPLITS}
+            for name in builder.SPLITS}
   return Corpus(name=f'{pairs.name} ({language})', source_language=pairs.source_language, target_language='',
                 notes=(f'{pairs.notes[-1]}; each sentence is a document',), **splits)
 

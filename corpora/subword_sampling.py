@@ -19,7 +19,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from corpora.errors import DataError, refuse
+from checks.errors import DataError, refuse
 from corpora.vocabulary import Vocabulary
 
 SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs

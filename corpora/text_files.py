@@ -9,8 +9,8 @@ import random
 import zlib
 from collections.abc import Hashable, Sequence
 
+from checks.errors import DataError
 from corpora import Corpus, CorpusConfig, Pair, Split, counted, direction
-from corpora.errors import DataError
 
 _GZIP = b'\x1f\x8b'
 _BOM = b'\xef\xbb\xbf'

@@ -20,8 +20,8 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 
+from checks.errors import DataError
 from corpora import Corpus, CorpusConfig, Pair, Split, counted, direction
-from corpora.errors import DataError
 
 _READER = 1  # part of every fingerprint: raise it when the text that is read from the same files changes
 _CHUNK = 4096  # records read at a time

@@ -21,8 +21,8 @@ from typing import Any
 
 import sentencepiece
 
-from corpora.errors import DataError, refuse
-from corpora.whole_files import write_whole
+from checks.errors import DataError, refuse
+from checks.whole_files import write_whole
 
 KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from corpora import conllu, phrasebook, phrasebook_grammar, vocabulary
-from experiment import alignments
+from corpora import conllu, vocabulary
+from corpora.phrasebook import builder, grammar
+from decoding import alignments
 from explorer import capture, pronouns, roles
 from explorer.capture import Capture, Reading
 from explorer.gates import KINDS
@@ -45,16 +46,16 @@ class Pair:
 
 def phrasebook_pairs(split: str, data_dir: str | None) -> list[Pair]:
   """A split of the phrasebook, English to German, with its gold relations and alignments."""
-  return [_phrasebook_pair(example) for example in phrasebook.examples(split, data_dir)]
+  return [_phrasebook_pair(example) for example in builder.examples(split, data_dir)]
 
 
 def _phrasebook_pair(example: dict[str, Any]) -> Pair:
   relations = []
   for number, first, second in example['relations'].tolist():
-    name = phrasebook.RELATIONS[number]
+    name = builder.RELATIONS[number]
     relations += [(f'{_HEAD_OF[name]} → {name}', first, second), (f'{name} → {_HEAD_OF[name]}', second, first)]
   return Pair(example['en'], example['de'], Gold(
-      tuple(phrasebook_grammar.tokens(example['en'])), tuple(phrasebook_grammar.tokens(example['de'])),
+      tuple(grammar.tokens(example['en'])), tuple(grammar.tokens(example['de'])),
       tuple(relations), frozenset(map(tuple, example['alignment'].tolist()))))
 
 
@@ -216,17 +217,17 @@ def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], spl
   Args:
     shuffle: puts the words of each source in a random order, the same in both readings of a pair.
   """
-  examples = [example for example in phrasebook.examples(split, data_dir) if example['pair']]
+  examples = [example for example in builder.examples(split, data_dir) if example['pair']]
   orders: dict[str, np.ndarray] = {}
   pairs, places = [], []
   for example in examples:
-    words = phrasebook_grammar.tokens(example['en'])
+    words = grammar.tokens(example['en'])
     if shuffle is not None and example['pair'] not in orders:
       orders[example['pair']] = shuffle.permutation(len(words))
     order = orders.get(example['pair'], np.arange(len(words)))
     spelt = [words[i] for i in order] if shuffle is not None else words
     source = ' '.join(spelt) if shuffle is not None else example['en']
-    pairs.append(Pair(source, example['de'], Gold(tuple(spelt), tuple(phrasebook_grammar.tokens(example['de'])), (),
+    pairs.append(Pair(source, example['de'], Gold(tuple(spelt), tuple(grammar.tokens(example['de'])), (),
                                                   frozenset())))
     places.append(np.argsort(order))  # where each word of the sentence stands now
   nouns = _antecedents(examples)
@@ -251,17 +252,17 @@ def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], spl
 
 def _antecedents(examples: Sequence[dict]) -> dict[tuple[str, str], int]:
   """The English word that "it" stands for, of each pair and reading."""
-  number = phrasebook.RELATIONS.index('antecedent')
+  number = builder.RELATIONS.index('antecedent')
   return {(example['pair'], example['reading']): int(row[2]) for example in examples for row in example['relations']
           if row[0] == number}
 
 
 def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, int, int | None, int]:
   """Words of the right noun, the other noun, "it" (None where the other reading is not at hand), and the adjective."""
-  relation = {phrasebook.RELATIONS[row[0]]: row for row in example['relations'].tolist()}
+  relation = {builder.RELATIONS[row[0]]: row for row in example['relations'].tolist()}
   other = nouns.get((example['pair'], 'b' if example['reading'] == 'a' else 'a'))
   pronoun = relation['antecedent'][1] if other is not None else None
-  words = phrasebook_grammar.tokens(example['en'])
+  words = grammar.tokens(example['en'])
   adjective = len(words) - 1 - words[::-1].index(example['adjective'])
   return relation['antecedent'][2], -1 if other is None else other, pronoun, adjective
 

@@ -40,7 +40,7 @@ def measure(translator: Any, lines: Sequence[str], readings: Sequence[Reading],
   """Closes one head after the other.
 
   Args:
-    translator: experiment.translation.Translator.
+    translator: decoding.translator.Translator.
     lines: the sources as text.
     readings: the same sentences with their translations.
     progress: called after each head.

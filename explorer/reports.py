@@ -10,7 +10,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from corpora.whole_files import write_whole
+from checks.whole_files import write_whole
 from explorer import beam, capture, effects, gates, lens, opening, page, texts
 from explorer.capture import Reading
 from transformer import architectures
@@ -40,7 +40,7 @@ class Report:
 
 
 class Continuing:
-  """A language model's writer (experiment.language_modelling.Continuer) as explain() takes translators.
+  """A language model's writer (tasks.language_model.Continuer) as explain() takes translators.
 
   There is no source: a prompt and what was written after it are read out as one text.
   """
@@ -77,7 +77,7 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
   """A report on sentences.
 
   Args:
-    translator: a trained run, experiment.translation.load(workdir), or Continuing around a language model's.
+    translator: a trained run, decoding.translator.load(workdir), or Continuing around a language model's.
     lines: sentences, or prompts; blank ones are left out.
     references: other translations of the same lines, shown beside those that the search finds.
     card: further (name, value) of what the model is.

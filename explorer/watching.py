@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from checks.whole_files import write_whole
 from corpora import text_files
-from corpora.whole_files import write_whole
 from explorer import capture
 from explorer.capture import Capture, Reading
 from explorer.gates import KINDS

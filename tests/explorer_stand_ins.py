@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from corpora import vocabulary
-from experiment.translation import Translator
+from decoding.translator import Translator
 from explorer.capture import Capture
 from explorer.texts import Text
 from transformer import model as models

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiment import alignments
+from decoding import alignments
 from tests.conftest import SIZES
 from transformer import architectures
 from transformer.config import ModelConfig, RecurrentConfig

@@ -12,8 +12,9 @@ import numpy as np
 import optax
 import pytest
 
-from experiment import checkpoint, command_line
-from experiment.checkpoint import CheckpointError, Checkpoints
+from options import command_line
+from training import checkpoint
+from training.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
 from transformer.config import MeshConfig
 
@@ -216,7 +217,7 @@ def test_unfinished_saves_are_invisible_and_left_to_the_writer(folder):
 
 SCRIPT = '''
 import sys, jax.numpy as jnp
-from experiment.checkpoint import Checkpoints
+from training.checkpoint import Checkpoints
 state = {'params': {'a': jnp.ones(3)}, 'average': ()}
 writer = Checkpoints(sys.argv[1], 2, 1)
 for step in range(4):

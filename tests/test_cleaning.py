@@ -8,10 +8,10 @@ import pytest
 
 import corpora
 import train
+from checks.errors import DataError
 from corpora import CorpusConfig, Pair, cleaning, text_files
 from corpora.cleaning import CleaningConfig
-from corpora.errors import DataError
-from experiment.command_line import ConfigError
+from options.command_line import ConfigError
 from tests.test_runs import corpus, options  # noqa: F401
 
 NASTY = [

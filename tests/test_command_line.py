@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from configs import ablation, table3
-from experiment import command_line
-from experiment.command_line import ConfigError
+from options import command_line
+from options.command_line import ConfigError
 
 TOY = os.path.join(command_line.CONFIGS, 'toy.py')
 ASKED = ('train.py', f'--config={TOY}', '--workdir=runs/x')
@@ -169,7 +169,7 @@ def test_decode_tells_all_mistakes_together(capsys):
 
 
 def test_decode_knows_every_choice_that_there_is():
-  from experiment import alignments, minimum_bayes_risk, output_formats, scores
+  from decoding import alignments, minimum_bayes_risk, output_formats, scores
   for name, known in (('format', output_formats.FORMATS), ('alignment', alignments.METHODS),
                       ('utility', minimum_bayes_risk.UTILITIES), ('paper_bleu', scores.PAPERS)):
     assert set(command_line._DECODE_VALUES[name][0].split('|')) == set(known)
@@ -270,7 +270,7 @@ def test_every_shipped_config_resolves():
       command_line.choose_length(command_line.load_config(spec), {})
 
 
-SCRIPT = ('import sys; from experiment import command_line as c; o = c.parse_train(sys.argv, "Trains."); '
+SCRIPT = ('import sys; from options import command_line as c; o = c.parse_train(sys.argv, "Trains."); '
           'assert not {"jax", "numpy", "tensorflow_datasets"} & set(sys.modules); print(o.config.model.d_model)')
 
 

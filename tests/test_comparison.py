@@ -8,9 +8,9 @@ import pytest
 import sacrebleu
 
 import compare
+from checks.errors import DataError
 from corpora import text_files
-from corpora.errors import DataError
-from experiment import comparison, scores
+from decoding import comparison, scores
 
 REFERENCE = ['Der Hund schläft heute auf der Straße.', 'Das Tier überquerte die Straße nicht, weil es zu müde war.',
              'Ich bin ein Student.', 'Das ist Live-Musik von heute.'] * 3

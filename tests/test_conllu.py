@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from checks.errors import DataError
 from corpora import conllu, vocabulary
 from corpora.conllu import Sentence
-from corpora.errors import DataError
 from explorer import analysis
 from tests.explorer_stand_ins import small_translator, small_vocabulary
 

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiment import language_modelling
-from experiment.command_line import ConfigError
-from experiment.translation import Request, Translator
+from decoding.translator import Request, Translator
+from options.command_line import ConfigError
 from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import LINES, shaken, small_vocabulary
 from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability
@@ -216,7 +215,7 @@ def test_models_that_look_at_nothing_are_refused():
     Translator([parts('scanned')[0], model], [None, None], small_vocabulary(), small_vocabulary(), BEAM)
   language_model = architectures.build(LanguageModelConfig(size, size, d_model=14, num_heads=2, num_layers=1, d_ff=11))
   with pytest.raises(ConfigError, match='no attention over a source'):
-    language_modelling.Continuer(language_model, None, small_vocabulary(), BEAM, 32)
+    language_model.Continuer(language_model, None, small_vocabulary(), BEAM, 32)
 
 
 @pytest.mark.parametrize('options, expected', [

@@ -11,9 +11,12 @@ import decode
 import train
 from configs import fine_tune as fine_tune_config
 from corpora.labelled import Example
-from experiment import checkpoint, command_line, fine_tuning, run_folder, tasks
-from experiment.command_line import ConfigError
+from options import command_line
+from options.command_line import ConfigError
+from tasks import classification as fine_tuning
+from tasks import registry
 from tests import conftest, test_classification
+from training import checkpoint, run_folder
 from transformer import architectures, classification
 from transformer.config import ClassificationConfig, LanguageModelConfig
 from transformer.tokens import Tokens
@@ -177,12 +180,12 @@ def test_a_language_model_without_the_symbols_is_refused(text, tmp_path, monkeyp
 def test_labelled_corpora_belong_to_fine_tuning(section, option, value):
   config = fine_tune_config.get_config('entailment')
   if option is None:
-    assert tasks.of(config) is tasks.FINE_TUNING
+    assert registry.of(config) is registry.FINE_TUNING
     return
   with config.unlocked():
     config[section][option] = value
   with pytest.raises(ConfigError, match=option):
-    tasks.of(config)
+    registry.of(config)
 
 
 def test_a_configuration_with_a_tuple_is_the_same_after_a_restart(tmp_path):

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiment import hardware
+from training import hardware
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig
 from transformer.tokens import Batch, Tokens

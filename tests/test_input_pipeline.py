@@ -11,9 +11,9 @@ import pytest
 
 import corpora
 import input_pipeline
+from checks.errors import DataError
 from corpora import subword_sampling
 from corpora import vocabulary as vocabularies
-from corpora.errors import DataError
 from input_pipeline import BatchConfig, Plan, Side, Store
 
 EOS = 3

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import input_pipeline
-from corpora import labelled, labelled_baselines, phrasebook_tasks, text_files, vocabulary
-from corpora.errors import DataError
+from checks.errors import DataError
+from corpora import labelled, labelled_baselines, text_files, vocabulary
 from corpora.labelled import Example, LabelledConfig, LabelledCorpus, LabelledSplit
-from experiment import input_formats
+from corpora.phrasebook import labelled_tasks
+from tasks import input_formats
 from transformer import classification
 from transformer.config import LABELLED_TASKS
 
@@ -110,9 +111,9 @@ def test_an_unsplit_file_is_split_without_leakage(tmp_path):
 def corpus(request):
   """A small edition of each set."""
   sizes = {'train': 3000, 'validation': 120, 'test': 600}
-  splits = {split: LabelledSplit(split, tuple(phrasebook_tasks.generate(request.param, split, size)))
+  splits = {split: LabelledSplit(split, tuple(labelled_tasks.generate(request.param, split, size)))
             for split, size in sizes.items()}
-  return LabelledCorpus('small', request.param, phrasebook_tasks.SETS[request.param].labels, **splits)
+  return LabelledCorpus('small', request.param, labelled_tasks.SETS[request.param].labels, **splits)
 
 
 def test_sets_are_balanced_distinct_and_disjoint(corpus):
@@ -124,7 +125,7 @@ def test_sets_are_balanced_distinct_and_disjoint(corpus):
     alone = labelled.TASKS[corpus.task].identifying
     seen.update({text for example in split for text in example.texts[:alone]})
   assert max(seen.values()) == 1  # no text stands in two splits
-  assert phrasebook_tasks.generate(corpus.task, 'test', 50) == phrasebook_tasks.generate(corpus.task, 'test', 50)
+  assert labelled_tasks.generate(corpus.task, 'test', 50) == labelled_tasks.generate(corpus.task, 'test', 50)
 
 
 def test_sets_give_little_away(corpus):
@@ -138,8 +139,8 @@ def test_sets_give_little_away(corpus):
 
 def test_entailment_is_truth_in_all_small_worlds():
   """A world is what happened: at most two events, each with a time, a place and the object's adjectives."""
-  base = phrasebook_tasks.Fact(phrasebook_tasks.Party('king'), phrasebook_tasks._TO_THINGS[0],
-                               phrasebook_tasks.Party('car', indefinite=True))
+  base = labelled_tasks.Fact(labelled_tasks.Party('king'), labelled_tasks._TO_THINGS[0],
+                               labelled_tasks.Party('car', indefinite=True))
   times, places, adjectives = ('', 'yesterday', 'on Monday'), ('', 'in the park'), ('', 'old', 'red')
   events = list(itertools.product(times[1:], ('elsewhere', *places[1:]), ((), ('old',), ('red',), ('old', 'red'))))
   worlds = [world for size in range(3) for world in itertools.combinations(events, size)]
@@ -149,16 +150,16 @@ def test_entailment_is_truth_in_all_small_worlds():
                    and fact.patient.adjective in ('', *described) for time, place, described in world)
     return happened != fact.negated
 
-  facts = [phrasebook_tasks.dataclasses.replace(base.modified(time=time, place=place, adjective=adjective), negated=no)
+  facts = [labelled_tasks.dataclasses.replace(base.modified(time=time, place=place, adjective=adjective), negated=no)
            for time, place, adjective, no in itertools.product(times, places, adjectives, (False, True))]
   for premise, hypothesis in itertools.product(facts, facts):
     outcomes = {true(hypothesis, world) for world in worlds if true(premise, world)}
     label = 'neutral' if len(outcomes) == 2 else 'entailment' if outcomes == {True} else 'contradiction'
-    assert phrasebook_tasks.entails(premise, hypothesis) == label, (premise, hypothesis)
+    assert labelled_tasks.entails(premise, hypothesis) == label, (premise, hypothesis)
 
 
-_FORMS = {form: verb.name for verb in phrasebook_tasks._EVENTS
-          for form in (f'{verb.past} {verb.particle}'.strip(), f'{phrasebook_tasks._participle(verb)} {verb.particle}'
+_FORMS = {form: verb.name for verb in labelled_tasks._EVENTS
+          for form in (f'{verb.past} {verb.particle}'.strip(), f'{labelled_tasks._participle(verb)} {verb.particle}'
                        .strip(), f'{verb.english} {verb.particle}'.strip())}
 _VERB = '|'.join(sorted(map(re.escape, _FORMS), key=len, reverse=True))
 _READINGS = (
@@ -172,11 +173,11 @@ _READINGS = (
 def read(text):
   """(agent, verb, patient, negated, time, place) of a sentence, by patterns of its words alone."""
   text, time, place = text.rstrip('.'), '', ''
-  for found in phrasebook_tasks._TIMES:
+  for found in labelled_tasks._TIMES:
     for pattern in (rf'^{found} ', rf' {found}$'):
       if re.search(pattern, text, re.IGNORECASE):
         text, time = re.sub(pattern, '', text, flags=re.IGNORECASE), found
-  for found in phrasebook_tasks._PLACES:
+  for found in labelled_tasks._PLACES:
     if text.endswith(f' {found}'):
       text, place = text.removesuffix(f' {found}'), found
   for pattern in _READINGS:
@@ -188,7 +189,7 @@ def read(text):
 
 
 def test_similar_is_who_did_what_to_whom():
-  for label, (one, other) in phrasebook_tasks.generate('similarity', 'train', 1000):
+  for label, (one, other) in labelled_tasks.generate('similarity', 'train', 1000):
     assert label == (read(one) == read(other)), (label, one, other)
     bag = lambda text: collections.Counter(word for word in re.findall(r"[\w']+", text.lower())
                                            if word not in {'it', 'was', "wasn't", 'that', 'by', "didn't"})
@@ -198,8 +199,8 @@ def test_similar_is_who_did_what_to_whom():
 def test_entailment_reads_as_its_label_says():
   bare = lambda phrase: phrase.split()[-1]
   reasons = collections.Counter()
-  for label, (premise, hypothesis) in phrasebook_tasks.generate('entailment', 'train', 1500):
-    label, one, other = phrasebook_tasks.ENTAILMENT[label], read(premise), read(hypothesis)
+  for label, (premise, hypothesis) in labelled_tasks.generate('entailment', 'train', 1500):
+    label, one, other = labelled_tasks.ENTAILMENT[label], read(premise), read(hypothesis)
     same_roles = [bare(x) for x in (one[0], one[1], one[2])] == [bare(x) for x in (other[0], other[1], other[2])]
     if label == 'neutral':
       reasons['roles' if not same_roles else 'modifiers'] += 1
@@ -214,7 +215,7 @@ def test_the_answer_is_the_partner_of_the_one_named():
   question = re.compile(rf"(?:Who (?P<past>{_VERB}) (?P<a>.+)|By whom was (?P<b>.+) (?P<part>{_VERB})|Whom did "
                         rf"(?P<c>.+?) (?P<base>{_VERB})|Who was (?P<done>{_VERB}) by (?P<d>.+))\?")
   places = collections.Counter()
-  for label, (context, *answers) in phrasebook_tasks.generate('multiple_choice', 'train', 400):
+  for label, (context, *answers) in labelled_tasks.generate('multiple_choice', 'train', 400):
     *facts, asked = re.split(r'(?<=\.) ', context)
     found = question.fullmatch(asked).groupdict()
     known = next(found[key] for key in 'abcd' if found[key]).lower()
@@ -230,13 +231,13 @@ def test_the_answer_is_the_partner_of_the_one_named():
 
 def test_classification_has_both_readings_of_each_sentence():
   beginnings = collections.defaultdict(set)
-  for label, (text,) in phrasebook_tasks.generate('classification', 'train', 1000):
+  for label, (text,) in labelled_tasks.generate('classification', 'train', 1000):
     beginnings[text.split(' because ')[0]].add(label)
   assert sum(labels == {0, 1} for labels in beginnings.values()) > 0.97 * len(beginnings)
 
 
 def test_adjectives_are_balanced():
-  readings, cumulative = phrasebook_tasks._balanced_readings()
+  readings, cumulative = labelled_tasks._balanced_readings()
   weights = np.diff(cumulative, prepend=0) / cumulative[-1]
   shares = collections.Counter()
   for (_, first, second), weight in zip(readings, weights):
@@ -323,7 +324,7 @@ def test_figure_1(task, texts, sequences):
 
 def test_every_task_is_everywhere():
   assert (set(labelled.TASKS) == set(LABELLED_TASKS) == set(classification.TASKS) == set(input_formats.FORMATS)
-          == set(phrasebook_tasks.SETS))
+          == set(labelled_tasks.SETS))
 
 
 def test_the_longest_text_is_cut_and_no_symbol():

@@ -16,12 +16,13 @@ import decode
 import input_pipeline
 import train
 import visualize
+from checks.errors import DataError
 from configs import language_model as shipped
 from corpora import running_text, vocabulary
-from corpora.errors import DataError
-from experiment import command_line, language_modelling
-from experiment.translation import model_record
+from decoding.translator import model_record
 from explorer import lens
+from options import command_line
+from tasks import language_model
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
 from tests.test_model_family import away_from_zero, stepwise
 from transformer import architectures, tokens
@@ -250,13 +251,13 @@ def test_blocks_hold_every_token_once_in_its_place(path, pieces, tmp_path, docum
 
 def test_perplexity_per_byte_by_hand():
   """Three tokens of probability 1/2, 1/4 and 1/8 for a text of four bytes: 6 bits over 4 bytes."""
-  found = language_modelling.per_byte({'nll': math.log(2 * 4 * 8), 'tokens': 3.0}, 4)
+  found = language_model.per_byte({'nll': math.log(2 * 4 * 8), 'tokens': 3.0}, 4)
   assert found['bits_per_byte'] == pytest.approx(1.5) and found['perplexity_per_byte'] == pytest.approx(2**1.5)
 
 
 def test_prompts_are_beginnings_of_lines(path):
   split = corpora.load(text_config(path)).validation
-  found = language_modelling.prompts(split, 3)
+  found = language_model.prompts(split, 3)
   assert len(found) == 3
   for prompt, rest in found:
     assert prompt and rest.startswith(' ') and prompt + rest in next(iter(split)).split('\n')
@@ -287,7 +288,7 @@ def run(path, tmp_path_factory):
 
 def test_a_run_reports_perplexity_as_a_loop_over_its_blocks_finds_it(run, path):
   results = json.loads((run / 'results.json').read_text())
-  writer = language_modelling.load(str(run), 'latest')
+  writer = language_model.load(str(run), 'latest')
   pieces, model = writer._vocabulary, writer._model
   split = corpora.load(text_config(path, heldout_share=0.1)).test
   ids = [*pieces.encode(next(iter(split))), pieces.eos_id]
@@ -362,7 +363,7 @@ def test_each_layer_says_a_next_token(positions):
 
 
 def test_a_continuation_does_not_depend_on_its_neighbours(run):
-  writer = language_modelling.load(str(run))
+  writer = language_model.load(str(run))
   lines = ['the quick', 'of', 'King York', 'dogs of', 'fox']
   together = writer.continue_lines(lines)
   for number, found in enumerate(together):

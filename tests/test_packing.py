@@ -9,8 +9,8 @@ import pytest
 
 import input_pipeline
 import packing
-from experiment.command_line import ROOT
 from input_pipeline import BatchConfig, PackedPlan, Plan, Side, Store
+from options.command_line import ROOT
 from tests.conftest import BOS, FILLER, sentences
 from transformer import architectures, tokens, training
 from transformer.config import LanguageModelConfig, LossConfig, ModelConfig, RecurrentConfig

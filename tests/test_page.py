@@ -8,7 +8,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from corpora.whole_files import write_whole
+from checks.whole_files import write_whole
 from explorer import beam, capture, forming, opening, page, reports, texts, watching
 from explorer.effects import Effect
 from explorer.gates import Head

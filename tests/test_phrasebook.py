@@ -11,12 +11,8 @@ import numpy as np
 import pytest
 
 import corpora
-from corpora import errors
-from corpora import phrasebook
-from corpora import phrasebook_grammar as grammar
-from corpora import phrasebook_kinds as kinds
-from corpora import phrasebook_lexicon as lexicon
-from corpora import phrasebook_splits as splits
+from checks import errors
+from corpora.phrasebook import builder, grammar, kinds, lexicon, splits
 
 
 @pytest.fixture(scope='module')
@@ -41,7 +37,7 @@ def data_dir(tmp_path_factory) -> str:
   splits.SIZES['train'] = 3_001
   folder = str(tmp_path_factory.mktemp('tfds'))
   try:
-    phrasebook.prepared(folder)
+    builder.prepared(folder)
   finally:
     splits.SIZES.update(sizes)
   return folder
@@ -198,7 +194,7 @@ def test_numbers():
 
 def test_generation_is_deterministic(train):
   assert list(splits.generate('train', 1_009)) == list(splits.generate('train', 1_009))
-  code = 'from corpora import phrasebook_splits as k; print([x.english for x in k.generate("test", 211)])'
+  code = 'from corpora.phrasebook import splits as k; print([x.english for x in k.generate("test", 211)])'
   outputs = {subprocess.run([sys.executable, '-c', code], env={**os.environ, 'PYTHONHASHSEED': seed}, check=True,
                             capture_output=True).stdout for seed in ('1', '2')}
   assert len(outputs) == 1
@@ -274,7 +270,7 @@ def test_every_word_of_the_test_is_taught(train, held_out):
 
 
 def test_showcase_is_right_and_held_out(train):
-  assert phrasebook.showcase()[:6] == [
+  assert builder.showcase()[:6] == [
       ('Anthony Hopkins admired Michael Bay as a great director.',
        'Anthony Hopkins hat Michael Bay als einen großartigen Regisseur bewundert.'),
       ('He admired her as a great director.', 'Er hat sie als eine großartige Regisseurin bewundert.'),
@@ -286,7 +282,7 @@ def test_showcase_is_right_and_held_out(train):
        'Das Tier hat die Straße nicht überquert, weil sie zu breit war.'),
   ]
   sources, words = {item.english for item in train}, {word for item in train for word in grammar.tokens(item.english)}
-  for english, _ in phrasebook.showcase():
+  for english, _ in builder.showcase():
     assert english not in sources and set(grammar.tokens(english)) - {'I'} <= words
   assert not any('great director' in source for source in sources)
   assert not any({'animal', 'street'} <= set(_nouns(item)) for item in train if item.reading.pair)
@@ -294,7 +290,7 @@ def test_showcase_is_right_and_held_out(train):
 
 def test_suggestions_use_known_words(train):
   words = {word.lower() for item in train for word in grammar.tokens(item.english)}
-  for sentence in phrasebook.suggestions():
+  for sentence in builder.suggestions():
     assert {word.lower() for word in grammar.tokens(sentence)} <= words, sentence
 
 
@@ -305,7 +301,7 @@ def test_annotations_point_at_words(everything):
   for item in everything:
     source, target = grammar.tokens(item.english), grammar.tokens(item.german)
     for name, head, dependent in item.relations:
-      assert name in phrasebook.RELATIONS and 0 <= head < len(source) and 0 <= dependent < len(source)
+      assert name in builder.RELATIONS and 0 <= head < len(source) and 0 <= dependent < len(source)
     assert all(0 <= left < len(source) and 0 <= right < len(target) for left, right in item.alignment)
     assert (len(source) - 1, len(target) - 1) in item.alignment  # the marks at the end
     aligned = {left for left, _ in item.alignment}
@@ -386,12 +382,12 @@ def test_a_frame_and_an_adjective_have_one_reading():
 
 
 def test_rules_without_understanding_fail(train, held_out):
-  train = [phrasebook._annotation(item) for item in train]
-  test = [phrasebook._annotation(item) for item in held_out['test']]
-  scores = {name: phrasebook.pronoun_accuracy(test, rule(train, test)) for name, rule in phrasebook.RULES.items()}
+  train = [builder._annotation(item) for item in train]
+  test = [builder._annotation(item) for item in held_out['test']]
+  scores = {name: builder.pronoun_accuracy(test, rule(train, test)) for name, rule in builder.RULES.items()}
   assert scores['always the first noun'] == scores['always the animal'] == 0
   assert max(scores.values()) < 0.7, scores
-  assert phrasebook.pronoun_accuracy(test, [annotation['de'] for annotation in test]) == 1
+  assert builder.pronoun_accuracy(test, [annotation['de'] for annotation in test]) == 1
 
 
 # ------------------------------------------------------------------------------------------------- the scores
@@ -400,30 +396,30 @@ def test_rules_without_understanding_fail(train, held_out):
 def test_pronouns_count_in_pairs():
   reading = lambda pair, pronoun: {'pair': pair, 'pronoun': pronoun}
   annotations = [reading('x', 'es'), reading('', ''), reading('x', 'sie'), reading('y', 'er'), reading('y', 'sie')]
-  assert phrasebook.pronoun_accuracy(annotations, [
+  assert builder.pronoun_accuracy(annotations, [
       'Das Tier ist müde, weil es alt war.', 'Nichts.', 'A, weil sie b.', 'A, weil er b.', 'A, weil er b.']) == 0.5
-  assert phrasebook.pronoun_accuracy(annotations[3:], ['Weil sie', 'weil']) == 0
-  assert math.isnan(phrasebook.pronoun_accuracy([reading('', '')], ['weil es']))
+  assert builder.pronoun_accuracy(annotations[3:], ['Weil sie', 'weil']) == 0
+  assert math.isnan(builder.pronoun_accuracy([reading('', '')], ['weil es']))
   with pytest.raises(ValueError, match='5 annotated sentences, but 1'):
-    phrasebook.pronoun_accuracy(annotations, ['A.'])
+    builder.pronoun_accuracy(annotations, ['A.'])
 
 
 def test_names_count_as_whole_words():
   annotation = {'unseen_names': 'Orla Quill', 'de': 'Orlas Hund kennt Quill.', 'en': "Orla's dog knows Quill."}
-  assert phrasebook.name_accuracy([annotation], ['Orlas Katze kennt Quill.']) == 1
-  assert phrasebook.name_accuracy([annotation], ['Orla kennt Quiller.']) == 0
-  assert phrasebook.name_accuracy([annotation], ["Orla's dog"], 'en') == 0.5
+  assert builder.name_accuracy([annotation], ['Orlas Katze kennt Quill.']) == 1
+  assert builder.name_accuracy([annotation], ['Orla kennt Quiller.']) == 0
+  assert builder.name_accuracy([annotation], ["Orla's dog"], 'en') == 0.5
 
 
 # ------------------------------------------------------------------------------------------- the TFDS builder
 
 
 def test_builder_prepares_offline_and_gives_back(data_dir):
-  test = phrasebook.examples('test', data_dir)
+  test = builder.examples('test', data_dir)
   made = list(splits.generate('test'))
   assert [record['en'] for record in test] == [item.english for item in made]
   for record, item in zip(test, made):
-    expected = phrasebook._annotation(item)
+    expected = builder._annotation(item)
     assert record.keys() == expected.keys()
     assert all(np.array_equal(record[key], expected[key]) for key in expected)
 
@@ -438,7 +434,7 @@ def test_tfds_itself_reads_it(data_dir):
 def test_corpus_in_both_directions(data_dir):
   config = lambda source, target: corpora.CorpusConfig(
       kind='phrasebook', source_language=source, target_language=target, tfds_dir=data_dir)
-  there, back = phrasebook.corpus(config('en', 'de')), phrasebook.corpus(config('de', 'en'))
+  there, back = builder.corpus(config('en', 'de')), builder.corpus(config('de', 'en'))
   pairs = list(there.test)
   assert len(pairs) == len(there.test) and [pair[::-1] for pair in pairs] == [tuple(pair) for pair in back.test]
   assert there.test.fingerprint != back.test.fingerprint != there.train.fingerprint
@@ -447,7 +443,7 @@ def test_corpus_in_both_directions(data_dir):
   assert there.measure([pair.target for pair in pairs]) == {'name_accuracy': 1, 'pronoun_accuracy': 1}
   assert back.measure([pair.source for pair in pairs]) == {'name_accuracy': 1}
   with pytest.raises(errors.DataError, match='English and German'):
-    phrasebook.corpus(config('en', 'fr'))
+    builder.corpus(config('en', 'fr'))
 
 
 @pytest.mark.parametrize('source, target', [('en', 'de'), ('de', 'en')])
@@ -462,8 +458,8 @@ def test_its_sentences_are_a_language_models_documents(data_dir, source, target)
 
 
 def test_no_tensorflow_and_no_noise(data_dir):
-  code = (f'import sys; from corpora import phrasebook; phrasebook.prepared({data_dir!r}); '
-          'phrasebook.examples("validation", sys.argv[1]); '
+  code = (f'import sys; from corpora.phrasebook import builder; builder.prepared({data_dir!r}); '
+          'builder.examples("validation", sys.argv[1]); '
           'assert not {"tensorflow", "torch", "jax"} & set(sys.modules)')
   done = subprocess.run([sys.executable, '-c', code, data_dir], capture_output=True, text=True)
   assert (done.returncode, done.stdout, done.stderr) == (0, '', '')

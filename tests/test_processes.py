@@ -14,9 +14,11 @@ import pytest
 
 import decode
 import train
-from experiment import command_line, exit_codes, processes
-from experiment.command_line import ROOT
+from checks import exit_codes
+from options import command_line
+from options.command_line import ROOT
 from tests.test_runs import TINY, corpus, in_numbers, metrics, options, saved  # noqa: F401
+from training import peers
 
 ROWS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
@@ -32,7 +34,7 @@ def launch(corpus, workdir, *more, script=('train.py',)):  # noqa: F811
              f'--config.data.directory={corpus}', f'--workdir={workdir}', *TINY, *more]
   environment = {**os.environ, 'PYTHONUNBUFFERED': '1'}
   children = []
-  for number, child in enumerate(processes.commands(2, command, environment)):
+  for number, child in enumerate(peers.commands(2, command, environment)):
     log = open(f'{workdir}.{number}.log', 'w')
     children.append(subprocess.Popen(child.arguments, env=child.environment, stdout=log, stderr=log, cwd=ROOT))
   return children
@@ -137,8 +139,8 @@ command_line.run(lambda: stopping.end(train.main(command_line.parse_train(sys.ar
 @pytest.mark.parametrize('asked', [(0, 1), (1,)])  # one is enough: jax tells the others
 @pytest.mark.parametrize('phase', [
     'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
-    'experiment/evaluation.totals', 'experiment/translation.Translator.translate',
-    'experiment/checkpoint.Checkpoints.save', 'train.conclude'])
+    'training/evaluation.totals', 'decoding/translator.Translator.translate',
+    'training/checkpoint.Checkpoints.save', 'train.conclude'])
 def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, asked):  # noqa: F811
   workdir = tmp_path / 'run'
   steps = '--config.train.num_steps=12'
@@ -164,7 +166,7 @@ import os, signal, time
 import jax
 from experiment import processes, stopping
 
-processes.join(10)
+peers.join(10)
 with stopping.StopRequest() as stop:
   print(stop.run(lambda x: x + 1, 2), stop.run_together(lambda x: x + 1, 3))
   try:
@@ -175,7 +177,7 @@ with stopping.StopRequest() as stop:
     stop.run_together(stop.check)
   except stopping.Stopped:
     print('begun no more', flush=True)
-  processes.leave()
+  peers.leave()
 '''
 
 
@@ -183,7 +185,7 @@ def share_decoding(workdir, *more):
   """What two processes that translate together end with: exit codes, and what both said."""
   script = ['decode.py', f'--workdir={workdir}', *more]
   children = [subprocess.Popen(child.arguments, env=child.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               cwd=ROOT, text=True) for child in processes.commands(2, script, dict(os.environ))]
+                               cwd=ROOT, text=True) for child in peers.commands(2, script, dict(os.environ))]
   told = [child.communicate(timeout=200)[0] for child in children]
   return [child.returncode for child in children], told
 
@@ -204,7 +206,7 @@ def test_two_processes_share_a_job(corpus, alone, tmp_path):  # noqa: F811
 def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
   """Process 1 is told to stop while process 0 has its own part behind it: neither goes on."""
   children = [subprocess.Popen(child.arguments, env=child.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-              for child in processes.commands(2, ['-c', ASKED])]
+              for child in peers.commands(2, ['-c', ASKED])]
   first, _ = (child.communicate(timeout=60)[0] for child in children)
   assert first.split('\n') == ['3 4', 'given up 143 True', 'begun no more', '']
   assert [child.returncode for child in children] == [0, 0]
@@ -229,8 +231,8 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):  # 
 MEET = '''
 import jax
 from experiment import processes
-print(processes.found())
-processes.join(10)
+print(peers.found())
+peers.join(10)
 from jax.experimental import multihost_utils
 print(jax.process_count(), multihost_utils.process_allgather(jax.numpy.int32(jax.process_index())).tolist())
 '''
@@ -250,14 +252,14 @@ def test_slurm_s_processes_find_each_other():
 @pytest.mark.parametrize('environment, name', [
     ({}, None), ({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, None),
     ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, 'SLURM'),
-    ({processes.NUMBER: '0'}, 'launcher')])
+    ({peers.NUMBER: '0'}, 'launcher')])
 def test_what_started_a_process_is_recognised(environment, name):
-  assert processes.found(environment) == name
+  assert peers.found(environment) == name
 
 
 def test_a_process_alone_meets_nobody(capsys):
-  processes.meet('nobody')
-  assert processes.is_main() and processes.agreed(3) == 3 and jax.process_count() == 1
-  with processes.main_first('nothing'):
+  peers.meet('nobody')
+  assert peers.is_main() and peers.agreed(3) == 3 and jax.process_count() == 1
+  with peers.main_first('nothing'):
     print('once')
   assert capsys.readouterr().out == 'once\n'

@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 
 import train
-from corpora.errors import DataError
+from checks import exit_codes
+from checks.errors import DataError
 from corpora.vocabulary import Vocabulary
-from experiment import checkpoint, evaluation, exit_codes, failures, run_folder, stopping
-from experiment.checkpoint import CheckpointError, Checkpoints
-from experiment.command_line import ROOT, ConfigError
-from experiment.translation import Translator
+from decoding.translator import Translator
+from options.command_line import ROOT, ConfigError
 from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
+from training import checkpoint, evaluation, failures, run_folder, stopping
+from training.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
 from transformer.config import ModelConfig
 
@@ -248,7 +249,7 @@ def test_H2_a_stalled_process_ends_with_every_thread_s_stack():
 
 HOLD = '''
 import json, sys, time
-from experiment.run_folder import FolderBusyError, RunFolder
+from training.run_folder import FolderBusyError, RunFolder
 while time.time() < float(sys.argv[2]):
   pass
 try:
@@ -496,7 +497,7 @@ def sources():
 
 
 FORBIDDEN = {'eval', 'exec', 'compile', 'system', 'popen', 'exec_module', 'allow_pickle', '__import__'}
-ALLOWED = {('experiment/command_line.py', 'exec_module')}  # the Python file that the user names with --config
+ALLOWED = {('options/command_line.py', 'exec_module')}  # the Python file that the user names with --config
 
 
 def test_S1_nothing_that_is_loaded_is_executed():

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 import analyze
-from corpora import phrasebook, vocabulary
-from experiment import command_line, pruned_run, run_folder, translation
-from experiment.command_line import ConfigError
-from experiment.run_folder import RunFolder
-from explorer import analysis, gates, importance, pronouns, roles
+from corpora import vocabulary
+from corpora.phrasebook import builder
+from decoding import translator as translation
+from explorer import analysis, gates, importance, pronouns, pruned_run, roles
 from explorer.capture import Reading
 from explorer.gates import Head
+from options import command_line
+from options.command_line import ConfigError
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
+from training import run_folder
+from training.run_folder import RunFolder
 
 
 def looking(columns, *heads):
@@ -264,12 +267,12 @@ def _output(params, head):
 
 def test_the_phrasebooks_pairs_are_found(monkeypatch):
   """Two readings of one pair, with the vocabulary's pieces: the right words are looked from and at."""
-  relations = lambda noun: np.array([[phrasebook.RELATIONS.index('antecedent'), 6, noun]], np.int32)
+  relations = lambda noun: np.array([[builder.RELATIONS.index('antecedent'), 6, noun]], np.int32)
   example = lambda letter, noun, adjective, german: {
       'en': f'the dog sees the cat because it was {adjective}', 'de': f'der Hund , weil {german} war', 'pair': 'p',
       'reading': letter, 'adjective': adjective, 'relations': relations(noun), 'alignment': np.zeros((0, 2), int)}
   pair = [example('a', 1, 'tired', 'er'), example('b', 4, 'wide', 'sie')]
-  monkeypatch.setattr(phrasebook, 'examples', lambda *_: pair)
+  monkeypatch.setattr(builder, 'examples', lambda *_: pair)
   model, *vocabularies = small_translator().parts
   first, second = analysis.pronoun_readings(model, small_translator().params[0], vocabularies, 'test', None)
   assert (first.right, first.wrong, first.pronoun, first.adjective) == (1, 4, 6, 8)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
 
-from experiment import command_line, run_folder
-from experiment.command_line import ConfigError
-from experiment.run_folder import FolderBusyError, Metrics, RunFolder
+from options import command_line
+from options.command_line import ConfigError
+from training import run_folder
+from training.run_folder import FolderBusyError, Metrics, RunFolder
 
 CONFIG = run_folder.as_written(
     command_line.load_config(os.path.join(command_line.CONFIGS, 'multi30k.py')).to_dict())
@@ -109,7 +110,7 @@ def test_second_writer_is_refused_and_told_the_first(workdir):
 
 
 def test_lock_ends_with_a_killed_process(workdir):
-  hold = ('import json, sys; from experiment.run_folder import RunFolder; '
+  hold = ('import json, sys; from training.run_folder import RunFolder; '
           'folder = RunFolder(sys.argv[1]).create_or_resume(json.load(sys.stdin)); print("held", flush=True); '
           'import time; time.sleep(60)')
   holder = subprocess.Popen([sys.executable, '-c', hold, workdir], cwd=command_line.ROOT, text=True,

@@ -8,8 +8,9 @@ import pytest
 
 import corpora
 import train
-from experiment import command_line, translation
-from experiment.translation import Request, Translator
+from decoding import translator as translation
+from decoding.translator import Request, Translator
+from options import command_line
 from transformer import search
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -3,8 +3,8 @@
 import pytest
 import sacrebleu
 
-from corpora.errors import DataError
-from experiment import scores
+from checks.errors import DataError
+from decoding import scores
 
 REFERENCES = ['Der Hund schläft heute auf der Straße.', 'Das Tier überquerte die Straße nicht, weil es zu müde war.',
               'Ich bin ein Student.']

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from checks.errors import DataError
 from corpora import subword_sampling
-from corpora.errors import DataError
 from corpora.subword_sampling import SampledVocabulary, SamplingConfig
 from corpora.vocabulary import Vocabulary
 from tests.test_vocabulary import NASTY, SENTENCES, foreign, model_of

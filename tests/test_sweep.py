@@ -18,10 +18,15 @@ from ml_collections import ConfigDict
 
 import sweep
 import train
-from corpora.errors import DataError
-from experiment import ablation_table, command_line, exit_codes, length_curve, run_queue, tasks, translation
-from experiment.ablation_table import FinishedRun, Row
-from experiment.run_folder import RunFolder, as_written, read_json
+from checks import exit_codes
+from checks.errors import DataError
+from decoding import translator
+from options import command_line
+from sweeps import length_curve, queue
+from sweeps import table as ablation_table
+from sweeps.table import FinishedRun, Row
+from tasks import registry
+from training.run_folder import RunFolder, as_written, read_json
 from transformer import model as models
 from transformer import tokens
 
@@ -126,14 +131,14 @@ def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, paper
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   """Counted again from the logits, by NumPy, over the pairs that are not too long for a batch."""
   folder = f'{swept[0]}/base/seed_0'
-  run, (source, target) = translation.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
+  run, (source, target) = translator.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
   directory = read_json(f'{folder}/config.json')['data']['directory']
   with open(f'{directory}/val.en') as english, open(f'{directory}/val.de') as german:
     pairs = [([*source.encode(e.rstrip('\n')), source.eos_id], [*target.encode(g.rstrip('\n')), target.eos_id])
              for e, g in zip(english, german)]
   pairs = [(ids, wanted) for ids, wanted in pairs if max(len(ids), len(wanted)) <= 16]
   assert 5 < len(pairs)
-  model = models.build(translation.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
+  model = models.build(translator.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
   memory = model.encode(run.params[0], tokens.pad([ids for ids, _ in pairs], len(pairs), 16, 0))
   shifted = [[target.bos_id, *wanted[:-1]] for _, wanted in pairs]
   logits = np.asarray(model.decode(run.params[0], memory, tokens.pad(shifted, len(pairs), 16, 0)), np.float64)
@@ -161,14 +166,14 @@ def test_bleu_by_length_is_sacrebleu_of_each_group(swept, config):
 def test_finished_runs_are_passed_over_and_asked_for_more_they_go_on(swept, config, monkeypatch):
   workdir = swept[0]
   monkeypatch.chdir(ROOT)  # paths in a run's configuration are as they were typed
-  again = run_queue.queue(options(config, workdir, '--rows=base,odd', '--seeds=3'))
-  assert [run_queue.is_finished(run) for run in again] == [True, True, False, False, False, False]
-  longer = run_queue.queue(options(config, workdir, '--rows=base', '--config.train.num_steps=5'))
-  assert not run_queue.is_finished(longer[0])
-  other = run_queue.queue(options(config, workdir, '--rows=base', '--config.model.dropout=0.25'))
-  assert not run_queue.is_finished(other[0])
+  again = queue.queue(options(config, workdir, '--rows=base,odd', '--seeds=3'))
+  assert [queue.is_finished(run) for run in again] == [True, True, False, False, False, False]
+  longer = queue.queue(options(config, workdir, '--rows=base', '--config.train.num_steps=5'))
+  assert not queue.is_finished(longer[0])
+  other = queue.queue(options(config, workdir, '--rows=base', '--config.model.dropout=0.25'))
+  assert not queue.is_finished(other[0])
   said = []
-  assert run_queue.work_off(again[:2], said.append) == []  # starts nothing
+  assert queue.work_off(again[:2], said.append) == []  # starts nothing
   assert [line.split(':')[0] for line in said] == ['[1/2] base seed 0', '[2/2] base seed 1']
 
 
@@ -224,7 +229,7 @@ def scored(run):
 def test_a_killed_sweep_leaves_a_child_that_goes_on(config, tmp_path, monkeypatch):
   """The child is a stand-in with a run's lock; the next sweep waits for it and finds what it has made."""
   monkeypatch.chdir(ROOT)
-  run, = run_queue.queue(options(config, tmp_path, '--rows=base'))
+  run, = queue.queue(options(config, tmp_path, '--rows=base'))
   os.makedirs(run.folder.path)
   go = tmp_path / 'go'
   child = f'''
@@ -240,8 +245,9 @@ open({run.folder.results!r}, 'w').write({json.dumps(scored(run))!r})
 '''
   run = run._replace(command=[sys.executable, '-c', child])
   killed = f'''
-from experiment import run_queue, run_folder
-run_queue.work_off([run_queue.QueuedRun('base', 0, run_folder.RunFolder({run.folder.path!r}), {run.command!r}, {{}})])
+from sweeps import queue
+from training import run_folder
+queue.work_off([queue.QueuedRun('base', 0, run_folder.RunFolder({run.folder.path!r}), {run.command!r}, {{}})])
 '''
   first = subprocess.Popen([sys.executable, '-c', killed], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
   log = tmp_path / 'base' / 'seed_0.log'
@@ -254,7 +260,7 @@ run_queue.work_off([run_queue.QueuedRun('base', 0, run_folder.RunFolder({run.fol
     said.append(line)
     go.touch()  # only once the second sweep waits
 
-  assert run_queue.work_off([run], hear) == []
+  assert queue.work_off([run], hear) == []
   head = '[1/1] base seed 0'
   assert said == [f'{head}: another process trains it; waiting for that', f'{head}: {TOLD}']
   assert log.read_text().endswith('\nstarted\ngoes on\n') and log.read_text().count('\nstarted\n') == 1  # not anew
@@ -263,7 +269,7 @@ run_queue.work_off([run_queue.QueuedRun('base', 0, run_folder.RunFolder({run.fol
 def test_a_child_that_finds_the_folder_busy_is_tried_again(config, tmp_path, monkeypatch):
   """A killed sweep's child that took its lock only after ours was started."""
   monkeypatch.chdir(ROOT)
-  run, = run_queue.queue(options(config, tmp_path, '--rows=base'))
+  run, = queue.queue(options(config, tmp_path, '--rows=base'))
   os.makedirs(run.folder.path)
   child = f'''
 import os, sys
@@ -274,7 +280,7 @@ if not os.path.isfile({run.folder.config!r}):
 open({run.folder.results!r}, 'w').write({json.dumps(scored(run))!r})
 '''
   said = []
-  assert run_queue.work_off([run._replace(command=[sys.executable, '-c', child])], said.append) == []
+  assert queue.work_off([run._replace(command=[sys.executable, '-c', child])], said.append) == []
   assert said == [f'[1/1] base seed 0: {TOLD}']
   assert (tmp_path / 'base' / 'seed_0.log').read_text().count('\nstarted\n') == 2
 
@@ -286,7 +292,7 @@ def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, cap
           'search.extra_length': 6, 'train.batch_tokens': 256, 'train.num_steps': 2, 'train.first_eval': 0}
   arguments = ['--rows=tiny=configs/language_model.py', *command_line.as_overrides(tiny)]
   asked = options('configs/language_model.py', tmp_path, *arguments)
-  run, = run_queue.queue(asked)
+  run, = queue.queue(asked)
   assert train.main(command_line.parse_train(run.command[1:], '')) == 0
   results, _ = read_json(run.folder.results), capsys.readouterr()
   assert sweep.main(asked) == 0  # which finds that run finished
@@ -305,7 +311,7 @@ def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, cap
 def test_each_command_is_one_line_that_train_takes(config, tmp_path):
   asked = options(config, tmp_path, '--rows=narrow,mine=base+model.dropout=0.5+model.norm=post', '--seeds=2',
                   '--config.model.tie_output=false', '--config.data.test_split=None')
-  runs = run_queue.queue(asked)
+  runs = queue.queue(asked)
   assert [(run.row, run.seed) for run in runs] == [('narrow', 0), ('narrow', 1), ('mine', 0), ('mine', 1)]
   for run in runs:
     words = shlex.split(shlex.join(run.command))
@@ -332,7 +338,7 @@ def test_a_table_of_nothing_is_an_error(config, tmp_path, capsys):
 
 def test_a_rows_own_places_stay(config, tmp_path):
   rows = '--rows=base,mine=base+data.cache_dir=elsewhere,none=base+compile_cache=None'
-  base, mine, none = run_queue.queue(options(config, tmp_path, rows))
+  base, mine, none = queue.queue(options(config, tmp_path, rows))
   assert mine.config['data']['cache_dir'] == 'elsewhere'
   assert [word for word in mine.command if 'cache_dir' in word] == ['--config.data.cache_dir=elsewhere']
   assert none.config['compile_cache'] is None and none.command.count('--config.compile_cache=None') == 1
@@ -370,7 +376,7 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
   for executable, path in (('python3', 'one'), ('python3', 'other'), ('python3', 'none'), ('python', 'one')):
     monkeypatch.setattr(sys, 'executable', str(tmp_path / 'one' / executable))
     monkeypatch.setenv('PATH', str(tmp_path / path))
-    run = run_queue.queue(options(config, tmp_path, '--rows=base'))[0]
+    run = queue.queue(options(config, tmp_path, '--rows=base'))[0]
     assert run.command[0] == sys.executable
     assert run.typed.split()[1:] == shlex.join(run.command).split()[1:]
     typed.append(run.typed.split()[0])
@@ -379,7 +385,7 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
   monkeypatch.setenv('PATH', str(tmp_path / 'one'))
   assert command_line.python() == '/usr/somewhere/python3'
   run = types.SimpleNamespace(
-      folder=RunFolder('x'), total_steps=1, task=tasks.TRANSLATION,
+      folder=RunFolder('x'), total_steps=1, task=registry.TRANSLATION,
       records=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
   assert train.next_commands(run, 'A text.').count(' /usr/somewhere/python3 ') == 2
 
@@ -426,7 +432,7 @@ WRITTEN = {'perplexity': 9.0, 'bits_per_byte': 1.5, 'perplexity_per_byte': 2 ** 
            'accuracy': 0.5}
 
 
-def finished(name, seeds, bleu=10.0, config=(), purpose=tasks.TRANSLATION, **results):
+def finished(name, seeds, bleu=10.0, config=(), purpose=registry.TRANSLATION, **results):
   """A row of finished runs with the fields that a run of the paper's would have."""
   variant = command_line.load_config(f'{ROOT}/configs/table3.py:{"A1" if name == "A1" else "base"}')
   options_ = as_written(command_line.leaves(variant)) | dict(config)
@@ -435,7 +441,7 @@ def finished(name, seeds, bleu=10.0, config=(), purpose=tasks.TRANSLATION, **res
             'averaged_steps': [100], 'step': 100, 'parameters': 63_045_632}
   runs = [FinishedRun(
       None, seed, options_ | {'seed': seed}, purpose,
-      common | ({**scored, 'bleu': bleu + seed} if purpose is tasks.TRANSLATION else {}) | results,
+      common | ({**scored, 'bleu': bleu + seed} if purpose is registry.TRANSLATION else {}) | results,
       {'cores': 2, 'devices': ['cpu cpu'], 'python': '3', 'packages': {'jax': '0'}, 'commit': None,
        'uncommitted_changes': None, 'data': {'test': 'hash'}}) for seed in range(seeds)]
   return Row(name, runs)
@@ -495,8 +501,8 @@ def test_the_papers_figures_are_those_of_its_own_rows(paper, base, row, paramete
 def test_a_note_says_how_each_figure_came_about(paper):
   rows = [finished('base', 1), finished('drawn', 1, search=SAMPLED),
           finished('ema', 1, config={'train.ema_decay': 0.9}),
-          finished('tuned', 2, purpose=tasks.FINE_TUNING, best_validation_accuracy=0.8, **TUNED),
-          finished('written', 1, purpose=tasks.LANGUAGE_MODELLING, best_validation_bits_per_byte=1.4, **WRITTEN)]
+          finished('tuned', 2, purpose=registry.FINE_TUNING, best_validation_accuracy=0.8, **TUNED),
+          finished('written', 1, purpose=registry.LANGUAGE_MODELLING, best_validation_bits_per_byte=1.4, **WRITTEN)]
   table = ablation_table.tabulate(rows, paper, ['sweep.py'])
   for note in ('BLEU on newstest2013 (3,000 lines): sacreBLEU, tok:13a; beam 4, mean of 1 checkpoint(s), 100 updates.',
                'sacreBLEU, tok:13a; by strategy sample, mean of 1 checkpoint(s), 100 updates.',

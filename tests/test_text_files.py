@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 import corpora
+from checks.errors import DataError
 from corpora import Pair, text_files
-from corpora.errors import DataError
 
 EN = ['A dog runs .', 'Two cats\u2028sleep.', ' spaced  out ', 'tab\tin', 'lone\rCR', 'e\u0301 \U0001f600 עברית',
       'NUL\0byte']

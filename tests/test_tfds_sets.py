@@ -10,9 +10,10 @@ import pytest
 
 import corpora
 import decode
+from checks.errors import DataError
 from corpora import tfds_sets
-from corpora.errors import DataError
-from experiment import command_line, tasks
+from options import command_line
+from tasks import registry
 from tests import wmt_standins
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -171,7 +172,7 @@ def test_a_split_is_the_input_of_decoding_with_its_references(prepared, source, 
   data = dict(tfds_dir=str(data_dir), source_language=source, target_language=target)
   written = corpora.Pair(*zip(*pairs['test']))
   options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
-  lines, references = decode.read(options, {'data': data}, tasks.TRANSLATION)
+  lines, references = decode.read(options, {'data': data}, registry.TRANSLATION)
   assert sorted(lines) == sorted(written[side]) and sorted(references[0]) == sorted(written[1 - side])
   assert sorted(zip(lines, references[0])) == sorted(pair if not side else pair[::-1] for pair in pairs['test'])
   some = decode.tfds_pairs('tfds:wmt14_translate/de-en:1.0.0:test[1:4]', data)
@@ -188,7 +189,7 @@ def test_a_split_that_is_not_there_is_told_with_the_option(prepared):
     decode.tfds_pairs('tfds:wmt14_translate/de-en:test', data | {'target_language': 'fr'})
   options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
   with pytest.raises(command_line.ConfigError, match='--input=tfds.*: for translations'):
-    decode.check(options, tasks.LANGUAGE_MODELLING)
+    decode.check(options, registry.LANGUAGE_MODELLING)
 
 
 @pytest.mark.parametrize('changes,expected', [

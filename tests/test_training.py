@@ -8,10 +8,9 @@ import pytest
 
 from corpora import vocabulary as vocabularies
 from tests.conftest import BOS, EOS, FILLER, SIZES, rows, sentences
-from transformer import architectures, embeddings
+from transformer import architectures, embeddings, tokens, training
 from transformer import model as models
 from transformer import optimizer as optimizers
-from transformer import tokens, training
 from transformer.config import ConsistencyConfig, LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.tokens import Batch, Tokens
 

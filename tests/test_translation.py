@@ -11,9 +11,10 @@ import pytest
 
 import corpora
 from corpora import vocabulary as vocabularies
-from experiment import alignments, minimum_bayes_risk, output_formats, translation
-from experiment.command_line import ConfigError
-from experiment.translation import Request, Translation, Translator
+from decoding import alignments, minimum_bayes_risk, output_formats
+from decoding import translator as translation
+from decoding.translator import Request, Translation, Translator
+from options.command_line import ConfigError
 from tests.conftest import SIZES
 from transformer import architectures, search
 from transformer.config import ModelConfig, SearchConfig

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import visualize
-from experiment import command_line, pruned_run, translation
-from experiment.command_line import ConfigError
-from experiment.language_modelling import Continuer
-from experiment.run_folder import RunFolder
-from explorer import forming, page, reports, texts, watching
+from decoding import translator as translation
+from explorer import forming, page, pruned_run, reports, texts, watching
 from explorer.gates import Head
+from options import command_line
+from options.command_line import ConfigError
+from tasks.language_model import Continuer
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
+from training.run_folder import RunFolder
 from transformer import architectures
 from transformer.config import LanguageModelConfig, RecurrentConfig, SearchConfig
 

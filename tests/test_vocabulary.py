@@ -7,8 +7,8 @@ import pickle
 import pytest
 import sentencepiece
 
+from checks.errors import DataError
 from corpora import Pair, vocabulary
-from corpora.errors import DataError
 from corpora.vocabulary import Vocabulary, VocabularyConfig
 
 SENTENCES = ['Ein kleiner Hund läuft über die Straße.', 'A small dog runs across the street.', 'I am a student.',

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import train
-from corpora.errors import DataError
-from experiment import command_line
-from experiment.command_line import ConfigError
+from checks.errors import DataError
 from explorer import capture, forming, watching
+from options import command_line
+from options.command_line import ConfigError
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from tests.test_runs import corpus, options, run, saved  # noqa: F401
 from transformer import architectures

@@ -1,0 +1,322 @@
+"""The phrasebook: an English-German corpus out of a grammar, as a TFDS builder, with the scores that it alone allows.
+
+Importing this module makes `tfds.builder('phrasebook')` known; it is prepared offline, in seconds. Beside each sentence
+pair stand its kind, gold relations between words, word alignments, names that training never shows, and for pronoun
+pairs what "it" stands for (see `_features`). The sentences come from kinds and its
+neighbours, which may be added to; the version carries a hash of all that makes them, so that TFDS never serves another
+corpus than the one in the source.
+"""
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import io
+import logging
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+import corpora
+from checks import errors
+from corpora.phrasebook import draws, grammar, kinds, lexicon, pronouns, splits
+from corpora.phrasebook.grammar import tokens
+
+LANGUAGES = ('en', 'de')
+SPLITS = ('train', 'validation', 'test')
+RELATIONS = ('subject', 'object', 'adjective', 'antecedent')  # the first column of the feature `relations`
+
+
+# -------------------------------------------------------------------------------------------------- the builder
+
+
+@functools.cache
+def fingerprint() -> str:
+  """SHA-256 (hex) of the sources that make the sentences, sizes included."""
+  digest = hashlib.sha256()
+  for module in (lexicon, grammar, draws, pronouns, kinds, splits):
+    digest.update(inspect.getsource(module).encode())
+  return digest.hexdigest()
+
+
+def _features() -> tfds.features.FeaturesDict:
+  """What stands beside each pair. Tokens are counted as by grammar.tokens."""
+  text = tfds.features.Text
+  return tfds.features.FeaturesDict({
+      'en': text(),
+      'de': text(),
+      'kind': text(),  # family of the sentence
+      'unseen_names': text(),  # names that training never shows, separated by spaces
+      # [relations, 3]: index into RELATIONS, English token of the verb (noun, pronoun), English token of its subject
+      # or object (adjective, antecedent)
+      'relations': tfds.features.Tensor(shape=(None, 3), dtype=np.int32),
+      'alignment': tfds.features.Tensor(shape=(None, 2), dtype=np.int32),  # [links, 2]: English token, German token
+      # Of pronoun pairs; '' for all other sentences:
+      'pair': text(),  # the same for both readings
+      'reading': text(),  # a: "it" is the first noun; b: the second
+      'pronoun': text(),  # the right German pronoun
+      'candidates': text(),  # the German pronouns of the first and of the second noun
+      'antecedent': text(),  # the English noun that "it" stands for
+      'adjective': text(),  # the English adjective that decides
+  })
+
+
+def _annotation(item: grammar.Example) -> dict[str, Any]:
+  """An example in the builder's features."""
+  relations = [(RELATIONS.index(name), head, dependent) for name, head, dependent in item.relations]
+  return {
+      'en': item.english, 'de': item.german, 'kind': item.kind, 'unseen_names': ' '.join(item.unseen_names),
+      'relations': np.array(relations, np.int32).reshape(-1, 3),
+      'alignment': np.array(item.alignment, np.int32).reshape(-1, 2),
+      'pair': item.reading.pair, 'reading': item.reading.letter, 'pronoun': item.reading.pronoun,
+      'candidates': ' '.join(item.reading.candidates), 'antecedent': item.reading.antecedent,
+      'adjective': item.reading.adjective,
+  }
+
+
+class Phrasebook(tfds.core.GeneratorBasedBuilder):
+  """English-German sentences out of a grammar, with gold relations, alignments and pronoun pairs."""
+
+  VERSION = tfds.core.Version(f'1.0.{int(fingerprint()[:7], 16)}')
+  RELEASE_NOTES = {str(VERSION): 'The last number is a hash of the grammar.'}
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    return self.dataset_info_from_configs(
+        description='Generated English-German sentence pairs with gold relations, alignments and pronoun pairs.',
+        features=_features(), supervised_keys=LANGUAGES, disable_shuffling=True)
+
+  def _split_generators(self, dl_manager) -> dict[str, Iterator]:
+    del dl_manager  # nothing is downloaded
+    return {split: self._generate_examples(split) for split in SPLITS}
+
+  def _generate_examples(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for index, item in enumerate(splits.generate(split)):
+      yield index, _annotation(item)
+
+
+@contextlib.contextmanager
+def _quietly():
+  """TFDS without its progress bars, log lines and printed notes."""
+  logger = logging.getLogger('absl')
+  level = logger.level
+  logger.setLevel(logging.ERROR)
+  tfds.disable_progress_bar()
+  try:
+    with contextlib.redirect_stdout(io.StringIO()):
+      yield
+  finally:
+    logger.setLevel(level)
+    tfds.enable_progress_bar()
+
+
+def prepared(data_dir: str | None = None) -> tfds.core.DatasetBuilder:
+  """The builder with its files written (once per version); `data_dir` None: TFDS's own default."""
+  with _quietly():
+    builder = tfds.builder('phrasebook', data_dir=data_dir)
+    builder.download_and_prepare(file_format='array_record')
+  return builder
+
+
+
+# --------------------------------------------------------------------------------------------------- the corpus
+
+
+def _records(builder: tfds.core.DatasetBuilder, split: str, features: tfds.features.FeaturesDict) -> Iterator[dict]:
+  """The split's records, decoded as far as `features` goes (TFDS would decode everything, ten times slower)."""
+  raw = builder.as_data_source(split).data_source
+  for start in range(0, len(raw), 4096):
+    for record in raw.__getitems__(list(range(start, min(start + 4096, len(raw))))):
+      yield features.deserialize_example_np(record)
+
+
+def _pairs(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Iterator[corpora.Pair]:
+  text = tfds.features.Text
+  for record in _records(builder, split, tfds.features.FeaturesDict({source: text(), target: text()})):
+    yield corpora.Pair(record[source].decode(), record[target].decode())
+
+
+def _split(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> corpora.Split:
+  made_of = f'{fingerprint()} {split} {source} {target}'
+  return corpora.Split(f'phrasebook {split}', hashlib.sha256(made_of.encode()).hexdigest(),
+                       builder.info.splits[split].num_examples,
+                       functools.partial(_pairs, builder, split, source, target))
+
+
+def corpus(config: corpora.CorpusConfig) -> corpora.Corpus:
+  """The phrasebook in the configured direction. Raises DataError for a language that it does not have."""
+  source, target = config.source_language, config.target_language
+  if {source, target} != set(LANGUAGES):
+    raise errors.DataError(f'the phrasebook has English and German (en, de); found {source} to {target}. Set '
+                           'config.data.source_language and config.data.target_language to en and de, either way')
+  builder = prepared(config.tfds_dir)
+  return corpora.Corpus(
+      name='phrasebook', source_language=source, target_language=target,
+      **{split: _split(builder, split, source, target) for split in SPLITS},
+      notes=(corpora.direction(config), f'phrasebook {builder.version}: generated, prepared in {builder.data_dir}'),
+      showcase=tuple(corpora.Pair(*pair) if source == 'en' else corpora.Pair(*pair[::-1]) for pair in showcase()),
+      suggestions=tuple(suggestions() if source == 'en' else (german for _, german in showcase()[:4])),
+      measure=functools.partial(_measure, config.tfds_dir, target))
+
+
+def examples(split: str, data_dir: str | None = None) -> list[dict[str, Any]]:
+  """A split's annotations in the order of its pairs, with str for text and arrays for indices; see `_features`."""
+  decoded = _records(prepared(data_dir), split, _features())
+  return [{key: value.decode() if isinstance(value, bytes) else value for key, value in record.items()}
+          for record in decoded]
+
+
+def showcase() -> list[tuple[str, str]]:
+  """(English, German): the sentences that texts on attention work with, and a few others. Never trained on."""
+  return [(item.english, item.german) for item in splits.showcase()]
+
+
+def suggestions() -> list[str]:
+  """English sentences that one may try on a trained model: all made of words that training has seen."""
+  return ['The dog sleeps.', 'The tired cat slept under the table.', 'My brother gave her an old book.',
+          'Yesterday the woman called her son.', 'The suitcase didn\'t fit into the car because it was too big.',
+          'I know that he sold the expensive car.', 'Maria wants to buy twenty-one green apples.']
+
+
+# ---------------------------------------------------------------------------------------------------- the scores
+
+
+def _matched(annotations: Sequence[dict], hypotheses: Sequence[str]) -> Iterator[tuple[dict, str]]:
+  """Pairs annotations with translations. Raises ValueError when their numbers differ."""
+  if len(annotations) != len(hypotheses):
+    raise ValueError(f'{len(annotations)} annotated sentences, but {len(hypotheses)} translations: expected one each')
+  return zip(annotations, hypotheses)
+
+
+def _pronoun_in(german: str) -> str:
+  """The word behind "weil", where every pronoun of a pair stands; '' when there is none."""
+  spelt = [token.lower() for token in tokens(german)]
+  return spelt[spelt.index('weil') + 1] if 'weil' in spelt[:-1] else ''
+
+
+def pronoun_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str]) -> float:
+  """Share of pronoun pairs in which both German translations have the right pronoun for "it".
+
+  Always naming the first noun, or always the second, has one of each pair wrong and so scores 0.
+
+  Args:
+    annotations: as `examples` gives them; sentences outside of pairs do not count.
+    hypotheses: German translations in the same order.
+  """
+  right = defaultdict(list)
+  for annotation, german in _matched(annotations, hypotheses):
+    if annotation['pair']:
+      right[annotation['pair']].append(_pronoun_in(german) == annotation['pronoun'])
+  complete = [readings for readings in right.values() if len(readings) == 2]
+  return sum(map(all, complete)) / len(complete) if complete else math.nan
+
+
+def name_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str], language: str = 'de') -> float:
+  """Share of names never seen in training that stand in the translation as they do in the reference.
+
+  Args:
+    annotations: as `examples` gives them.
+    hypotheses: translations in the same order.
+    language: 'de' or 'en', the language of the translations.
+  """
+  right = total = 0
+  for annotation, hypothesis in _matched(annotations, hypotheses):
+    found = set(tokens(hypothesis))
+    for name in annotation['unseen_names'].split():
+      form = next(token for token in tokens(annotation[language]) if token in (name, f'{name}s', f"{name}'s"))
+      right += form in found
+      total += 1
+  return right / total if total else math.nan
+
+
+def _measure(data_dir: str | None, language: str, hypotheses: list[str]) -> dict[str, float]:
+  """Further figures of the test split's translations; English has one "it" for all, so pronouns count in German."""
+  annotations = examples('test', data_dir)
+  figures = {'name_accuracy': name_accuracy(annotations, hypotheses, language)}
+  if language == 'de':
+    figures['pronoun_accuracy'] = pronoun_accuracy(annotations, hypotheses)
+  return figures
+
+
+# ------------------------------------------------------------- rules that do not understand, to be compared with
+
+# Each takes annotations of training and of test and gives translations of the test that are right but for the pronoun.
+Rule = Callable[[Sequence[dict], Sequence[dict]], list[str]]
+
+
+def _with_pronouns(annotations: Sequence[dict], choose: Callable[[dict], str]) -> list[str]:
+  """The references with other pronouns behind "weil"."""
+  return [annotation['de'].replace(f'weil {annotation["pronoun"]} ', f'weil {choose(annotation)} ')
+          if annotation['pair'] else annotation['de'] for annotation in annotations]
+
+
+def _candidate(annotation: dict, second: bool) -> str:
+  return annotation['candidates'].split()[second]
+
+
+def first_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
+  """ "It" is always the first noun."""
+  del train
+  return _with_pronouns(test, lambda annotation: _candidate(annotation, False))
+
+
+def animate_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
+  """ "It" is the animal; the first noun where there are two animals, or none."""
+  del train
+  animals = {noun.english for noun in lexicon.NOUNS.values() if 'animal' in noun.tags}
+
+  def choose(annotation: dict) -> str:
+    alive = [token in animals for token in tokens(annotation['en']) if token in lexicon.NOUNS]
+    return _candidate(annotation, alive[:2] == [False, True])
+
+  return _with_pronouns(test, choose)
+
+
+def adjective_pronoun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
+  """The pronoun that went with the adjective most often."""
+  seen = defaultdict(Counter)
+  for annotation in train:
+    seen[annotation['adjective']][annotation['pronoun']] += bool(annotation['pair'])
+  return _with_pronouns(test, lambda annotation: seen[annotation['adjective']].most_common(1)[0][0])
+
+
+def adjective_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
+  """The noun, first or second, that the adjective went with most often; its gender is given."""
+  seen = defaultdict(Counter)
+  for annotation in train:
+    seen[annotation['adjective']][annotation['reading']] += bool(annotation['pair'])
+  return _with_pronouns(test, lambda annotation: _candidate(
+      annotation, seen[annotation['adjective']].most_common(1)[0][0] == 'b'))
+
+
+def bag_of_words(train: Sequence[dict], test: Sequence[dict], label: str = 'pronoun') -> list[str]:
+  """Naive Bayes on the English words without their order: on the pronoun, or (label 'reading') on which noun."""
+  counts, labels = defaultdict(Counter), Counter()
+  for annotation in train:
+    if annotation['pair']:
+      labels[annotation[label]] += 1
+      for word in set(tokens(annotation['en'])):
+        counts[word][annotation[label]] += 1
+
+  def likelihood(annotation: dict, value: str) -> float:
+    evidence = ((counts[word][value] + 0.5) / (labels[value] + 1) for word in set(tokens(annotation['en'])))
+    return math.log(labels[value]) + sum(map(math.log, evidence))
+
+  def choose(annotation: dict) -> str:
+    best = max(sorted(labels), key=lambda value: likelihood(annotation, value))
+    return best if label == 'pronoun' else _candidate(annotation, best == 'b')
+
+  return _with_pronouns(test, choose)
+
+
+RULES: dict[str, Rule] = {
+    'always the first noun': first_noun,
+    'always the animal': animate_noun,
+    "the adjective's usual pronoun": adjective_pronoun,
+    "the adjective's usual noun": adjective_noun,
+    'bag of words, pronoun': bag_of_words,
+    'bag of words, noun': functools.partial(bag_of_words, label='reading'),
+}

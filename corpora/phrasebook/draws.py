@@ -1,0 +1,316 @@
+"""The phrasebook's building blocks: somebody, something, a deed, a state, a time, drawn at random.
+
+Here it is decided what can be said at all: every draw has one right translation, so whatever the German needs and the
+English leaves open (the sex behind "her teacher", whose "his" it is) is not drawn. The sentences made of these blocks
+are in kinds and pronouns, the words in lexicon.
+"""
+
+import functools
+
+from corpora.phrasebook import lexicon
+from corpora.phrasebook.grammar import (
+  BARE,
+  BE,
+  HAVE,
+  HE,
+  HER,
+  HIS,
+  MY,
+  NOT_A,
+  OUR,
+  PRONOUNS,
+  SHE,
+  THE,
+  THEIR,
+  THEY,
+  THIS,
+  WE,
+  A,
+  Clause,
+  Complement,
+  Determiner,
+  Draft,
+  Example,
+  I,
+  Nominal,
+  Object,
+  Unfit,
+  Word,
+  both,
+  counted,
+  english,
+  example,
+  german,
+  name,
+  noun_phrase,
+  pronoun,
+  relate_verb,
+  time_unit,
+  words,
+)
+from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, Time, Verb, fits, nouns
+
+PERSON = frozenset({'person'})
+
+
+@functools.cache
+def adjectives_of(noun: Noun) -> tuple[Adjective, ...]:
+  """What can be said of a noun."""
+  return tuple(adjective for adjective in ADJECTIVES.values() if fits(adjective.tags, noun))
+
+
+@functools.cache
+def fitting(tags: frozenset[str]) -> tuple[Noun, ...]:
+  """Nouns that have one of the tags."""
+  return tuple(nouns(tags))
+
+
+CALLED_IT = frozenset({'pet', 'thing', 'food'})  # tags
+UNGRADED = frozenset('red blue green black white brown empty broken'.split())  # never "very", "too" or "so"
+# Verbs whose object can be a pronoun behind no preposition.
+TAKES_IT = [verb for verb in VERBS if verb.government in ('accusative', 'dative') and not verb.german_preposition]
+
+
+# ------------------------------------------------------------------------------------------------ who and what
+
+
+def _possessive(draft: Draft, owner: Nominal | None) -> Determiner:
+  """A possessive that cannot be misread: of the owner if its sex is known, otherwise of the speaker."""
+  if owner is None:
+    return draft.choose((MY, MY, HIS, HER, OUR, THEIR))
+  if owner.agreement == 'plural':
+    return OUR if owner.lemma == 'we' else THEIR
+  if owner.sex:
+    return HIS if owner.sex == 'm' else HER
+  return draft.choose((MY, OUR))
+
+
+def _genitive(draft: Draft) -> Determiner:
+  """ "Anna's", "Annas": a first name that takes a plain -s."""
+  first = draft.choose(lexicon.FAMILIAR_WOMEN + lexicon.FAMILIAR_MEN + lexicon.OTHER_FIRST_NAMES)
+  if first[-1] in 'sxzßh' or first.endswith('ce'):
+    raise Unfit
+  draft.note('name', first)
+  draft.names.append(first)
+  return counted(f"{first}'s", f'{first}s')
+
+
+def _determiner(draft: Draft, noun: Noun, owner: Nominal | None, indefinite: float = 0.25) -> Determiner:
+  """A determiner that suits the noun; `owner` is the clause's subject when this is not it."""
+  if 'kin' in noun.tags:
+    return _genitive(draft) if draft.chance(0.15) else _possessive(draft, owner)
+  if draft.chance(indefinite):
+    return A
+  belongs = not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
+  if belongs and draft.chance(0.3):
+    return _genitive(draft) if draft.chance(0.15) else _possessive(draft, owner)
+  return THIS if draft.chance(0.15) else THE
+
+
+def some_noun(draft: Draft, noun: Noun, owner: Nominal | None = None, indefinite: float = 0.25,
+               described: float = 0.3, plural: float = 0.12) -> Nominal:
+  """A noun with what may stand before it."""
+  determiner = _determiner(draft, noun, owner, indefinite)
+  many = draft.chance(plural) and 'one' not in noun.tags
+  adjective = draft.choose(adjectives_of(noun)) if draft.chance(described) and adjectives_of(noun) else None
+  if many and determiner is A:
+    if adjective is None:
+      raise Unfit
+    determiner = BARE
+  return noun_phrase(draft, noun, determiner, adjective, many)
+
+
+def some_name(draft: Draft, familiar: bool = False) -> Nominal:
+  """A name; `familiar`: one whose sex training shows."""
+  if familiar or draft.chance(0.4):
+    women = draft.chance(0.5)
+    first, sex = draft.choose(lexicon.FAMILIAR_WOMEN if women else lexicon.FAMILIAR_MEN), 'f' if women else 'm'
+  else:
+    first, sex = draft.choose(lexicon.OTHER_FIRST_NAMES), ''
+  if draft.chance(0.5):
+    surnames = lexicon.COMMON_SURNAMES if draft.chance(0.3) else lexicon.SURNAMES
+    return name(draft, first, draft.choose(surnames), sex=sex)
+  return name(draft, first, sex=sex)
+
+
+def some_person(draft: Draft, owner: Nominal | None = None, pronouns: bool = True) -> Nominal:
+  """Anybody: a name, a pronoun or a noun; `owner` is the subject when this is an object."""
+  sort = draft.weigh({'noun': 0.5, 'name': 0.28, 'pronoun': 0.22 if pronouns else 0})
+  if sort == 'noun':
+    return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12)
+  if sort == 'name':
+    first = some_name(draft)
+    return both(draft, first, some_name(draft)) if draft.chance(0.08) else first
+  form = draft.choose(PRONOUNS)
+  if owner is not None and form in (I, WE) and owner.lemma in ('I', 'we'):
+    raise Unfit  # "I saw me"
+  return pronoun(draft, form)
+
+
+def some_subject(draft: Draft, verb: Verb) -> Nominal:
+  """Someone who may do what the verb says."""
+  if 'person' in verb.subjects and (verb.subjects == PERSON or draft.chance(0.6)):
+    return some_person(draft)
+  return some_noun(draft, draft.choose(fitting(verb.subjects)), indefinite=0.1)
+
+
+def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str) -> Object:
+  """An object with the verb's prepositions; notes verb and noun."""
+  if nominal.sort == 'noun':
+    draft.note('object', verb.name, nominal.lemma)
+  german_units = (f'{unit}.preposition',) if verb.german_preposition else (f'{unit}.main',)
+  return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
+
+
+def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple[Object, ...]:
+  """Objects as the verb governs them."""
+  if not verb.government:
+    return ()
+  if verb.government == 'both':
+    receiver = some_person(draft, subject)
+    thing = some_noun(draft, draft.choose(fitting(verb.objects)), subject, indefinite=0.4, plural=0)
+    return (Object(receiver, 'dative', [], []), verb_object(draft, unit, verb, thing, 'accusative'))
+  if 'person' in verb.objects and (verb.objects == PERSON or draft.chance(0.6)):
+    nominal = some_person(draft, subject)
+  else:
+    nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
+  return (verb_object(draft, unit, verb, nominal, verb.government),)
+
+
+# ------------------------------------------------------------------------------------------------------ clauses
+
+
+def _negatable(clause_objects: tuple[Object, ...]) -> bool:
+  """Whether "nicht" or "kein" is all that changes: definite objects, or one indefinite singular."""
+  return all(item.nominal.definite for item in clause_objects)
+
+
+def action(draft: Draft, tense: str | None = None, subject: Nominal | None = None,
+            verb: Verb | None = None, negated: float = 0.15) -> Clause:
+  """Somebody does something."""
+  verb = verb or draft.choose(VERBS)
+  if subject is not None and not verb.subjects & PERSON:
+    raise Unfit
+  subject = subject or some_subject(draft, verb)
+  if subject.sort == 'name' and subject.lemma:
+    draft.note('deed', subject.lemma, verb.name)
+  tense = tense or draft.weigh({'past': 0.55, 'present': 0.27, 'future': 0.18})
+  unit = draft.unit('v')
+  objects = some_objects(draft, unit, verb, subject)
+  deny = subject.definite and _negatable(objects) and draft.chance(negated)
+  return relate_verb(draft, Clause(unit, subject, verb, tense, objects, deny))
+
+
+def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
+  """ "The man didn't buy a car": German puts the negation into the article."""
+  verb = draft.choose([verb for verb in VERBS if verb.government == 'accusative' and not verb.german_preposition
+                       and not verb.subjects.isdisjoint(PERSON)])
+  subject = some_subject(draft, verb)
+  if not subject.definite:
+    raise Unfit
+  noun = draft.choose(fitting(verb.objects - PERSON))
+  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.3) else None
+  unit = draft.unit('v')
+  item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
+  tense = tense or draft.weigh({'past': 0.6, 'present': 0.25, 'future': 0.15})
+  return relate_verb(draft, Clause(unit, subject, verb, tense, (item,), True, modal))
+
+
+_DEGREES = {'': '', 'very': 'sehr', 'too': 'zu', 'so': 'so'}
+
+
+def predicate(draft: Draft, unit: str, adjective: Adjective, degree: str = '') -> Complement:
+  """ "very tired"."""
+  of_degree, of_adjective = f'{unit}.degree', f'{unit}.adjective'
+  return Complement(words(degree, of_degree) + [Word(adjective.english, (of_adjective,))],
+                    words(_DEGREES[degree], of_degree) + [Word(adjective.german, (of_adjective,))])
+
+
+_MOODS = 'tired hungry sick happy sad angry'.split()
+
+
+def state(draft: Draft, tense: str | None = None, subject: Nominal | None = None) -> Clause:
+  """Somebody or something is so."""
+  if subject is not None:
+    adjective = ADJECTIVES[draft.choose(_MOODS)]
+  elif draft.chance(0.35):
+    adjective = draft.choose([adjective for adjective in ADJECTIVES.values() if 'person' in adjective.tags])
+    subject = some_person(draft)
+  else:
+    noun = draft.choose(tuple(NOUNS.values()))
+    adjective = draft.choose(adjectives_of(noun))
+    subject = some_noun(draft, noun, indefinite=0, described=0)
+  if subject.sort == 'noun':
+    draft.note('adjective', subject.lemma, adjective.english)
+  unit = draft.unit('v')
+  draft.relate('adjective', subject.head, f'{unit}.adjective')
+  tense = tense or draft.weigh({'past': 0.45, 'present': 0.55})
+  degree = '' if adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15})
+  negated = draft.chance(0.2) and subject.definite
+  complement = predicate(draft, unit, adjective, degree)
+  return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
+
+
+@functools.cache
+def _times(tense: str) -> tuple[Time, ...]:
+  return tuple(time for time in lexicon.TIMES if tense in time.tenses)
+
+
+_STATES = frozenset('love admire trust need'.split())
+
+
+def some_time(draft: Draft, clause: Clause) -> Time:
+  """A time that suits the clause's tense."""
+  return draft.choose(_times(clause.tense))
+
+
+def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:
+  """The clause as a sentence, with a time perhaps, in front (German: the verb still second) or behind."""
+  # Nobody "loves the dog every evening", "doesn't work every evening", or "loved the dog last week".
+  lasting = (clause.tense == 'present' and (clause.negated or not clause.verb.progressive)
+             or clause.verb.english in _STATES)
+  if not draft.chance(timed) or lasting or clause.verb in (BE, HAVE):
+    return [example(draft, kind, english(clause), german(clause))]
+  time = some_time(draft, clause)
+  if clause.negated or draft.chance(0.5):
+    unit = time_unit(time)
+    return [example(draft, kind, english(clause, words(time.english, unit)),
+                    german(clause, fronted=words(time.german, unit)))]
+  clause.time = time
+  return [example(draft, kind, english(clause), german(clause))]
+
+
+def echo(draft: Draft, subject: Nominal) -> Nominal:
+  """The pronoun for a subject that has been named: I, we, they, he, she; Unfit where the sex is in doubt."""
+  if subject.sort == 'pronoun':
+    return pronoun(draft, next(form for form in PRONOUNS if form.english == subject.lemma))
+  if subject.agreement == 'plural':
+    return pronoun(draft, THEY)
+  if not subject.sex:
+    raise Unfit
+  echo = pronoun(draft, HE if subject.sex == 'm' else SHE)
+  draft.relate('antecedent', echo.head, subject.head)
+  return echo
+
+
+def coordinated(draft: Draft, kind: str, one: Clause, conjunction: tuple[str, str], two: Clause) -> Example:
+  """Two main clauses; a comma before "but" and "aber"."""
+  link = draft.unit('c')
+  comma = [Word(',', (f'{link}.comma',))] if conjunction[0] == 'but' else []
+  return example(draft, kind, english(one) + comma + words(conjunction[0], link) + english(two),
+                 german(one) + comma + words(conjunction[1], link) + german(two))
+
+
+_CONTRACTED = {('in', 'dem'): 'im', ('in', 'das'): 'ins'}
+
+
+def placed(draft: Draft, preposition: tuple[str, str], nominal: Nominal, case: str) -> Complement:
+  """A place; "in dem" becomes "im"."""
+  unit = draft.unit('at')
+  spelt = nominal.german(case)
+  contracted = _CONTRACTED.get((preposition[1], spelt[0].text))
+  if contracted:
+    place = [Word(contracted, (unit, *spelt[0].units)), *spelt[1:]]
+  else:
+    place = words(preposition[1], unit) + spelt
+  return Complement(words(preposition[0], unit) + nominal.english, place)

@@ -1,0 +1,106 @@
+"""Word alignments out of attention, and their error rate against known ones (Och & Ney, 2003).
+
+A target word is read out while the decoder's input is the word before it (method "plain"), or, one step later, while it
+is itself the input: Shift-Att of Chen et al. (2020, §3.1), method "shift", which is mostly better.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import jax
+import numpy as np
+
+from decoding.translator import Translation, Translator
+from transformer import coverage, tokens
+
+Links = set[tuple[int, int]]  # (source word, target word), counted from 0
+_BYTE = re.compile('<0x[0-9A-F]{2}>')
+_ROWS = 50
+METHODS = {'plain': 0, 'shift': 1}  # how many steps after a token was predicted its attention is read
+
+
+def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
+  """1 - 2 |A ∩ G| / (|A| + |G|) over a corpus: Och & Ney's AER where all gold links are sure. 0 is best."""
+  both = total = 0
+  for some, known in zip(found, gold, strict=True):
+    both += len(some & known)
+    total += len(some) + len(known)
+  if not total:
+    raise ValueError('an error rate needs links; expected some, found or known')
+  return 1.0 - 2.0 * both / total
+
+
+def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
+  """The word in which each SentencePiece piece begins; `words` are all that the text has between its spaces.
+
+  Counted in bytes, because a character outside the vocabulary is spelt as several.
+  """
+  ends = np.cumsum([len(word.encode()) for word in words])
+  sizes = [1 if _BYTE.fullmatch(piece) else len(piece.replace('▁', '').encode()) for piece in pieces]
+  return np.searchsorted(ends, np.cumsum([0, *sizes])[:-1], side='right')
+
+
+def word_links(weights: np.ndarray, source_words: Sequence[int], target_words: Sequence[int]) -> Links:
+  """Each target word with the source word that it looks at most.
+
+  Args:
+    weights: [target pieces, source pieces] of attention. A word's pieces add up in the source, where they share one
+      look, and in the target, where they look one after the other.
+    source_words, target_words: the word of each piece.
+  """
+  by_word = np.zeros((max(target_words) + 1, max(source_words) + 1))
+  np.add.at(by_word, np.ix_(target_words, source_words), weights)
+  return {(int(by_word[word].argmax()), int(word)) for word in set(target_words)}
+
+
+def diagonal_links(source_words: int, target_words: int) -> Links:
+  """The baseline that knows nothing but the lengths: the word at the same share of the sentence."""
+  return {(place * source_words // target_words, place) for place in range(target_words)}
+
+
+def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[list[np.ndarray]]:
+  """Of each sentence pair, its cross-attention while the target is read out to the decoder, layer by layer.
+
+  Yields:
+    One array per layer, [H, target pieces, source pieces]; ends of sentences and padding are cut off.
+  """
+  _, source, target = translator.parts
+  sides = zip(*(vocabulary.encode_batch(list(texts)) for vocabulary, texts in zip((source, target), zip(*pairs))))
+  return attention_of_ids(translator, list(sides))
+
+
+def attention_of_ids(translator: Translator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], shift: int = 0
+                     ) -> Iterator[list[np.ndarray]]:
+  """attention() of sentences as ids, EOS left out, read `shift` steps after each token was predicted."""
+  model, source, target = translator.parts
+  inspect = jax.jit(lambda params, x, y: model.inspect(params, x, tokens.shift_right(y, target.bos_id))[1]['cross'])
+  widths = [-(-(max(map(len, ids)) + 1) // 8) * 8 for ids in zip(*pairs)]
+  for start in range(0, len(pairs), _ROWS):
+    chosen = pairs[start:start + _ROWS]
+    laid = [tokens.pad([[*ids, vocabulary.eos_id] for ids in some], _ROWS, width, vocabulary.pad_id)
+            for vocabulary, some, width in zip((source, target), zip(*chosen), widths)]
+    layers = jax.device_get(inspect(translator.params[0], *laid))
+    for row, (source_ids, target_ids) in enumerate(chosen):
+      yield [layer[row, :, shift:shift + len(target_ids), :len(source_ids)] for layer in layers]
+
+
+def of_translations(translator: Translator, sources: Sequence[str], found: Sequence[Translation], method: str
+                    ) -> list[tuple[Links, np.ndarray]]:
+  """Of each translation the words that it links, and the weights [target pieces, source pieces] which say so.
+
+  The weights are the mean over the heads of the middle layer, the lower one of two, of the first model; Chen et al.
+  (2020, Table 3) found the third of six best. A model without attention links nothing.
+  """
+  _, vocabulary, target = translator.parts
+  pairs = [(ids[:translator.longest_source - 1], one.ids)
+           for ids, one in zip(vocabulary.encode_batch(list(sources)), found)]
+  out: list[tuple[Links, np.ndarray]] = [(set(), np.zeros((0, 0)))] * len(pairs)
+  real = [i for i, pair in enumerate(pairs) if all(pair) and sources[i].strip()]
+  seen = attention_of_ids(translator, [pairs[i] for i in real], METHODS[method]) if real else []
+  for i, layers in zip(real, seen):
+    if layers:
+      weights = layers[coverage.middle(len(layers))].mean(0)
+      places = [words_of_pieces(spelling.pieces(ids), text.split()) for spelling, ids, text in zip(
+          (vocabulary, target), pairs[i], (sources[i], found[i].text))]
+      out[i] = word_links(weights, *places), weights
+  return out

@@ -1,0 +1,99 @@
+"""Large jobs: lines in parts on disk, so that a job goes on where it was killed, and several processes share it; and
+lines as they come in a pipe."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from checks import whole_files
+from corpora import text_files
+from options.command_line import ConfigError
+from training import peers
+from training.run_folder import read_json, write_json
+
+Answer = Callable[[Sequence[str], int], Sequence[str]]  # (lines, number of the first) -> a line for each
+
+
+def write_whole(path: str, lines: Sequence[str]) -> None:
+  """One line each; a file is there whole or not at all."""
+  whole_files.write_whole(path, ''.join(f'{line}\n' for line in lines))
+
+
+def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str, Any], answer: Answer,
+             say: Callable[[str], Any]) -> list[str]:
+  """The answers to all lines, written to `output`; parts of them lie in `<output>.parts` until all are there.
+
+  Several processes take the parts in turn, at least one each, and process 0 puts them together; the others return
+  nothing. They all have to see the folder of `output`.
+
+  Args:
+    lines: what is asked.
+    output: a file.
+    part_lines: lines of a part; a job of no more has none.
+    asked: what the answers depend on besides the lines; a job goes on only where that is the same.
+    answer: gives as many lines as it gets.
+    say: is told when a job goes on.
+
+  Raises:
+    ConfigError: when the parts that are there belong to another job.
+  """
+  count = jax.process_count()
+  if count > 1:
+    part_lines = max(1, min(part_lines, -(-len(lines) // count)))
+  elif len(lines) <= part_lines:
+    found = list(answer(lines, 0))
+    write_whole(output, found)
+    return found
+  folder = f'{output}.parts'
+  starts = list(range(0, len(lines), part_lines))
+  place = lambda start: os.path.join(folder, f'{start:012d}')
+  with peers.main_first('the job is claimed'):
+    _claim(folder, {**asked, 'lines': len(lines), 'part_lines': part_lines,
+                    'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
+  own = starts[jax.process_index()::count]  # whatever is done: processes see each other's parts at different times
+  missing = [start for start in own if not os.path.isfile(place(start))]
+  if len(missing) < len(own):
+    say(f'going on: {len(own) - len(missing):,} of {len(own):,} parts are done')
+  for start in missing:
+    write_whole(place(start), answer(lines[start:start + part_lines], start))
+  peers.meet('all parts are done')
+  if not peers.is_main():
+    return []
+  found = [line for start in starts for line in text_files.read_lines(place(start))]
+  write_whole(output, found)
+  shutil.rmtree(folder)
+  return found
+
+
+def _claim(folder: str, job: dict[str, Any]) -> None:
+  """Takes a folder for the parts of a job, or goes on with one of the same job."""
+  manifest = os.path.join(folder, 'job.json')
+  job = json.loads(json.dumps(job))
+  if os.path.isfile(manifest):
+    wrong = [name for name, value in read_json(manifest).items() if job.get(name) != value]
+    if wrong:
+      raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong))} differ; give the same input and '
+                        'options to go on with it, another --output, or delete that folder')
+    return
+  os.makedirs(folder, exist_ok=True)
+  write_json(manifest, job)
+
+
+def arriving(descriptor: int, name: str, at_once: int = 1 << 20) -> Iterator[list[str]]:
+  """Lines of a pipe or terminal, as many as are there each time: one at a prompt, thousands from a file.
+
+  Raises:
+    DataError: where the bytes are not UTF-8.
+  """
+  rest = b''
+  while data := os.read(descriptor, at_once):
+    whole, end, rest = (rest + data).rpartition(b'\n')
+    if end:
+      yield text_files.decode_lines(whole + end, name)
+  if rest:
+    yield text_files.decode_lines(rest, name)

@@ -1,0 +1,42 @@
+"""Minimum Bayes risk decoding (Kumar & Byrne, 2004; Eikema & Aziz, 2020): of many samples the one most like the others."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from decoding.translator import Request, Translation, Translator
+
+UTILITIES = {'chrf': lambda: CHRF(), 'bleu': lambda: BLEU(effective_order=True)}  # of a sentence, from 0 to 100
+
+
+def translate(translator: Translator, lines: Sequence[str | Request], samples: int, utility: str,
+              progress: Callable[[int], Any] | None = None, first: int = 0) -> list[Translation]:
+  """One translation per line, in order: the sample with the largest mean utility against all of them.
+
+  Args:
+    translator: that samples (search.strategy=sample).
+    lines, progress, first: see Translator.translate.
+    samples: drawn for each line.
+    utility: one of UTILITIES.
+
+  Returns:
+    Translations whose score is their expected utility; the other samples follow as `others`, best first.
+  """
+  draws = [translator.translate(lines, progress if number == samples - 1 else None, first, number)
+           for number in range(samples)]
+  metric = UTILITIES[utility]()
+  return [choose(drawn, lambda text, reference: metric.sentence_score(text, [reference]).score)
+          for drawn in zip(*draws)]
+
+
+def choose(drawn: Sequence[Translation], utility: Callable[[str, str], float]) -> Translation:
+  """The samples, best first; a text drawn several times counts as often as it was drawn."""
+  counts: dict[str, int] = {}
+  for one in drawn:
+    counts[one.text] = counts.get(one.text, 0) + 1
+  expected = {text: sum(count * utility(text, other) for other, count in counts.items()) / len(drawn) for text in counts}
+  different = {one.text: one for one in drawn}
+  ranked = sorted(counts, key=lambda text: -expected[text])
+  best, *others = (different[text]._replace(score=expected[text]) for text in ranked)
+  return best._replace(others=tuple(others))

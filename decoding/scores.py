@@ -1,0 +1,117 @@
+"""Scores of translations, by sacreBLEU, each with its signature; and BLEU as papers print it."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+from checks.errors import DataError
+
+
+def check_counts(translations: Sequence, references: Sequence, name: str, reference_name: str) -> None:
+  """Raises DataError unless there is one reference for each translation (sacreBLEU would pair off what there is)."""
+  if len(translations) != len(references):
+    raise DataError(f'{name} has {len(translations):,} lines and {reference_name} has {len(references):,}; '
+                    'line n of the reference must translate line n')
+
+
+def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> dict[str, Any]:
+  """BLEU and chrF2 of detokenised, cased translations against raw references.
+
+  Args:
+    hypotheses: translations.
+    *references: one translation of each by people, or several: lists of as many lines.
+
+  Raises:
+    DataError: when there are not as many references as hypotheses, or none.
+  """
+  for lines in references:
+    check_counts(hypotheses, lines, 'the translation', 'the reference')
+  if not hypotheses:
+    raise DataError('there are no translations to score')
+  bleu, chrf = BLEU(), CHRF()
+  known = [list(lines) for lines in references]
+  return {
+      'bleu': bleu.corpus_score(list(hypotheses), known).score,
+      'chrf': chrf.corpus_score(list(hypotheses), known).score,
+      'signature': bleu.get_signature().format(),
+      'chrf_signature': chrf.get_signature().format(),
+  }
+
+
+def error_rate(hypotheses: Sequence[str], *references: Sequence[str]) -> dict[str, Any]:
+  """TER (Snover et al., 2006), edits per reference word in percent: lower is better. Slower than the others."""
+  ter = TER()
+  return {'ter': ter.corpus_score(list(hypotheses), [list(lines) for lines in references]).score,
+          'ter_signature': ter.get_signature().format()}
+
+
+def describe(scores: dict[str, Any], name: str) -> str:
+  """The figures, what they were measured on, and how."""
+  ter = f', TER {scores["ter"]:.1f}' if 'ter' in scores else ''
+  signatures = [scores[key] for key in ('signature', 'chrf_signature', 'ter_signature') if key in scores]
+  return f'BLEU {scores["bleu"]:.1f}, chrF {scores["chrf"]:.1f}{ter} on {name}\n  ' + '\n  '.join(signatures)
+
+
+# ------------------------------------------------------------------------------------------------ as papers print it
+
+
+def _tokenised(language: str) -> Callable[[str], str]:
+  """Words as Moses' tokenizer.perl parts them."""
+  moses = MosesTokenizer(lang=language)
+  return lambda text: moses.tokenize(text, return_str=True)
+
+
+def _normalised(language: str) -> Callable[[str], str]:
+  """Punctuation as Moses' normalize-punctuation.perl has it."""
+  return MosesPunctNormalizer(lang=language).normalize
+
+
+def _split_compounds(language: str) -> Callable[[str], str]:
+  """"Live-Musik" as "Live ##AT##-##AT## Musik": get_ende_bleu.sh of tensor2tensor, on which the paper's 27.3 rests."""
+  del language
+  return lambda text: re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', text)
+
+
+def _lower(language: str) -> Callable[[str], str]:
+  del language
+  return str.lower
+
+
+# What is done to both sides before words are compared, in this order.
+PAPERS = {
+    'wmt14': (_tokenised, _split_compounds),  # Vaswani et al., 2017
+    'multi30k': (_lower, _normalised, _tokenised),  # the task's own scripts
+    'iwslt14': (_tokenised, _lower),  # fairseq and those who compare with it
+}
+
+
+def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], paper: str, language: str) -> dict[str, Any]:
+  """BLEU with the arithmetic of Moses' multi-bleu.perl, as papers print it: not to be compared with sacreBLEU's own.
+
+  Args:
+    hypotheses, references: raw text, a line for each.
+    paper: one of PAPERS.
+    language: of both, such as 'de'.
+
+  Returns:
+    The figure, the parts that it is made of, and the words of hypotheses and references.
+  """
+  check_counts(hypotheses, references, 'the translation', 'the reference')
+  sides = [list(hypotheses), list(references)]
+  for make in PAPERS[paper]:
+    change = make(language)
+    sides = [[change(line) for line in lines] for lines in sides]
+  bleu = BLEU(tokenize='none', smooth_method='none', force=True)
+  score = bleu.corpus_score(sides[0], [sides[1]])
+  parts = ', '.join(make.__name__.strip('_').replace('_', ' ') for make in PAPERS[paper])
+  return {'paper_bleu': score.score, 'parts': f'{paper} ({language}): {parts}; multi-bleu',
+          'hypothesis_words': score.sys_len, 'reference_words': score.ref_len}
+
+
+def describe_paper(score: dict[str, Any]) -> str:
+  """One line."""
+  return (f'BLEU as papers print it {score["paper_bleu"]:.2f} [{score["parts"]}]; '
+          f'{score["hypothesis_words"]:,} words against {score["reference_words"]:,}')

@@ -1,1 +1,0 @@
-"""What touches a run's disk and its user: command line, run folder, checkpoints, translation of lines, scores."""

@@ -1,0 +1,41 @@
+"""A run with some of its heads closed, in a folder of its own, decodable as any other."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from options.command_line import ConfigError
+from training.checkpoint import Checkpoints
+from training.run_folder import RunFolder, read_json, write_json
+
+_KEPT = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', 'suggestions.json', 'environment.json')
+
+
+def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> None:
+  """Writes a run like `run`, but with these parameters.
+
+  It holds one checkpoint, of step 1, without an optimiser's state: it decodes, and other runs may start from it
+  (--init_from); it cannot be trained on itself.
+
+  Args:
+    run: whose configuration and vocabularies are taken over.
+    workdir: the new run's folder.
+    params: the parameters, heads closed.
+    closed: the closed heads' names, for pruned.json.
+
+  Raises:
+    ConfigError: when the folder is there and not empty.
+  """
+  if os.path.isdir(workdir) and os.listdir(workdir):
+    raise ConfigError(f'--pruned_workdir={workdir} is not empty; give a new folder')
+  os.makedirs(workdir, exist_ok=True)
+  for name in _KEPT:
+    if os.path.isfile(os.path.join(run.path, name)):
+      shutil.copy(os.path.join(run.path, name), workdir)
+  pruned = RunFolder(workdir)
+  checkpoints = Checkpoints(pruned.checkpoints, keep_last=1)
+  checkpoints.save(1, {'params': params, 'average': ()}, progress={'pruned_from': run.path})
+  checkpoints.wait()
+  write_json(os.path.join(workdir, 'pruned.json'), {'run': run.path, 'closed': list(closed)})
+  write_json(pruned.config, read_json(run.config))  # the last: from now on the folder is a run

@@ -1,0 +1,155 @@
+"""BLEU by sentence length, as Bahdanau et al. (2015) draw it in Figure 2: what attention is there for.
+
+Each run's translations of its test split (samples/test_translations.txt) are scored in groups of sentences of like
+length, counted in words of the source.
+"""
+
+import functools
+import json
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import corpora
+from checks.errors import DataError
+from decoding import scores
+from options import command_line
+from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
+from sweeps.table import as_text as table_as_text
+from training.run_folder import write_json
+
+MOST_GROUPS = 10
+FEWEST_SENTENCES = 20  # BLEU of fewer says nothing; such a group joins its neighbour
+
+
+class Group(NamedTuple):
+  """Sentences of like length."""
+
+  shortest: int  # words of the source
+  longest: int
+  places: list[int]  # in the test split
+
+  @property
+  def name(self) -> str:
+    return f'{self.shortest}–{self.longest}' if self.shortest < self.longest else str(self.longest)
+
+
+class Curves(NamedTuple):
+  """BLEU of each row's runs on each group."""
+
+  groups: list[Group]
+  bleu: dict[str, list[list[float]]]  # row -> group -> run
+  test_set: str
+  signature: str
+
+
+def measure(rows: Sequence[Row]) -> Curves:
+  """Scores every finished run by length.
+
+  Raises:
+    DataError: when runs were scored on different sentences, or the corpus has changed since.
+  """
+  if not rows:
+    raise DataError('none of the rows asked for has a finished run')
+  first = rows[0].runs[0]
+  groups = group_by_length([len(pair.source.split()) for pair in _examined_by(first)])
+  bleu = {row.name: [list(values) for values in zip(*(_by_group(run, groups) for run in row.runs))] for row in rows}
+  return Curves(groups, bleu, first.results['test_set'], first.results['signature'])
+
+
+def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
+  """A run's BLEU on each group."""
+  pairs = _examined_by(run)
+  path = os.path.join(run.folder.samples, 'test_translations.txt')
+  with open(path, encoding='utf-8', newline='\n') as file:
+    translations = file.read().split('\n')[:-1]
+  scores.check_counts(translations, pairs, path, run.results['test_set'])
+  if not groups or sum(len(group.places) for group in groups) != len(pairs):
+    raise DataError(f'{run.folder.path} was scored on other sentences than the first run')
+  return [scores.corpus_scores([translations[i] for i in group.places],
+                               [pairs[i].target for i in group.places])['bleu'] for group in groups]
+
+
+def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
+  """The pairs that a run was scored on, found again through its configuration."""
+  config = run.folder.read_config()
+  pairs, fingerprint = _examined(json.dumps(config['data'], sort_keys=True), config['seed'])
+  if fingerprint not in run.environment['data'].values():
+    raise DataError(f'{run.folder.path} was scored on {run.results["test_set"]}, whose text has changed since; '
+                    'BLEU by length needs the same text')
+  return pairs
+
+
+@functools.lru_cache(maxsize=4)
+def _examined(data: str, seed: int) -> tuple[list[corpora.Pair], str]:
+  corpus = corpora.load(command_line.build(corpora.CorpusConfig, json.loads(data), name='config.data', seed=seed))
+  split = corpus.test or corpus.validation
+  return list(split), split.fingerprint
+
+
+def group_by_length(lengths: Sequence[int]) -> list[Group]:
+  """At most MOST_GROUPS groups of equal width; those of fewer than FEWEST_SENTENCES join the next longer one, the
+  last the one before it."""
+  width = max(1, math.ceil(max(lengths) / MOST_GROUPS))
+  groups: list[Group] = []
+  start, places = 1, []
+  for end in range(width, max(lengths) + width, width):
+    places += [place for place, length in enumerate(lengths) if length <= end and (end - width < length or end == width)]
+    if len(places) >= FEWEST_SENTENCES:
+      groups.append(Group(start, end, places))
+      start, places = end + 1, []
+  if places and groups:
+    groups[-1] = Group(groups[-1].shortest, end, groups[-1].places + places)
+  return groups or [Group(1, max(lengths), list(range(len(lengths))))]
+
+
+# ------------------------------------------------------------------------------------------------- to be looked at
+
+
+def as_table(curves: Curves) -> Table:
+  """A line for each group."""
+  heads = ['words of the source', 'sentences', *curves.bleu]
+  cells = [[group.name, f'{len(group.places):,}', *(spread(values[i], 1) for values in curves.bleu.values())]
+           for i, group in enumerate(curves.groups)]
+  return Table(heads, cells, [f'BLEU on {curves.test_set} by source length, mean ± sample deviation over seeds: '
+                              f'sacreBLEU, {curves.signature}.'])
+
+
+def as_text(curves: Curves) -> str:
+  """For a terminal."""
+  return table_as_text(as_table(curves))
+
+
+def as_record(curves: Curves) -> dict[str, Any]:
+  """For a program: BLEU of every run."""
+  groups = [{'shortest': group.shortest, 'longest': group.longest, 'sentences': len(group.places)}
+            for group in curves.groups]
+  return {'test_set': curves.test_set, 'signature': curves.signature, 'groups': groups, 'bleu': curves.bleu}
+
+
+def write(workdir: str, curves: Curves) -> None:
+  """by_length.md, by_length.json and by_length.png in the sweep's folder."""
+  with open(os.path.join(workdir, 'by_length.md'), 'w', encoding='utf-8') as file:
+    file.write(as_markdown(as_table(curves)))
+  write_json(os.path.join(workdir, 'by_length.json'), as_record(curves))
+  draw(curves, os.path.join(workdir, 'by_length.png'))
+
+
+def draw(curves: Curves, path: str) -> None:
+  """Figure 2: a line for each row, its deviation as bars."""
+  from matplotlib.figure import Figure  # slow to import; the figure alone keeps no global state
+  figure = Figure(figsize=(7, 4.5), dpi=150, layout='constrained')
+  axes = figure.add_subplot()
+  places = [(group.shortest + group.longest) / 2 for group in curves.groups]
+  for name, groups in curves.bleu.items():
+    deviations = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in groups]
+    axes.errorbar(places, [statistics.fmean(values) for values in groups], deviations, label=name, marker='o',
+                  markersize=4, capsize=3)
+  axes.set_xticks(places, [f'{group.name}\n({len(group.places):,})' for group in curves.groups])
+  axes.set_xlabel('words of the source (sentences)')
+  axes.set_ylabel(f'BLEU on {curves.test_set}')
+  axes.grid(alpha=0.3)
+  figure.legend(loc='outside right upper')  # beside the lines, however many there are
+  figure.savefig(path)

@@ -1,0 +1,283 @@
+"""The runs of a sweep, one after the other: each a child process of train.py in a folder of its own, ROW/seed_N.
+
+What a folder holds says how far its run is, so a sweep has no state: killed and started again, it passes over what is
+finished, goes on with what is not, and waits for what another process still trains.
+"""
+
+import contextlib
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from checks.exit_codes import DONE, FOLDER_BUSY, INTERRUPTED, PREEMPTED
+from options import command_line
+from options.command_line import ROOT, ConfigError, SweepOptions, SweepRow
+from sweeps.table import per_what
+from tasks import registry, setup
+from training.run_folder import RunFolder, as_written, read_json
+
+POLL_SECONDS = 0.5  # between looks at what a child has said
+TAIL_BYTES = 50_000  # of a log: no message is longer
+
+
+class QueuedRun(NamedTuple):
+  """One run of a sweep."""
+
+  row: str
+  seed: int
+  folder: RunFolder
+  command: list[str]
+  config: dict[str, Any]  # what its config.json will be
+
+  @property
+  def name(self) -> str:
+    return f'{self.row} seed {self.seed}'
+
+  @property
+  def log(self) -> str:
+    """Where its output goes; a run's folder itself must be empty before it starts."""
+    return f'{self.folder.path}.log'
+
+  @property
+  def typed(self) -> str:
+    """The command as one types it here."""
+    return shlex.join([command_line.python(), *self.command[1:]])
+
+
+class Stopped(Exception):
+  """The sweep was told to stop; the child has stopped, too."""
+
+  def __init__(self, message: str, exit_code: int):
+    super().__init__(message)
+    self.exit_code = exit_code
+
+
+def queue(options: SweepOptions) -> list[QueuedRun]:
+  """All runs, row by row. The runs share vocabularies, tokenised text and compiled programs."""
+  cache = os.path.join(options.workdir, '.cache')
+  shared = {'data.cache_dir': os.path.join(cache, 'text'), 'compile_cache': os.path.join(cache, 'programs')}
+  runs = []
+  for row in options.rows:
+    given, values = _given(row), command_line.leaves(row.config)
+    places = {name: place for name, place in shared.items() if name not in given and values[name] is None}
+    for seed in range(options.seeds):
+      own = {'seed': seed, **places}
+      config = row.config.copy_and_resolve_references()
+      config.unlock()
+      config.update_from_flattened_dict(own)
+      workdir = os.path.join(options.workdir, row.name, f'seed_{seed}')
+      command = [sys.executable, os.path.relpath(os.path.join(ROOT, 'train.py')), f'--config={row.spec}',
+                 f'--workdir={workdir}', *row.overrides, *command_line.as_overrides(own)]
+      runs.append(QueuedRun(row.name, seed, RunFolder(workdir), command, as_written(config.to_dict())))
+  return runs
+
+
+def _given(row: SweepRow) -> list[str]:
+  """The options that a row or the command sets, by dotted name."""
+  return [override.removeprefix('--config.').partition('=')[0] for override in row.overrides]
+
+
+def check(options: SweepOptions) -> None:
+  """Refuses a sweep with a run that could only fail, before any starts or is printed.
+
+  Raises:
+    ConfigError: naming every mistake of every row.
+  """
+  rows_by_mistake: dict[str, list[str]] = {}
+  for row in options.rows:
+    for mistake in _mistakes(row, options):
+      rows_by_mistake.setdefault(mistake, []).append(row.name)
+  with command_line.gather_errors() as gathered:
+    gathered.mistakes += [f'row{"s" * (len(names) > 1)} {", ".join(names)}: {mistake}'
+                          for mistake, names in rows_by_mistake.items()]
+
+
+def _mistakes(row: SweepRow, options: SweepOptions) -> Iterator[str]:
+  if 'seed' in _given(row):
+    yield 'config.seed is given, but a sweep seeds its runs 0, 1, … itself: leave it out; --seeds says how many'
+  try:
+    setup.check(row.config, _given(row))
+  except ConfigError as error:
+    yield str(error).replace('\n', '\n  ')
+  else:
+    task = registry.of(row.config)
+    if options.by_length and not task.scores_references:
+      yield f'--by_length is of BLEU, and {task.name.replace("_", " ")} has none; leave the one or the other out'
+
+
+def is_finished(run: QueuedRun) -> bool:
+  """Whether the folder holds the final scores of just this configuration, trained for just this long."""
+  if not (os.path.isfile(run.folder.results) and os.path.isfile(run.folder.config)):
+    return False
+  length = read_json(run.folder.results).get('length', {})
+  return run.folder.read_config() == run.config and all(
+      run.config['train'][name] == value for name, value in length.items()) and bool(length)
+
+
+def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[QueuedRun]:
+  """Trains what is not finished; returns the runs that failed. Raises Stopped on Ctrl-C and SIGTERM."""
+  failed = []
+  with _stop_signals():
+    for number, run in enumerate(runs, 1):
+      head = f'[{number}/{len(runs)}] {run.name}'
+      if is_finished(run):
+        say(f'{head}: finished before, {told(run)}')
+        continue
+      try:
+        code, last = _finish(run, head, lambda: say(f'{head}: another process trains it; waiting for that'))
+      except _StopSignal as stop:
+        raise Stopped(f'Stopped at {run.name}, after {number - 1} of {len(runs)} runs. '
+                      'The same command goes on from here.', stop.exit_code) from None
+      if code:
+        failed.append(run)
+        say(f'{head}: FAILED with exit code {code}: {last}\n    all it said: {run.log}')
+      else:
+        say(f'{head}: {told(run)}')
+  return failed
+
+
+def told(run: QueuedRun) -> str:
+  """A finished run's figures in a few words."""
+  results = read_json(run.folder.results)
+  figures, *_ = registry.of(ConfigDict(run.config)).describe(results).split('\n')
+  return (f'{figures}, validation perplexity {results["validation_perplexity"]:.2f} per {per_what(results)}, '
+          f'{results["step"]:,} steps in {results["seconds"] / 60:.1f} min')
+
+
+# --------------------------------------------------------------------------------------------------- the child
+
+
+class _StopSignal(BaseException):
+  """Ctrl-C, SIGTERM or a closed terminal; no `except Exception` may swallow it."""
+
+  def __init__(self, number: int):
+    self.number, self.exit_code = number, INTERRUPTED if number == signal.SIGINT else PREEMPTED
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[None]:
+  """While it lasts, signals that ask for a stop raise _StopSignal."""
+  def stop(number, frame):
+    raise _StopSignal(number)
+
+  before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+  try:
+    yield
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, handler)
+
+
+def _finish(run: QueuedRun, head: str, tell: Callable[[], Any]) -> tuple[int, str]:
+  """Trains what other processes leave untrained; returns what _train() does.
+
+  A sweep that was killed may leave a child that has not come to its lock yet: ours then finds the folder busy.
+  """
+  while True:
+    _wait_until_free(run, tell)
+    if is_finished(run):
+      return DONE, ''
+    code, last = _train(run, head)
+    if code != FOLDER_BUSY:
+      return code, last
+
+
+def _wait_until_free(run: QueuedRun, tell: Callable[[], Any]) -> None:
+  """Returns when no process holds the run's lock: a sweep killed outright leaves its child training."""
+  path = os.path.join(run.folder.path, 'lock')
+  if not os.path.isfile(path):
+    return
+  with open(path, 'a', encoding='utf-8') as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+      tell()
+      fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _train(run: QueuedRun, head: str) -> tuple[int, str]:
+  """Runs the child to its end; returns its exit code and what it said of a failure.
+
+  The child has a session of its own, so that Ctrl-C on a terminal reaches the sweep alone, which passes it on once:
+  train.py takes a second one for impatience. It writes into its log itself: through a pipe it would die of its next
+  line once the sweep is killed.
+  """
+  os.makedirs(os.path.dirname(run.folder.path), exist_ok=True)
+  with open(run.log, 'ab') as log:
+    log.write(f'$ {run.typed}\n'.encode())
+    log.flush()
+    start = log.tell()
+    with _NewestLine(head, run.log, start) as newest:
+      child = subprocess.Popen(run.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                               start_new_session=True, env=os.environ | {'PYTHONUNBUFFERED': '1'})
+      try:
+        _follow(child, newest)
+      except _StopSignal as stop:
+        _stop(child, stop, newest)
+        raise
+  lines = _said(run.log, start)
+  starts = [place for place, line in enumerate(lines) if line.startswith('error:')]
+  return child.returncode, '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
+
+
+def _stop(child: subprocess.Popen, stop: _StopSignal, newest: '_NewestLine') -> None:
+  """Passes signals on, as many as come, until the child has saved and ended."""
+  while True:
+    try:
+      child.send_signal(stop.number)
+      _follow(child, newest)
+      return
+    except _StopSignal as again:
+      stop = again
+
+
+def _follow(child: subprocess.Popen, newest: '_NewestLine') -> None:
+  """Waits until the child ends; a terminal shows its newest line meanwhile."""
+  while True:
+    try:
+      child.wait(POLL_SECONDS)
+      return
+    except subprocess.TimeoutExpired:
+      newest.update()
+
+
+def _said(log: str, start: int) -> list[str]:
+  """The last lines behind a place in a log, without blank ones."""
+  with open(log, 'rb') as file:
+    file.seek(max(start, os.path.getsize(log) - TAIL_BYTES))
+    lines = file.read().decode(errors='replace').splitlines()
+  return [line.strip() for line in lines if line.strip()]
+
+
+class _NewestLine:
+  """One line of a terminal, written over and over, and wiped at the end; elsewhere, where to look."""
+
+  def __init__(self, head: str, log: str, start: int):
+    self._head, self._log, self._start, self._watched = head, log, start, sys.stdout.isatty()
+
+  def __enter__(self) -> '_NewestLine':
+    if self._watched:
+      self._show('starting')
+    else:
+      print(f'{self._head}: started, see {os.path.relpath(self._log)}', flush=True)
+    return self
+
+  def update(self) -> None:
+    """Shows the newest line of the log."""
+    if self._watched and (lines := _said(self._log, self._start)):
+      self._show(lines[-1])
+
+  def _show(self, text: str) -> None:
+    width = os.get_terminal_size(sys.stdout.fileno()).columns
+    print(f'\r\x1b[K{f"{self._head}: {text}"[:width - 1]}', end='', flush=True)
+
+  def __exit__(self, *_) -> None:
+    if self._watched:
+      print('\r\x1b[K', end='', flush=True)

@@ -1,0 +1,336 @@
+"""A table like the paper's Table 3 out of finished runs: a row of the sweep a line, mean ± deviation over its seeds.
+
+Everything is read from the runs' own folders: config.json, environment.json and results.json. Which figures there are,
+and what is to be said of them, is a matter of what the runs are for: see registry.py.
+"""
+
+import os
+import re
+import shlex
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from options.command_line import LENGTHS, ConfigError, SweepOptions, leaves, load_config
+from tasks import registry
+from training.run_folder import MAY_CHANGE, RunFolder, as_written, read_json, write_json
+
+# What may differ between two runs of one row, and is no part of what a row changes.
+NOT_COMPARED = ('seed', 'compile_cache', 'data.cache_dir')
+# Where the options stand that decide a model's size, and with the others what training makes of it.
+OF_SIZE = ('model.', 'recurrent.', 'vocabulary.')
+OF_TRAINING = (*OF_SIZE, 'optimizer.', 'train.', 'init_from')
+# Of these, what changes how something is computed, and not what.
+COMPUTED_ALIKE = ('model.scan_layers', 'model.remat', 'train.accumulation_steps')
+# Figures on the test text beside the task's measure; the best on validation are none.
+_FURTHER = re.compile(r'(?!best_)\w+_(accuracy|per_byte)')
+
+
+class Figure(NamedTuple):
+  """How a figure of results.json is shown."""
+
+  head: str
+  digits: int = 3
+  by: str = ''  # what counts it, where that is not this program
+
+
+_FIGURES = {'bleu': Figure('BLEU', 1, 'sacreBLEU'), 'bits_per_byte': Figure('bits per byte', 4)}
+
+
+def figure(name: str) -> Figure:
+  """How a figure is shown: by the name that results.json gives it, unless it has one of its own."""
+  return _FIGURES.get(name) or Figure(name.replace('_', ' '))
+
+
+class FinishedRun(NamedTuple):
+  """What a run's folder says."""
+
+  folder: RunFolder
+  seed: int
+  config: dict[str, Any]  # options by dotted name
+  task: registry.Task
+  results: dict[str, Any]
+  environment: dict[str, Any]
+
+  @property
+  def figures(self) -> list[str]:
+    """Names of what was measured on the test text, the task's measure first."""
+    further = filter(_FURTHER.fullmatch, sorted(self.results))
+    return list(dict.fromkeys([self.task.measure.name, *further]))
+
+
+class Row(NamedTuple):
+  """The finished runs of one row."""
+
+  name: str
+  runs: list[FinishedRun]
+
+  def values(self, name: str) -> list[float]:
+    """A figure of each run on the test text, of those that it is a figure of."""
+    return [run.results[name] for run in self.runs if name in run.figures]
+
+
+class Column(NamedTuple):
+  """A column of the table."""
+
+  head: str
+  cell: Callable[[Row], str]
+
+
+class Table(NamedTuple):
+  """Cells, and the lines that say how to read them."""
+
+  heads: list[str]
+  cells: list[list[str]]
+  notes: list[str]
+
+
+# ------------------------------------------------------------------------------------------------ from the folders
+
+
+def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()) -> list[Row]:
+  """The rows of a sweep's folder that have finished runs: those asked for first, then what else lies there.
+
+  Args:
+    workdir: the sweep's folder.
+    wanted: names of rows.
+    order: how the rest is sorted; names outside of it come last.
+  """
+  names = [entry.name for entry in os.scandir(workdir) if entry.is_dir()] if os.path.isdir(workdir) else []
+  place = {name: number for number, name in enumerate(dict.fromkeys([*wanted, *order]))}
+  rows = [Row(name, _finished_runs(os.path.join(workdir, name)))
+          for name in sorted(names, key=lambda name: (place.get(name, len(place)), name))]
+  return [row for row in rows if row.runs]
+
+
+def _finished_runs(folder: str) -> list[FinishedRun]:
+  seeds = sorted(int(match[1]) for entry in os.scandir(folder) if (match := re.fullmatch(r'seed_(\d+)', entry.name)))
+  runs = [(seed, RunFolder(os.path.join(folder, f'seed_{seed}'))) for seed in seeds]
+  return [_finished_run(run, seed) for seed, run in runs if os.path.isfile(run.results)]
+
+
+def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
+  config = ConfigDict(folder.read_config())
+  try:
+    task = registry.of(config)
+  except ConfigError as error:  # of another version of this program, perhaps
+    raise ConfigError(f'{folder.path}: {error}') from None
+  results = read_json(folder.results)
+  if 'search' in results:
+    results['search'].setdefault('strategy', 'beam')  # all that there was when results did not name it
+  return FinishedRun(folder, seed, leaves(config), task, results, read_json(folder.environment))
+
+
+# -------------------------------------------------------------------------------------------------------- the table
+
+
+def tabulate(rows: Sequence[Row], options: SweepOptions, command: Sequence[str]) -> Table:
+  """The table of finished rows. There must be one.
+
+  Args:
+    rows: see finished_rows().
+    options: the sweep's; for what the literature reports, and what is asked for and missing.
+    command: the command line that asks for it.
+  """
+  base = rows[0]
+  columns = [
+      Column('row', lambda row: row.name),
+      Column(f'differs from {base.name} in', lambda row: changes(row, base)),
+      Column('parameters', lambda row: ' / '.join(
+          f'{count:,}' for count in sorted({run.results['parameters'] for run in row.runs}))),
+      *_perplexities(rows),
+      *(Column(figure(name).head, lambda row, name=name: spread(row.values(name), figure(name).digits))
+        for name in dict.fromkeys(name for row in rows for run in row.runs for name in run.figures)),
+      Column('seeds', lambda row: str(len(row.runs)))]
+  notes = [*_missing(rows, options), *_method(rows), *_mixtures(rows)]
+  if options.published:
+    notes += _beside_the_paper(columns, rows, options)
+  notes.append(f'Command: {shlex.join(command)}')
+  return Table([column.head for column in columns], [[column.cell(row) for column in columns] for row in rows], notes)
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+  """'25.1 ± 0.3': mean and sample deviation (n - 1); the mean alone of a single value."""
+  if not values:
+    return ''
+  mean = f'{statistics.fmean(values):.{digits}f}'
+  return f'{mean} ± {statistics.stdev(values):.{digits}f}' if len(values) > 1 else mean
+
+
+def per_what(results: Mapping[str, Any]) -> str:
+  """What a run's validation perplexity is per: what a step counts, see evaluation.per_token."""
+  return 'example' if 'examples' in results else 'token'
+
+
+def _perplexities(rows: Sequence[Row]) -> list[Column]:
+  values = lambda row, unit: [run.results['validation_perplexity'] for run in row.runs if per_what(run.results) == unit]
+  units = dict.fromkeys(per_what(run.results) for row in rows for run in row.runs)
+  return [Column(f'validation perplexity per {unit}', lambda row, unit=unit: spread(values(row, unit), 2))
+          for unit in units]
+
+
+def changes(row: Row, base: Row) -> str:
+  """Options in which a row differs from the first one: 'num_heads=1'. Those of the model go without their section."""
+  ours, theirs = row.runs[0].config, base.runs[0].config
+  return ', '.join(f'{name.removeprefix("model.")}={ours.get(name)}' for name in sorted(ours.keys() | theirs.keys())
+                   if ours.get(name) != theirs.get(name) and name not in NOT_COMPARED)
+
+
+def _missing(rows: Sequence[Row], options: SweepOptions) -> list[str]:
+  done = {row.name: len(row.runs) for row in rows}
+  lacking = [f'{row.name} ({done.get(row.name, 0)} of {options.seeds})' for row in options.rows
+             if done.get(row.name, 0) < options.seeds]
+  return [f'Not finished: {", ".join(lacking)}.'] if lacking else []
+
+
+def _method(rows: Sequence[Row]) -> list[str]:
+  """On what, how and with what the figures were measured; a line for each way if there are several."""
+  runs = [run for row in rows for run in row.runs]
+  machines = {f'{run.environment["cores"]} cores, {", ".join(sorted(set(run.environment["devices"])))}, '
+              f'Python {run.environment["python"]}, jax {run.environment["packages"]["jax"]}, '
+              f'commit {str(run.environment["commit"])[:8]}'
+              f'{" with uncommitted changes" if run.environment["uncommitted_changes"] else ""}.' for run in runs}
+  return ['± is the sample deviation over seeds. Perplexity counts word pieces of the run\'s own vocabulary, on its '
+          'validation split.', *sorted(set(map(_scored, runs))), *sorted(machines)]
+
+
+def _scored(run: FinishedRun) -> str:
+  """How a run was scored, in a sentence; the same for runs that were scored alike."""
+  shown, results = figure(run.task.measure.name), run.results
+  # What a task says behind the first line is how its figures came about; chrF is in no column.
+  _, *how = run.task.describe({name: results[name] for name in results if name != 'chrf_signature'}).split('\n')
+  how = [line.strip().removeprefix(f'on {results["test_set"]}: ') for line in how]
+  of = [_search(results['search'])] if run.task.scores_references else []  # only translations are searched for
+  of.append(f'mean of {len(results["averaged_steps"])} checkpoint(s)'
+            f'{" of the moving average" if _is_moving_average(run) else ""}')
+  return (f'{shown.head} on {results["test_set"]}: {", ".join(filter(None, [shown.by, *how]))}; {", ".join(of)}, '
+          f'{results["step"]:,} updates.')
+
+
+def _search(search: Mapping[str, Any]) -> str:
+  if search['strategy'] != 'beam':
+    return f'by strategy {search["strategy"]}'
+  return f'beam {search["beam_size"]}' if search['beam_size'] > 1 else 'greedy search'
+
+
+def _is_moving_average(run: FinishedRun) -> bool:
+  return bool(run.config.get('train.ema_decay'))  # runs of before there was such an option have none
+
+
+def _mixtures(rows: Sequence[Row]) -> list[str]:
+  """Warnings where figures stand together that do not compare."""
+  warnings = []
+  for row in rows:
+    unlike = {name for run in row.runs for name in run.config if name not in NOT_COMPARED
+              and run.config[name] != row.runs[0].config.get(name)}
+    if unlike:
+      warnings.append(f'Warning: the runs of {row.name} differ in {", ".join(sorted(unlike))}, not only in their seed.')
+  texts = {tuple(run.environment['data'].values())[-1] for row in rows for run in row.runs}
+  if len(texts) > 1:
+    warnings.append('Warning: not all runs were scored on the same sentences; their scores do not compare.')
+  return warnings
+
+
+# ------------------------------------------------------------------------------------------ beside the literature
+
+
+def _beside_the_paper(columns: list[Column], rows: Sequence[Row], options: SweepOptions) -> list[str]:
+  """Adds the columns of the literature that compare; the notes say of those left out why."""
+  unlike = {row.name: found for row in rows if row.name in options.published
+            and (found := departures(row, options)) is not None}
+  resized = {name: [option for option in found if option.startswith(OF_SIZE)] for name, found in unlike.items()}
+  theirs = lambda figure, told: {name: told(options.published[name][figure]) for name in unlike
+                                 if figure in options.published[name]}
+  notes = _add_theirs(columns, 'parameters', 'the paper\'s', theirs('parameters', lambda count: f'{count / 1e6:.0f} M'),
+                      resized)
+  if reasons := sorted({reason for row in rows for run in row.runs for reason in incomparable(run)}):
+    return [*notes, f'The paper\'s BLEU is left out, for it is another measure: {"; ".join(reasons)}.']
+  notes += _add_theirs(columns, 'BLEU', 'the paper\'s BLEU', theirs('bleu', lambda bleu: f'{bleu:.1f}'), unlike)
+  if any(column.head == 'the paper\'s BLEU' for column in columns):
+    notes.append('The paper\'s BLEU is of tokenised text; sacreBLEU on raw text is lower for the same translations.')
+  return notes
+
+
+def _add_theirs(columns: list[Column], ours: str, head: str, theirs: Mapping[str, str],
+                unlike: Mapping[str, Sequence[str]]) -> list[str]:
+  """Puts a column of the literature behind ours, filled where a row is the paper's own; returns what there is to say.
+
+  Args:
+    columns: of the table; changed.
+    ours: head of our column.
+    head: of theirs.
+    theirs: its cells, by row.
+    unlike: of each of these rows, the options for which it is not the paper's.
+  """
+  cells = {name: cell for name, cell in theirs.items() if not unlike[name]}
+  heads = [column.head for column in columns]
+  if cells and ours in heads:
+    columns.insert(heads.index(ours) + 1, Column(head, lambda row: cells.get(row.name, '')))
+  names_by_options: dict[str, list[str]] = {}
+  for name in theirs.keys() - cells.keys():
+    names_by_options.setdefault(', '.join(unlike[name]), []).append(name)
+  told = [f'{options} ({", ".join(sorted(names))})' for options, names in sorted(names_by_options.items())]
+  return [f'The paper\'s {ours}: left out where our row is another than theirs, in {"; ".join(told)}.'] if told else []
+
+
+def departures(row: Row, options: SweepOptions) -> list[str] | None:
+  """In which options that decide what is trained a row is not what the configuration file calls by its name.
+
+  None when that file knows no such name.
+  """
+  try:
+    variant = as_written(leaves(load_config(f'{options.path}:{row.name}')))
+  except ConfigError:
+    return None
+  decides = lambda name: name.startswith(OF_TRAINING) and name not in COMPUTED_ALIKE and (
+      name in (*LENGTHS, 'init_from') or name not in MAY_CHANGE)
+  return sorted({name for run in row.runs for name in run.config.keys() & variant.keys()
+                 if decides(name) and run.config[name] != variant[name]})
+
+
+def incomparable(run: FinishedRun) -> list[str]:
+  """Why a run's BLEU cannot stand beside that of the paper's Table 3; empty when it can, and when it has none."""
+  config, results = run.config, run.results
+  wmt = (config['data.kind'] == 'tfds' and str(config['data.tfds_name']).startswith('wmt14_translate/de-en')
+         and (config['data.source_language'], config['data.target_language']) == ('en', 'de'))
+  search = results['search']
+  found = [
+      (wmt, 'theirs was trained on WMT14 English to German'),
+      (results['test_set'].startswith('newstest2013'), f'theirs is of newstest2013, ours of {results["test_set"]}'),
+      (search['strategy'] == 'beam' and search['beam_size'] > 1, 'theirs is of beam search'),
+      (len(results['averaged_steps']) == 1, 'theirs is of one checkpoint, not of an average'),
+      (not _is_moving_average(run), 'theirs is of the parameters as they were, not of their moving average')]
+  return [reason for holds, reason in found if not holds] if 'bleu' in run.figures else []
+
+
+# ------------------------------------------------------------------------------------------------- to be looked at
+
+
+def as_text(table: Table) -> str:
+  """For a terminal."""
+  lines = [table.heads, *table.cells]
+  widths = [max(len(line[i]) for line in lines) for i in range(len(table.heads))]
+  aligned = ['  '.join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+  return '\n'.join([*aligned, '', *table.notes])
+
+
+def as_markdown(table: Table) -> str:
+  """For a document."""
+  line = lambda cells: f'| {" | ".join(cell.replace("|", chr(92) + "|") for cell in cells)} |'
+  return '\n'.join([line(table.heads), line(['---'] * len(table.heads)), *map(line, table.cells), '',
+                    *(f'* {note}' for note in table.notes), ''])
+
+
+def as_record(rows: Sequence[Row], table: Table) -> dict[str, Any]:
+  """For a program: the table, and beside it each run's own results."""
+  return {'table': [dict(zip(table.heads, cells)) for cells in table.cells], 'notes': table.notes,
+          'runs': {row.name: {run.seed: run.results for run in row.runs} for row in rows}}
+
+
+def write(workdir: str, rows: Sequence[Row], table: Table) -> None:
+  """table.md and table.json in the sweep's folder."""
+  with open(os.path.join(workdir, 'table.md'), 'w', encoding='utf-8') as file:
+    file.write(as_markdown(table))
+  write_json(os.path.join(workdir, 'table.json'), as_record(rows, table))

@@ -1,0 +1,309 @@
+"""Checkpoints of a run, through Orbax: save, verify, restore, compare with the wanted model, average.
+
+A checkpoint holds the train state, and as JSON the run's progress and the validation scores measured at its step.
+Orbax commits it by a rename, whole or not at all, but notices no flipped bit: checksums/<step>.json holds the SHA-256
+of its files, and what does not agree with that is never read.
+"""
+
+import concurrent.futures
+import errno
+import hashlib
+import json
+import logging
+import math
+import os
+import re
+import shutil
+from typing import Any, NamedTuple
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
+
+from checks import exit_codes
+from checks.whole_files import write_whole
+from training import peers
+
+logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax narrates every save through absl
+
+
+class CheckpointError(Exception):
+  """A checkpoint that is missing or does not fit; scripts end with this exit code."""
+
+  exit_code = exit_codes.CHECKPOINT
+
+
+class DamagedError(CheckpointError):
+  """A checkpoint whose files are not those that were saved."""
+
+
+# Where in a model, or in its training, a leaf of a train state comes from: pattern of its dotted name, and the options
+# that decide its shape. The first that fits is told.
+SOURCES = (
+    (r'^average', 'train.ema_decay'),
+    (r'^opt_state', 'optimizer.kind, momentum or clip_norm'),
+    (r'positions', 'model.positions, max_positions, clip_distance or num_buckets'),
+    (r'embedding|output_projection',
+     'vocabulary.size, vocabulary.joint, model.d_model, share_embeddings or tie_output'),
+    (r'attention\.\w+$', 'model.num_layers, num_heads, d_k, d_v, num_kv_heads, attention_score or attention_bias'),
+    (r'feed_forward\.\w+$', 'model.num_layers, d_ff, activation or feed_forward_bias'),
+    (r'norm', 'model.norm, normalization, norm_bias or num_layers'),
+    (r'', 'model.architecture or its sizes'),
+)
+
+
+class Measure(NamedTuple):
+  """A figure on validation text by which one checkpoint is better than another."""
+
+  name: str  # among the metrics that save() is given
+  higher_is_better: bool = True
+
+  def rank(self, metrics: dict) -> float:
+    """Larger for better; NaN, which sorts nowhere, is worse than any."""
+    value = float(metrics[self.name])
+    return -math.inf if math.isnan(value) else value if self.higher_is_better else -value
+
+
+BLEU = Measure('bleu')
+
+
+class Checkpoints:
+  """The checkpoints in one folder: the newest few, and the best few by a measure on validation text besides."""
+
+  def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU):
+    """keep_last None keeps all: for readers."""
+    self._folder, self._measure = os.path.abspath(folder), measure
+    self._checksums = os.path.join(self._folder, 'checksums')
+    best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
+    policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
+    self._manager = ocp.CheckpointManager(self._folder, options=ocp.CheckpointManagerOptions(
+        preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies), best_fn=measure.rank,
+        create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None))
+    self._pool, self._finishing = concurrent.futures.ThreadPoolExecutor(1), None
+
+  def save(self, step: int, state: Any, progress: dict, metrics: dict | None = None) -> None:
+    """Starts saving; wait() ends it. `metrics` are validation figures measured at this step, if any.
+
+    A checkpoint of the same step, such as a stop leaves that came before the evaluation, is replaced.
+
+    Raises:
+      CheckpointError: when there is no room.
+    """
+    self.wait()
+    try:
+      if step in self.steps():
+        self._manager.delete(step)
+      self._manager.save(step, metrics=metrics, args=ocp.args.Composite(
+          state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)))
+    except Exception as error:
+      raise self._explained(error, step) from error
+    # Several processes finish in their main threads, where all of them wait for each other.
+    alone = jax.process_count() == 1
+    self._finishing = step, self._pool.submit(self._finish, step) if alone else None
+
+  def wait(self) -> None:
+    """Returns when everything is on disk. Raises CheckpointError when there is no room."""
+    if self._finishing:
+      (step, future), self._finishing = self._finishing, None
+      try:
+        future.result() if future else self._finish(step)
+      except Exception as error:
+        raise self._explained(error, step) from error
+
+  def _finish(self, step: int) -> None:
+    """Waits until a step is committed, and writes down the checksums of its files."""
+    self._manager.wait_until_finished()
+    if peers.is_main():
+      os.makedirs(self._checksums, exist_ok=True)
+      write_whole(self._checksums_path(step), json.dumps(checksums_of(os.path.join(self._folder, str(step))), indent=1))
+      kept = {f'{step}.json' for step in self._manager.all_steps()}
+      for name in set(os.listdir(self._checksums)) - kept:
+        os.remove(os.path.join(self._checksums, name))
+    peers.meet(f'checksums {step}')
+
+  def _explained(self, error: Exception, step: int) -> Exception:
+    """An error of saving, in words where it is one that is foreseen."""
+    full = getattr(error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if not full and not re.search('RESOURCE_EXHAUSTED|No space left|[Qq]uota|File too large', str(error)):
+      return error
+    rest = [found for found in self.steps() if found != step]
+    return CheckpointError(
+        f'no room to save step {step} in {self._folder} ({shutil.disk_usage(self._folder).free:,} bytes are free); '
+        + (f'step {rest[-1]} is whole. ' if rest else 'there is no earlier one. ')
+        + 'Make room, or lower train.keep_last and keep_best, and give the same command again')
+
+  def _checksums_path(self, step: int) -> str:
+    return os.path.join(self._checksums, f'{step}.json')
+
+  def damage(self, step: int) -> str | None:
+    """What of a step's files is not what was saved, for people; None when all is well.
+
+    A step without checksums was cut short between its commit and theirs; where no step has any, they are older than
+    checksums, or the first save was cut short, and Orbax's commit has to do.
+    """
+    try:
+      with open(self._checksums_path(step), encoding='utf-8') as file:
+        saved = json.load(file)
+      if not isinstance(saved, dict):
+        raise ValueError
+    except FileNotFoundError:
+      return 'its checksums were never written' if os.path.isdir(self._checksums) and os.listdir(
+          self._checksums) else None
+    except ValueError:
+      return f'{os.path.relpath(self._checksums_path(step), self._folder)} is damaged'
+    found = checksums_of(os.path.join(self._folder, str(step)))
+    for name in sorted(saved.keys() | found.keys()):
+      if name not in found:
+        return f'{name} is missing'
+      if name not in saved:
+        return f'{name} was not saved with it'
+      if saved[name] != found[name]:
+        return f'{name} has changed since it was saved'
+    return None
+
+  def check(self, step: int) -> None:
+    """Raises DamagedError when a step is not what was saved."""
+    if problem := self.damage(step):
+      raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; choose another with '
+                         f'--checkpoint=…: there are steps {", ".join(map(str, self.steps()))}')
+
+  def newest_whole(self) -> tuple[int | None, list[str]]:
+    """The newest step that is what was saved, and what was found of newer ones, which are moved to damaged/.
+
+    Raises:
+      CheckpointError: when there are steps, and all are damaged.
+    """
+    found, notes = None, []
+    if peers.is_main():
+      steps = self.steps()
+      while steps and (problem := self.damage(steps[-1])):
+        notes.append(f'checkpoint {steps[-1]} is damaged ({problem}) and was moved to damaged/{steps[-1]}')
+        self._set_aside(steps.pop())
+      found = -1 if not steps and not notes else steps[-1] if steps else -2
+    found = peers.agreed(found or 0)
+    self._manager.reload()
+    if found == -2:
+      raise CheckpointError(f'no checkpoint in {self._folder} is whole:\n  ' + '\n  '.join(notes)
+                            + '\nGive another --workdir to begin anew')
+    return (None if found == -1 else found), notes
+
+  def _set_aside(self, step: int) -> None:
+    aside = os.path.join(os.path.dirname(self._folder), 'damaged')
+    os.makedirs(aside, exist_ok=True)
+    shutil.rmtree(os.path.join(aside, str(step)), ignore_errors=True)
+    os.rename(os.path.join(self._folder, str(step)), os.path.join(aside, str(step)))
+
+  def steps(self) -> list[int]:
+    """Steps that can be restored, oldest first."""
+    return sorted(self._manager.all_steps())
+
+  def latest(self) -> int | None:
+    """The newest step, or None."""
+    return max(self.steps(), default=None)
+
+  def best(self) -> int | None:
+    """The step that measured best on validation, or None when none was measured."""
+    measured = {step: self._manager.metrics(step) for step in self.steps()}
+    return max((step for step in measured if measured[step]), default=None,
+               key=lambda step: self._measure.rank(measured[step]))
+
+  def restore(self, step: int, wanted: Any) -> tuple[Any, dict]:
+    """The state and progress saved at a step.
+
+    Args:
+      step: one of steps().
+      wanted: the state as ShapeDtypeStructs that carry the target shardings.
+
+    Raises:
+      CheckpointError: naming the first leaf that does not fit, before anything is read; DamagedError.
+    """
+    self.check(step)
+    self._compare(step, self._saved_tree(step), wanted)
+    saved = self._manager.restore(step, args=ocp.args.Composite(
+        state=ocp.args.StandardRestore(wanted), progress=ocp.args.JsonRestore()))
+    return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
+
+  def restore_params(self, step: int, wanted: Any, averaged: bool = True) -> Any:
+    """The parameters alone; with `averaged`, their moving average where the run keeps one."""
+    self.check(step)
+    tree = self._saved_tree(step)
+    field = 'average' if averaged and isinstance(tree['average'], dict) else 'params'
+    self._compare(step, tree[field], wanted, f'{field}.')
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(
+        leaf, 'sharding', None) or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])), wanted)
+    # A reader of its own: a manager that has saved is bound to the way it saved.
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+      restored = reader.restore(os.path.join(self._folder, str(step), 'state'), args=ocp.args.PyTreeRestore(
+          item={field: abstract}, partial_restore=True,
+          restore_args={field: ocp.checkpoint_utils.construct_restore_args(abstract)}))
+    return restored[field]
+
+  def average(self, steps: list[int], wanted: Any) -> Any:
+    """Arithmetic mean of the parameters of several steps (§6.1), added up in float32 one after the other."""
+    total = self.restore_params(steps[0], wanted)
+    for step in steps[1:]:
+      total = jax.tree.map(lambda a, b: a + b, total, self.restore_params(step, wanted))
+    return jax.tree.map(lambda a: a / len(steps), total)
+
+  def resolve(self, wanted: str) -> list[int]:
+    """The steps meant by 'best', 'latest', 'average:N' (the last N) or a step's number; several are to be averaged.
+
+    Raises:
+      CheckpointError: naming the steps that are there.
+    """
+    steps = self.steps()
+    if not steps:
+      raise CheckpointError(f'{self._folder} holds no checkpoint yet; train first')
+    there = f'there are steps {", ".join(map(str, steps))}'
+    kind, _, count = wanted.partition(':')
+    if wanted == 'latest':
+      return steps[-1:]
+    if wanted == 'best':
+      return [self.best() or steps[-1]]  # a run too short for an evaluation has only its last
+    if kind == 'average' and count.isdigit() and int(count):
+      if int(count) > len(steps):
+        raise CheckpointError(f'--checkpoint={wanted} asks for {count} checkpoints; {there}')
+      return steps[-int(count):]
+    if wanted.isdigit():
+      if int(wanted) not in steps:
+        raise CheckpointError(f'no checkpoint of step {wanted}; {there}')
+      return [int(wanted)]
+    raise CheckpointError(f'--checkpoint={wanted}: expected best, latest, average:N or the number of a step; {there}')
+
+  def _saved_tree(self, step: int) -> dict:
+    """Names, shapes and dtypes of what was saved, read from the checkpoint's description alone."""
+    with ocp.StandardCheckpointer() as reader:
+      return reader.metadata(os.path.join(self._folder, str(step), 'state')).item_metadata.tree
+
+  def _compare(self, step: int, saved: Any, wanted: Any, prefix: str = '') -> None:
+    have, want = _describe(saved, prefix), _describe(wanted, prefix)
+    wrong = [name for name in [*want, *(have.keys() - want.keys())] if have.get(name) != want.get(name)]
+    if wrong:
+      # A width shows in every leaf; told is one whose shape says most.
+      source_of = lambda name: next(place for place, (pattern, _) in enumerate(SOURCES) if re.search(pattern, name))
+      name = min(wrong, key=lambda name: (re.match('average|opt_state', name) is not None, source_of(name)))
+      raise CheckpointError(
+          f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
+          f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, as '
+          f'{SOURCES[source_of(name)][1]} decide; use the configuration of that run, or another --workdir')
+
+
+def checksums_of(folder: str) -> dict[str, str]:
+  """The SHA-256 of every file below a folder, by its path there."""
+  paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+
+  def digest(path):
+    with open(path, 'rb') as file:
+      return hashlib.file_digest(file, 'sha256').hexdigest()
+
+  return {os.path.relpath(path, folder): digest(path) for path in paths}
+
+
+def _describe(tree: Any, prefix: str) -> dict[str, str]:
+  """'float32 (512, 8, 64)' of each leaf by its dotted name. Random keys are saved as their bits."""
+  described = {}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      leaf = jax.eval_shape(jax.random.key_data, leaf)
+    described[prefix + jax.tree_util.keystr(path, simple=True, separator='.')] = f'{leaf.dtype} {tuple(leaf.shape)}'
+  return described

@@ -1,0 +1,161 @@
+"""Runs of several processes: how they find each other, who writes, and a launcher for one machine.
+
+    python -m training.peers --count=2 train.py --config=configs/phrasebook.py --workdir=runs/two
+
+On TPU pod slices and under SLURM the cluster says who takes part, and the same train.py command is started once on
+each host (see docs/launching.md). Process 0 writes the run's folder, which all of them have to see.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.experimental import multihost_utils
+
+from checks.exit_codes import PEER_LOST, UNEXPECTED
+
+ADDRESS, COUNT, NUMBER = 'LAUNCHER_ADDRESS', 'LAUNCHER_COUNT', 'LAUNCHER_NUMBER'  # what the launcher tells its children
+_PATIENCE = 15  # seconds until a process that lost another one ends by itself
+
+
+# Where a run of several processes is recognised: its name, whether this is one, and what jax.distributed is told.
+CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping[str, str]], dict[str, Any]]]] = {
+    'launcher': (
+        lambda env: NUMBER in env,
+        lambda env: {'coordinator_address': env[ADDRESS], 'num_processes': int(env[COUNT]),
+                     'process_id': int(env[NUMBER])}),
+    'SLURM': (lambda env: int(env.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_PROCID' in env, lambda env: {}),
+    # jax asks the machine's metadata, or Kubernetes, whether the slice has more hosts than this one.
+    'TPU': (lambda env: importlib.util.find_spec('libtpu') is not None and env.get('JAX_PLATFORMS', 'tpu') == 'tpu',
+            lambda env: {}),
+}
+
+
+def found(environment: Mapping[str, str] = os.environ) -> str | None:
+  """The name in CLUSTERS of what started this process as one of several; None when it is alone."""
+  return next((name for name, (is_this, _) in CLUSTERS.items() if is_this(environment)), None)
+
+
+def join(heartbeat_seconds: int) -> None:
+  """Meets the other processes, where there are any. Has to come before anything else is asked of jax.
+
+  Args:
+    heartbeat_seconds: a process that is silent for so long counts as dead, and the others end.
+  """
+  cluster = found()
+  if cluster is None:
+    return
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  try:
+    jax.distributed.initialize(**CLUSTERS[cluster][1](os.environ), heartbeat_timeout_seconds=heartbeat_seconds)
+  except ValueError:
+    if cluster != 'TPU':
+      raise
+    return  # the library is installed, but there is no TPU
+  if jax.process_index():
+    sys.stdout = open(os.devnull, 'w', encoding='utf-8')  # one voice is enough; errors still go to stderr
+
+
+def is_main() -> bool:
+  """Whether this is the process that writes."""
+  return jax.process_index() == 0
+
+
+def meet(name: str) -> None:
+  """Returns when all processes have come here."""
+  if jax.process_count() > 1:
+    multihost_utils.sync_global_devices(name)
+
+
+@contextlib.contextmanager
+def main_first(name: str) -> Iterator[None]:
+  """Process 0 goes through the block before the others: it makes the files that they then find."""
+  if not is_main():
+    meet(name)
+  yield
+  if is_main():
+    meet(name)
+
+
+def agreed(value: int) -> int:
+  """Process 0's value, on every process."""
+  return int(multihost_utils.broadcast_one_to_all(value)) if jax.process_count() > 1 else value
+
+
+def leave() -> None:
+  """Says goodbye to the other processes, which all say it, so that nobody takes an end for a death."""
+  if jax.process_count() > 1:
+    jax.distributed.shutdown()
+
+
+@contextlib.contextmanager
+def errors_end_all() -> Iterator[None]:
+  """In a run of several processes, an error of one ends it at once, so that the others notice and end, too.
+
+  A collective whose other end is gone is told as a lost process; which one, jax's coordination service knows after
+  its heartbeats, and says so by aborting this process.
+  """
+  try:
+    yield
+  except Exception as error:
+    if jax.process_count() == 1:
+      raise
+    signs = ('closed by peer', 'reset by peer', 'gloo', 'heartbeat', 'coordination', 'socket')
+    if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and any(
+        sign in str(error).lower() for sign in signs):
+      print(f'error: process {jax.process_index()} of {jax.process_count()} lost another one; start all of them again: '
+            f'the same command goes on from the last checkpoint. {error}', file=sys.stderr, flush=True)
+      time.sleep(_PATIENCE)
+      os._exit(PEER_LOST)
+    if not isinstance(getattr(error, 'exit_code', None), int):
+      traceback.print_exc()
+    else:
+      print(f'error: {error}', file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(getattr(error, 'exit_code', UNEXPECTED))
+
+
+# ---------------------------------------------------------------------------------------------------- the launcher
+
+
+class Command(NamedTuple):
+  """How one process is started."""
+
+  arguments: list[str]
+  environment: dict[str, str]
+
+
+def commands(count: int, script: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[Command]:
+  """A Python script with its arguments, as `count` processes of this machine that find each other."""
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+  own = lambda number: {ADDRESS: address, COUNT: str(count), NUMBER: str(number)}
+  return [Command([sys.executable, *script], {**environment, **own(number)}) for number in range(count)]
+
+
+def main() -> int:
+  """The launcher: passes signals on, and ends with the first exit code that is not 0."""
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('--count', type=int, default=2, help='processes')
+  parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
+  options = parser.parse_args()
+  children = [subprocess.Popen(command.arguments, env=command.environment)
+              for command in commands(options.count, options.command)]
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: [child.send_signal(number) for child in children])
+  return next((code for code in [child.wait() for child in children] if code), 0)
+
+
+if __name__ == '__main__':
+  sys.exit(main())

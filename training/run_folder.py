@@ -1,0 +1,303 @@
+"""A run is its folder: what lies where, who may write, and whether a configuration still is this run's.
+
+    config.json       the resolved configuration      vocabulary.model  or source.model and target.model
+    environment.json  versions, devices, data hashes  words.txt.gz      source words that training has seen
+    metrics.jsonl     one line per measurement        checkpoints/      Orbax
+    results.json      the final scores                tensorboard/      events
+    suggestions.json  sentences that one may try      samples/          the same sentences, translated
+    labels.json       a classifier's labels, in the order of its outputs
+    attention/        of a few sentences at evaluations, where asked for (explorer/watching.py)
+    damaged/          checkpoints that were not what was saved
+    nonfinite/        what updates started from that were not finite
+    profile/          of a few steps, where asked for
+    data/             token stores, and compile_cache/: both may be deleted at any time
+"""
+
+import contextlib
+import fcntl
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from checks import exit_codes
+from checks.whole_files import write_whole
+from configs import default
+from corpora.vocabulary import Vocabulary
+from options.command_line import ConfigError, leaves
+
+# What may differ from the saved configuration when a run goes on; anything else would change what it computes.
+MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
+              # the place of the text; its content is compared by fingerprint
+              'data.directory', 'data.tsv', 'data.tfds_dir', 'data.text', 'data.validation_text', 'data.test_text',
+              'vocabulary.source_model', 'vocabulary.target_model',
+              'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
+              'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
+              'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples', 'train.max_skipped',
+              'train.watch_attention', 'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps', 'train.peak_tflops')
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
+            'sacrebleu', 'ml_collections', 'numpy')
+
+
+class FolderBusyError(Exception):
+  """Another process works in the folder; scripts end with this exit code."""
+
+  exit_code = exit_codes.FOLDER_BUSY
+
+
+class FolderFullError(Exception):
+  """The folder has no room for a checkpoint; scripts end with this exit code."""
+
+  exit_code = exit_codes.CHECKPOINT
+
+
+def write_json(path: str, content: Any) -> None:
+  """Writes JSON whole or not at all."""
+  write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + '\n')
+
+
+def read_json(path: str) -> Any:
+  """What write_json wrote."""
+  with open(path, encoding='utf-8') as file:
+    return json.load(file)
+
+
+def read_lines(path: str) -> list[dict[str, Any]]:
+  """Records of a file of JSON lines, such as metrics.jsonl."""
+  with open(path, encoding='utf-8') as file:
+    return [json.loads(line) for line in file if line.endswith('\n')]
+
+
+def as_written(content: Any) -> Any:
+  """What read_json gives after write_json: tuples have become lists."""
+  return json.loads(json.dumps(content))
+
+
+class RunFolder:
+  """Paths below a run's folder. As a context it holds the folder's lock."""
+
+  def __init__(self, workdir: str):
+    if '://' in workdir:
+      raise ConfigError(
+          f'--workdir={workdir}: a run cannot live in a bucket: its lock (flock), its memory-mapped token store and the '
+          'renames that make writes whole need a file system; give a folder on a disk, shared by all hosts of the run, '
+          'and copy it to the bucket afterwards')
+    self.path = os.path.abspath(os.path.expanduser(workdir))
+    place = lambda name: os.path.join(self.path, name)
+    self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
+    self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
+    self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
+    self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
+    self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
+    self.attention = place('attention')
+    self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
+    self._lock, self._new = None, False
+
+  @classmethod
+  def open(cls, workdir: str) -> 'RunFolder':
+    """An existing run. Raises ConfigError when the folder is none."""
+    folder = cls(workdir)
+    if not os.path.isfile(folder.config):
+      found = sorted(os.listdir(folder.path))[:10] if os.path.isdir(folder.path) else None
+      raise ConfigError(f'{workdir} is not a run: it holds no config.json, which train.py writes; '
+                        + ('the folder does not exist' if found is None else f'found: {", ".join(found) or "nothing"}'))
+    return folder
+
+  def create_or_resume(self, config: dict, bound: Sequence[str] = ()) -> 'RunFolder':
+    """Takes the folder for a run of `config` (plain dict): new, or one saved with the same configuration.
+
+    Args:
+      config: the resolved configuration.
+      bound: names in MAY_CHANGE that may not change in this run.
+
+    Raises:
+      ConfigError: naming each field that differs and may not; or when this is no place for a run.
+      FolderBusyError: when another process works there.
+    """
+    self._check_place()
+    self._acquire()
+    try:
+      self._check_same(config, bound)
+    except ConfigError:
+      self._lock.close()
+      raise
+    self._new = not os.path.isfile(self.config)
+    write_json(self.config, config)
+    os.makedirs(self.samples, exist_ok=True)
+    return self
+
+  def read_config(self) -> dict[str, Any]:
+    """The saved configuration; options younger than the run have their defaults, which do what was done before them."""
+    try:
+      return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+    except (ValueError, AttributeError) as error:
+      raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
+
+  def give_up(self) -> None:
+    """Removes what a new run has made so far: a mistake found while preparing shall not bind the next try."""
+    if self._new:
+      shutil.rmtree(self.path)
+
+  def probe(self, num_bytes: int) -> None:
+    """Raises FolderFullError when a checkpoint of so many bytes, beside those that are there, finds no room."""
+    path = os.path.join(self.path, 'probe.unfinished')
+    try:
+      with open(path, 'wb') as file:
+        file.write(bytes(4096))
+        file.flush()
+        os.fsync(file.fileno())
+      free = shutil.disk_usage(self.path).free
+    except OSError as error:
+      raise FolderFullError(f'--workdir={self.path} cannot be written to: {error.strerror}') from None
+    finally:
+      with contextlib.suppress(OSError):
+        os.remove(path)
+    if free < num_bytes:
+      raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about '
+                            f'{num_bytes:,}; make room, or give another')
+
+  def _check_place(self) -> None:
+    try:
+      os.makedirs(self.path, exist_ok=True)
+      found = sorted(os.listdir(self.path))
+    except OSError as error:
+      raise ConfigError(f'--workdir={self.path} cannot be a folder: {error.strerror}; give another') from None
+    if 'config.json' not in found and set(found) - {'lock', 'config.json.unfinished'}:
+      raise ConfigError(f'--workdir={self.path} is no run and not empty; it holds {", ".join(found[:10])}; '
+                        'give a new folder, or that of a run')
+
+  def _check_same(self, config: dict, bound: Sequence[str]) -> None:
+    if os.path.isfile(self.config):
+      saved, asked = leaves(self.read_config()), leaves(as_written(config))
+      wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
+               for name in sorted(saved.keys() | asked.keys())
+               if (name in bound or not _may_change(name)) and saved.get(name) != asked.get(name)]
+      if wrong:
+        raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
+                          + '\nGive the same values to go on with it, or another --workdir.')
+
+  def _acquire(self) -> None:
+    self._lock = open(os.path.join(self.path, 'lock'), 'a+', encoding='utf-8')
+    try:
+      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+      self._lock.seek(0)
+      owner = self._lock.read().strip() or 'another process'
+      self._lock.close()
+      raise FolderBusyError(f'{self.path} is in use by {owner}; stop it, or give another --workdir') from None
+    self._lock.truncate(0)
+    self._lock.write(f'process {os.getpid()} on {socket.gethostname()}')
+    self._lock.flush()
+
+  def __enter__(self) -> 'RunFolder':
+    return self
+
+  def __exit__(self, *_) -> None:
+    if self._lock:
+      self._lock.close()
+
+  def has_vocabularies(self) -> bool:
+    """Whether the run's vocabularies are there."""
+    return os.path.isfile(self._joint) or os.path.isfile(self._source) and os.path.isfile(self._target)
+
+  def save_vocabularies(self, source: bytes, target: bytes | None) -> None:
+    """Writes SentencePiece models: one when target is None (joint), else two."""
+    for path, model in ((self._joint, source),) if target is None else ((self._source, source), (self._target, target)):
+      write_whole(path, model)
+
+  def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+    """(source, target); the same object twice when joint."""
+    if os.path.isfile(self._joint):
+      return (Vocabulary.load(self._joint),) * 2
+    return Vocabulary.load(self._source), Vocabulary.load(self._target)
+
+  def check_data(self, hashes: dict[str, str]) -> None:
+    """Raises ConfigError when the run was begun with other text.
+
+    Args:
+      hashes: fingerprints of train, validation and test, in this order. Their names may differ: files may move.
+    """
+    if os.path.isfile(self.environment):
+      before = read_json(self.environment)['data']
+      wrong = [name for name, old, new in zip(hashes, before.values(), hashes.values()) if old != new]
+      if wrong or len(before) != len(hashes):
+        raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
+                          'give the same text, or another --workdir')
+
+  def record_environment(self, now: dict[str, Any]) -> None:
+    """Writes environment.json: that of the run's first start, and each later one that was different."""
+    starts = [now]
+    if os.path.isfile(self.environment):
+      first = read_json(self.environment)
+      starts = [first, *first.pop('later_starts', [])]
+      starts += [now] if starts[-1] != now else []
+    write_json(self.environment, starts[0] | ({'later_starts': starts[1:]} if starts[1:] else {}))
+
+
+def _laid_over(tree: dict, ground: dict) -> dict:
+  both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
+          if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
+  return ground | tree | both
+
+
+def _may_change(name: str) -> bool:
+  return any(name == free or name.startswith(f'{free}.') for free in MAY_CHANGE)
+
+
+def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
+  """What a number depends on besides the configuration."""
+  here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=True).stdout
+  try:
+    commit, changed = git('rev-parse', 'HEAD').strip(), bool(git('status', '--porcelain', '-uno').strip())
+  except (OSError, subprocess.CalledProcessError):  # no git on this machine, or no repository
+    commit, changed = None, None
+  return {
+      'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
+      'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
+      'platform': platform.platform(), 'cores': os.cpu_count(),
+      'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
+
+
+class Metrics:
+  """metrics.jsonl and TensorBoard events. A run going on from an earlier step forgets what it had measured later."""
+
+  def __init__(self, folder: RunFolder, step: int):
+    import tensorboardX  # slow to import; only training writes events
+    if os.path.isfile(folder.metrics):
+      with open(folder.metrics, encoding='utf-8') as file:
+        kept = [line for line in file if line.endswith('\n') and json.loads(line)['step'] <= step]
+      write_whole(folder.metrics, ''.join(kept))
+    self._lines = open(folder.metrics, 'a', encoding='utf-8')
+    self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
+
+  def write(self, step: int, values: dict[str, float]) -> None:
+    """One line, and a scalar each. JSON knows no NaN and no infinity: they become null there."""
+    values = {name: float(value) for name, value in values.items()}
+    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
+    self._lines.flush()
+    for name, value in values.items():
+      self._events.add_scalar(name, value, step)
+
+  def close(self) -> None:
+    """Writes out what is buffered."""
+    self._lines.close()
+    self._events.close()
+
+
+class NoMetrics:
+  """In place of Metrics in processes that do not write."""
+
+  def write(self, step: int, values: dict[str, float]) -> None:
+    """Nothing."""
+
+  def close(self) -> None:
+    """Nothing."""

@@ -1,0 +1,186 @@
+"""How a run ends before its time: asked to by a signal, or because nothing happens any more."""
+
+import concurrent.futures
+import contextlib
+import faulthandler
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import jax
+from jax._src import distributed  # the store of keys in which processes tell each other has no public name
+from jax.experimental import multihost_utils
+
+from checks.exit_codes import INTERRUPTED, PREEMPTED, STALLED
+
+_VERY_LONG = 10**9  # milliseconds; a process that dies is noticed by its heartbeat
+
+
+class Stopped(BaseException):
+  """A stop was asked for while something ran that may be given up; no `except Exception` may swallow it."""
+
+
+class StopRequest:
+  """Ctrl-C or SIGTERM asks for a stop after the step at hand; a second Ctrl-C stops at once.
+
+  In a run of several processes jax itself listens for SIGTERM, and all agree on the step after which they stop.
+  """
+
+  def __init__(self):
+    self.exit_code = 0
+    self._before, self._waiting = {}, False
+    self._calls = self._votes = 0  # of all processes alike
+
+  def __enter__(self):
+    codes = {signal.SIGINT: INTERRUPTED} | ({signal.SIGTERM: PREEMPTED} if jax.process_count() == 1 else {})
+    for number, code in codes.items():
+      self._before[number] = signal.signal(number, lambda *_, code=code: self._ask(code))
+    return self
+
+  def _ask(self, code: int) -> None:
+    if self.exit_code == code == INTERRUPTED:
+      raise KeyboardInterrupt
+    self.exit_code = code
+    if self._waiting:
+      raise Stopped
+
+  def __exit__(self, *_):
+    for number, handler in self._before.items():
+      signal.signal(number, handler)
+
+  def is_asked(self) -> bool:
+    """Whether to stop now. Every process has to ask equally often."""
+    if jax.process_count() > 1 and not self.exit_code:
+      self._calls += 1
+      if multihost_utils.reached_preemption_sync_point(self._calls):
+        self.exit_code = PREEMPTED
+    return bool(self.exit_code)
+
+  def check(self) -> None:
+    """Raises Stopped when it is time to. Every process has to ask equally often."""
+    if self.is_asked():
+      raise Stopped
+
+  def run(self, function: Callable, *inputs: Any) -> Any:
+    """function(*inputs), which a stop gives up.
+
+    It runs in a thread of its own: a signal's handler has to wait for native code in the main thread, and compiling
+    or searching can take longer than what is left between SIGTERM and the end. A function that was given up may run
+    on until the program ends, so it must not change anything that is saved; and where something is saved after it, it
+    must not compute together with other processes, see run_together.
+
+    Raises:
+      Stopped: when a stop is asked for, before or meanwhile; by all processes or by none.
+    """
+    if self.exit_code and jax.process_count() == 1:
+      raise Stopped
+    future = Future()
+    threading.Thread(target=_settle, args=(future, function, inputs), daemon=True).start()
+    if jax.process_count() > 1:
+      return self._result_of_all(future)
+    with self.waiting():
+      return future.result()
+
+  def run_together(self, function: Callable, *inputs: Any) -> Any:
+    """run() of a function that computes together with other processes, if there are any, and is to be followed by more.
+
+    None of them can leave alone what all compute, so there it is the function that has to call check() between its
+    parts; it runs in this thread.
+    """
+    return function(*inputs) if jax.process_count() > 1 else self.run(function, *inputs)
+
+  def _result_of_all(self, future: Future) -> Any:
+    """The result, once every process has its own; Stopped once one of them was told to stop before that."""
+    self._votes += 1
+    while not (stop := self.exit_code or _is_preempted()) and not concurrent.futures.wait([future], 0.1).done:
+      pass
+    error = None if stop else future.exception()
+    if error and not isinstance(error, Stopped):
+      raise error
+    place, store = f'votes/{self._votes}', distributed.global_state.client
+    store.key_value_set(f'{place}/{jax.process_index()}', 'stop' if stop or error else 'done')
+    votes = [store.blocking_key_value_get(f'{place}/{number}', _VERY_LONG) for number in range(jax.process_count())]
+    if 'stop' in votes:
+      self.exit_code = self.exit_code or PREEMPTED
+      raise Stopped
+    return future.result()
+
+  @contextlib.contextmanager
+  def waiting(self) -> Iterator[None]:
+    """While it lasts, a stop raises Stopped in the main thread, which waits in Python."""
+    self._waiting = jax.process_count() == 1
+    try:
+      if self._waiting and self.exit_code:
+        raise Stopped
+      yield
+    finally:
+      self._waiting = False
+
+
+def _is_preempted() -> bool:
+  """Whether SIGTERM has come to a process of the run: jax, which listens for it, tells all of them by this key."""
+  try:
+    return bool(distributed.global_state.client.key_value_try_get('RECEIVED_PREEMPTION_NOTICE'))
+  except jax.errors.JaxRuntimeError:  # there is none
+    return False
+
+
+def _settle(future: Future, function: Callable, inputs: tuple) -> None:
+  try:
+    future.set_result(function(*inputs))
+  except BaseException as error:
+    future.set_exception(error)
+
+
+def end(code: int) -> int:
+  """A script's exit code; after a stop the program ends here and now.
+
+  A thread that was given up may still be compiling, and the interpreter's own end would wait for it.
+  """
+  if code in (INTERRUPTED, PREEMPTED):
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+  return code
+
+
+class Watchdog:
+  """Ends the program when it stalls: a lost network, a disk or another process that no longer answers."""
+
+  def __init__(self, seconds: float):
+    """`seconds` without beat() until the end; 0 is never."""
+    self._seconds, self._last, self._ended = seconds, time.monotonic(), threading.Event()
+
+  def beat(self) -> None:
+    """Something happened."""
+    self._last = time.monotonic()
+
+  @contextlib.contextmanager
+  def paused(self) -> Iterator[None]:
+    """While it lasts, nothing has to happen: compiling takes what it takes."""
+    self._last = math.inf
+    yield
+    self.beat()
+
+  def __enter__(self) -> 'Watchdog':
+    if self._seconds:
+      threading.Thread(target=self._watch, daemon=True).start()
+    return self
+
+  def __exit__(self, *_) -> None:
+    self._ended.set()
+
+  def _watch(self) -> None:
+    while not self._ended.wait(min(1.0, self._seconds / 4)):
+      silent = time.monotonic() - self._last
+      if silent > self._seconds:
+        print(f'error: stalled: nothing happened for {silent:.0f} s (train.stall_seconds is {self._seconds:g}). '
+              f'Process {jax.process_index()} stands at:', file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(STALLED)
