@@ -23,6 +23,7 @@ OPTIONS = command_line.parse_analyze(sys.argv, __doc__) if __name__ == '__main__
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 
+from checks.errors import ConfigError  # noqa: E402
 from corpora import conllu, text_files, vocabulary  # noqa: E402
 from decoding import scores  # noqa: E402
 from decoding import translator as translation
@@ -33,7 +34,6 @@ from explorer import (  # noqa: E402
   importance,
   pruned_run,  # noqa: E402
 )
-from options.command_line import ConfigError  # noqa: E402
 from tasks import registry  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402

@@ -27,7 +27,7 @@ import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
-from checks.errors import DataError  # noqa: E402
+from checks.errors import ConfigError, DataError  # noqa: E402
 from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
 from decoding import jobs, long_lines, minimum_bayes_risk, output_formats, scores, text_lines  # noqa: E402
 from tasks import registry  # noqa: E402
@@ -85,10 +85,10 @@ def write(options: command_line.DecodeOptions, task: registry.Task, lines: list[
 def check(options: command_line.DecodeOptions, task: registry.Task) -> None:
   """Raises ConfigError when the run is of another kind than the options are for."""
   if options.reference and not task.scores_references:
-    raise command_line.ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
+    raise ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
   if task is not registry.TRANSLATION and (given := options.for_translations()):
-    raise command_line.ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
+    raise ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
 
 
@@ -96,7 +96,7 @@ def check_sharing(options: command_line.DecodeOptions, task: registry.Task) -> N
   """Raises ConfigError when several processes cannot share what is asked for."""
   if jax.process_count() > 1 and (options.output == '-' or options.target or task is not registry.TRANSLATION):
     peers.leave()  # each finds the same mistake: nobody's end shall look like a death to another
-    raise command_line.ConfigError(
+    raise ConfigError(
         f'{jax.process_count()} processes share the translation of files alone, into --output=FILE that all of them see: '
         'standard output is nobody\'s; start one process for anything else')
 
@@ -125,7 +125,7 @@ def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
     corpus = corpora.load(command_line.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
     pairs = {'validation': corpus.validation, 'test': corpus.test}.get(name)
     if pairs is None:
-      raise command_line.ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
+      raise ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
                                      'has a test split')
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
   if options.input == options.output == '-' and task is registry.TRANSLATION and not (references or options.target):
@@ -146,7 +146,7 @@ def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
   """
   found = TFDS.fullmatch(text)
   if not found:
-    raise command_line.ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
+    raise ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
                                    'tfds:wmt14_translate/de-en:test[:100]')
   wanted = corpora.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=data['tfds_dir'],
                                 source_language=data['source_language'], target_language=data['target_language'])

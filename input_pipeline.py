@@ -26,7 +26,8 @@ import numpy as np
 
 import corpora
 import packing
-from checks.errors import DataError, refuse
+from checks.errors import DataError
+from checks.refusals import refuse
 from checks.whole_files import write_whole
 from transformer import classification, tokens
 

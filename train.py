@@ -28,7 +28,7 @@ import tqdm  # noqa: E402
 
 import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
-from checks.errors import DataError  # noqa: E402
+from checks.errors import ConfigError, DataError  # noqa: E402
 from checks.exit_codes import DONE, UNEXPECTED  # noqa: E402
 from corpora import cleaning, labelled, subword_sampling  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
@@ -113,7 +113,7 @@ def main(options: command_line.TrainOptions) -> int:
       if options.inspect:
         return inspect(run)
       state, progress = stop.run(begin, run)
-    except (command_line.ConfigError, DataError):
+    except (ConfigError, DataError):
       folder.give_up()
       raise
     except stopping.Stopped:
@@ -250,7 +250,7 @@ PLANS = {'pairs': plan_pairs, 'documents': plan_documents, 'examples': plan_exam
 def inspect(run: Run) -> int:
   """Tells what training would read; the folder keeps the vocabulary and the token store."""
   if run.task.texts != 'pairs':
-    raise command_line.ConfigError(f'--inspect is for pairs; data.kind {run.config.data.kind!r} holds {run.task.texts}')
+    raise ConfigError(f'--inspect is for pairs; data.kind {run.config.data.kind!r} holds {run.task.texts}')
   for line in inspection.report(run.corpus, run.plan, run.source, run.target):
     print(line)
   return DONE
@@ -266,7 +266,7 @@ def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: ru
       source, target = run_folder.RunFolder.open(config.init_from).load_vocabularies()
       models_ = source.model, None if source is target else target.model
       if models_[1] and config.model.share_embeddings:
-        raise command_line.ConfigError(f'config.model.share_embeddings is True, but {config.init_from} has a vocabulary '
+        raise ConfigError(f'config.model.share_embeddings is True, but {config.init_from} has a vocabulary '
                                        'for each language; set model.share_embeddings=False, as that run has')
     else:
       print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)

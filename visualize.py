@@ -27,11 +27,11 @@ import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from ml_collections import config_dict  # noqa: E402
 
+from checks.errors import ConfigError  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import scores, text_lines  # noqa: E402
 from decoding import translator as translation  # noqa: E402
 from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
-from options.command_line import ConfigError  # noqa: E402
 from tasks import language_model, registry  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder, read_json  # noqa: E402

@@ -11,6 +11,7 @@ import json
 
 import numpy as np
 
+from checks.errors import ConfigError
 from corpora.phrasebook import builder, grammar
 from decoding import alignments
 from decoding import translator as translation
@@ -25,7 +26,7 @@ def main() -> None:
   options = parser.parse_args()
   data = RunFolder.open(options.workdir).read_config()['data']
   if data['kind'] != 'phrasebook':
-    raise command_line.ConfigError(f'{options.workdir} was trained on data.kind={data["kind"]}, which has no known '
+    raise ConfigError(f'{options.workdir} was trained on data.kind={data["kind"]}, which has no known '
                                    'alignments; expected phrasebook')
   print(json.dumps(measure(options.workdir, options.checkpoint, data)))
 
@@ -44,7 +45,7 @@ def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
              for vocabulary, text, spelt in zip(vocabularies, pair, both)] for pair, both in zip(pairs, words)]
   seen = list(alignments.attention(translator, pairs))
   if not seen[0]:
-    raise command_line.ConfigError(f'{workdir} holds a model without attention: it aligns nothing')
+    raise ConfigError(f'{workdir} holds a model without attention: it aligns nothing')
   rates = {f'layer_{n + 1}': alignments.error_rate(
       [alignments.word_links(layers[n].mean(0), *place) for layers, place in zip(seen, places)], gold)
            for n in range(len(seen[0]))}

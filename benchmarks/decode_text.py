@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from benchmarks.decode import timed
+from checks.errors import ConfigError
 from checks.whole_files import write_whole
 from corpora.text_files import read_lines
 from decoding import scores
@@ -94,13 +95,13 @@ def pack(options: argparse.Namespace, translator: Translator, lines: list[str], 
 def check_expressible(config: Any) -> None:
   """Raises ConfigError, when the model has parts that peers_on_text.py does not know of."""
   if not isinstance(config, ModelConfig):
-    raise command_line.ConfigError('--pack: the run is no Transformer of two halves; leave --pack out')
+    raise ConfigError('--pack: the run is no Transformer of two halves; leave --pack out')
   wrong = [f'model.{name} is {getattr(config, name)!r}; expected {value!r}' for name, value in EXPRESSED.items()
            if getattr(config, name) != value]
   if config.num_heads * config.key_size != config.d_model or config.kv_heads != config.num_heads:
     wrong.append('model.d_k or model.num_kv_heads is not what num_heads gives')
   if wrong:
-    raise command_line.ConfigError('--pack: peers_on_text.py cannot express this model; leave --pack out:\n  '
+    raise ConfigError('--pack: peers_on_text.py cannot express this model; leave --pack out:\n  '
                                    + '\n  '.join(wrong))
 
 

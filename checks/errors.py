@@ -1,15 +1,15 @@
-"""Bad input and bad options: what was expected, what was found, and what to do."""
+"""Errors that a user can mend: scripts print their message, without a traceback, and end with their exit code."""
 
-from collections.abc import Iterable
+from checks import exit_codes
+
+
+class ConfigError(Exception):
+  """A mistake on the command line or in a configuration."""
+
+  exit_code = exit_codes.CONFIG
 
 
 class DataError(Exception):
-  """A corpus, vocabulary or line that cannot be used; scripts end with this exit code."""
+  """A corpus, vocabulary or line that cannot be used."""
 
-  exit_code = 3
-
-
-def refuse(mistakes: Iterable[str]) -> None:
-  """Raises ValueError with all of a record's mistakes, one a line, if there are any."""
-  if found := list(mistakes):
-    raise ValueError('\n'.join(found))
+  exit_code = exit_codes.DATA

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from checks.errors import refuse
+from checks.refusals import refuse
 
 KINDS = ('phrasebook', 'text', 'tsv', 'tfds', 'running_text', 'phrasebook_text')
 DOCUMENTS = ('file', 'paragraph', 'line')

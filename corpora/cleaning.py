@@ -14,7 +14,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from checks.errors import DataError, refuse
+from checks.errors import DataError
+from checks.refusals import refuse
 from corpora import Corpus, CorpusConfig, Pair, Split, text_files
 
 

@@ -17,7 +17,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from checks.errors import DataError, refuse
+from checks.errors import DataError
+from checks.refusals import refuse
 from corpora import text_files
 
 KINDS = ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')

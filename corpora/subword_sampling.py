@@ -19,7 +19,8 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from checks.errors import DataError, refuse
+from checks.errors import DataError
+from checks.refusals import refuse
 from corpora.vocabulary import Vocabulary
 
 SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs

@@ -21,7 +21,8 @@ from typing import Any
 
 import sentencepiece
 
-from checks.errors import DataError, refuse
+from checks.errors import DataError
+from checks.refusals import refuse
 from checks.whole_files import write_whole
 
 KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 
 from checks import whole_files
+from checks.errors import ConfigError
 from corpora import text_files
-from options.command_line import ConfigError
 from training import peers
 from training.run_folder import read_json, write_json
 

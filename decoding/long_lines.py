@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from checks.errors import ConfigError
 from decoding.translator import Request, Translation, Translator
-from options.command_line import ConfigError
 
 # Where a text comes apart: between sentences, else between clauses, else between words, else anywhere.
 _SENTENCES = re.compile(r'(?<=[.!?…])\s+|(?<=[.!?…]["”“’»)\]])\s+|(?<=[。！？])')

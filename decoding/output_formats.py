@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from checks.errors import ConfigError
 from decoding import alignments
 from decoding.translator import Request, Translation, Translator
-from options.command_line import ConfigError
 
 FORMATS = ('text', 'jsonl', 'pharaoh')
 COLUMNS = ('source', 'prefix', 'required', 'forbidden')

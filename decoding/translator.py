@@ -12,6 +12,7 @@ import ml_collections
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from checks.errors import ConfigError
 from configs import default
 from corpora.vocabulary import Vocabulary
 from options import command_line
@@ -79,7 +80,7 @@ def without_effect(config, given: Iterable[str]) -> list[str]:
 def check_asked(config, search_options: Iterable[str]) -> None:
   """Raises ConfigError when one of the options of decode.py changes nothing in a run of this configuration."""
   if wrong := without_effect(config, [f'search.{name}' for name in search_options]):
-    raise command_line.ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
+    raise ConfigError('\n  '.join(wrong).replace('config.search.', '--search.'))
 
 
 def model_record(build: Callable, config, source_size: int, target_size: int) -> ModelRecord:
@@ -158,7 +159,7 @@ def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search_opti
   """
   folders, wanted = workdir.split(','), checkpoint.split(',')
   if len(folders) > 1 and len(wanted) > 1 and len(folders) != len(wanted):
-    raise command_line.ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one '
+    raise ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one '
                                    'checkpoint for all, or one for each')
   count = max(len(folders), len(wanted))
   runs = [read_run(folder, step, BLEU, search_options, 1 if number else n_best)  # the first run's search counts
@@ -166,7 +167,7 @@ def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search_opti
   first = runs[0]
   for folder, run in zip(folders, runs):
     if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
-      raise command_line.ConfigError(f'{folder} has another vocabulary than {folders[0]}; the models of an ensemble '
+      raise ConfigError(f'{folder} has another vocabulary than {folders[0]}; the models of an ensemble '
                                      'have to share one (--config.init_from, or vocabulary.source_model)')
   made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target, first.search,
                     hardware.search_tokens(first.config.search.batch_tokens))
@@ -375,7 +376,7 @@ class Translator:
                     spell(request.forbidden))
     needed = len(wishes.prefix) + sum(map(len, wishes.required))
     if needed >= self._config.extra_length:
-      raise command_line.ConfigError(
+      raise ConfigError(
           f'line {number}: its prefix and required phrases have {needed} tokens; expected fewer than '
           f'search.extra_length, {self._config.extra_length}: raise it or shorten them')
     return wishes
@@ -451,7 +452,7 @@ class Translator:
     longest = min((model.longest or LONGEST_SOURCE * 2 for model in self._models))
     for number, ids in enumerate(written, 1):
       if len(ids) > longest:
-        raise command_line.ConfigError(f'line {number} of the target has {len(ids):,} tokens; expected at most {longest}')
+        raise ConfigError(f'line {number} of the target has {len(ids):,} tokens; expected at most {longest}')
     return self._score_ids(self._encode(sources, range(len(sources))), written, targets, progress)
 
   def _score_ids(self, sources: Sequence[list[int]], written: Sequence[list[int]], texts: Sequence[str],
@@ -565,7 +566,7 @@ def longest_source(model: Model, config: SearchConfig) -> int:
     return LONGEST_SOURCE
   fitting = [n for n in range(1, LONGEST_SOURCE + 1) if length_class(n) + config.extra_length <= model.longest]
   if not fitting:
-    raise command_line.ConfigError(
+    raise ConfigError(
         f'search.extra_length is {config.extra_length}, and the model has learned positions for {model.longest} tokens: '
         'none would be left for the source; lower search.extra_length')
   return fitting[-1]
@@ -574,7 +575,7 @@ def longest_source(model: Model, config: SearchConfig) -> int:
 def check_attention(model: Model, config: SearchConfig) -> None:
   """Raises ConfigError when there is a coverage penalty, and nothing that it could be read from."""
   if config.coverage_penalty and model.attend_step is None:
-    raise command_line.ConfigError(
+    raise ConfigError(
         f'search.coverage_penalty is {config.coverage_penalty}, and this model has no attention over a source, so that '
         'nothing tells what a translation covers; expected 0 (off)')
 

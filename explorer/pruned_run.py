@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from options.command_line import ConfigError
+from checks.errors import ConfigError
 from training.checkpoint import Checkpoints
 from training.run_folder import RunFolder, read_json, write_json
 

@@ -27,6 +27,7 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from checks import exit_codes
+from checks.errors import ConfigError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIGS = os.path.join(ROOT, 'configs')
@@ -37,12 +38,6 @@ MOST_USED = ('seed', 'init_from', 'model.architecture', 'model.d_model', 'model.
              'data.source_language', 'data.target_language', 'vocabulary.size', 'optimizer.learning_rate_scale',
              'optimizer.warmup_steps', *LENGTHS, 'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every',
              'train.log_every', 'search.beam_size', 'search.length_penalty', 'search.alpha', 'search.strategy')
-
-
-class ConfigError(Exception):
-  """A mistake on the command line or in a configuration; scripts end with this exit code."""
-
-  exit_code = exit_codes.CONFIG
 
 
 class Flag(NamedTuple):

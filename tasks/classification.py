@@ -12,7 +12,7 @@ import ml_collections
 import numpy as np
 
 import corpora
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from corpora import labelled, labelled_baselines
 from corpora import vocabulary as vocabularies
 from corpora.labelled import Example, LabelledCorpus, LabelledSplit
@@ -58,7 +58,7 @@ def check(config: Any) -> list[str]:
   if config['data']['task'] in labelled.TASKS:  # else its own record tells
     try:
       _record(config, outputs=2)  # as many as there are at least
-    except command_line.ConfigError as error:
+    except ConfigError as error:
       wrong += str(error).split('\n')
   if config['train']['label_smoothing']:
     wrong.append(f'config.train.label_smoothing is {config["train"]["label_smoothing"]}; fine-tuning has none: set it '

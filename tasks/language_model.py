@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import corpora
+from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
 from corpora.vocabulary import Vocabulary
 from decoding.translator import check_attention, line_numbers, read_run, search_batches, search_rows, until
-from options.command_line import ConfigError
 from training.checkpoint import Measure
 from training.evaluation import Conclusion, Examination, Setting, exponential, per_token
 from transformer import search, search_rules, tokens

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import corpora
+from checks.errors import ConfigError
 from corpora import labelled
 from decoding import scores, translator
-from options.command_line import ConfigError
 from tasks import classification, language_model, translation
 from training.checkpoint import BLEU, Measure
 

@@ -8,10 +8,9 @@ import pytest
 
 import corpora
 import train
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from corpora import CorpusConfig, Pair, cleaning, text_files
 from corpora.cleaning import CleaningConfig
-from options.command_line import ConfigError
 from tests.test_runs import corpus, options  # noqa: F401
 
 NASTY = [

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from checks.errors import ConfigError
 from configs import ablation, table3
 from options import command_line
-from options.command_line import ConfigError
 
 TOY = os.path.join(command_line.CONFIGS, 'toy.py')
 ASKED = ('train.py', f'--config={TOY}', '--workdir=runs/x')

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from checks.errors import ConfigError
 from decoding.translator import Request, Translator
-from options.command_line import ConfigError
 from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import LINES, shaken, small_vocabulary
 from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import visualize
+from checks.errors import ConfigError
 from decoding import translator
 from explorer import figures, reports
 from options import command_line
-from options.command_line import ConfigError
 from tests.explorer_stand_ins import LINES, constructed, small_translator
 from transformer import positions
 

@@ -9,10 +9,10 @@ import pytest
 
 import decode
 import train
+from checks.errors import ConfigError
 from configs import fine_tune as fine_tune_config
 from corpora.labelled import Example
 from options import command_line
-from options.command_line import ConfigError
 from tasks import classification as fine_tuning
 from tasks import registry
 from tests import conftest, test_classification

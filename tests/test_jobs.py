@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from checks.errors import ConfigError
 from decoding import jobs
-from options.command_line import ConfigError
 
 LINES = [f'line {number}' for number in range(23)]
 

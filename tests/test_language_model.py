@@ -16,7 +16,7 @@ import decode
 import input_pipeline
 import train
 import visualize
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from configs import language_model as shipped
 from corpora import running_text, vocabulary
 from decoding.translator import model_record
@@ -333,9 +333,9 @@ def test_decode_continues_each_line_of_a_file(run, tmp_path, capsys):
   assert ask('--search.seed=1')[1] != found
   greedy = ask('--search.strategy=beam', '--search.beam_size=1')[1]
   assert greedy[0] == greedy[2] and greedy[0].startswith('the quick')
-  with pytest.raises(command_line.ConfigError, match='--reference is for translations'):
+  with pytest.raises(ConfigError, match='--reference is for translations'):
     ask(f'--reference={tmp_path}/in')
-  with pytest.raises(command_line.ConfigError, match='at most 22'):
+  with pytest.raises(ConfigError, match='at most 22'):
     ask('--search.extra_length=23')
 
 
@@ -377,6 +377,6 @@ def test_a_continuation_does_not_depend_on_its_neighbours(run):
     (['--config.model.max_positions=23'], 'max_positions is 23'), (['--config.data.document=book'], 'file, paragraph'),
     (['--config.data.heldout_share=0.5'], 'heldout_share')])
 def test_what_does_not_fit_is_refused_before_anything_is_made(path, tmp_path, mistakes, words):
-  with pytest.raises(command_line.ConfigError, match=words):
+  with pytest.raises(ConfigError, match=words):
     train.main(options(path, tmp_path / 'new', '--config.train.num_steps=2', *mistakes))
   assert not (tmp_path / 'new').exists()

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from checks.errors import ConfigError
 from decoding import long_lines
 from decoding.translator import Request, Translator
-from options.command_line import ConfigError
 from tests.explorer_stand_ins import small_translator, small_vocabulary
 from transformer.config import SearchConfig
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import analyze
+from checks.errors import ConfigError
 from corpora import vocabulary
 from corpora.phrasebook import builder
 from decoding import translator as translation
@@ -15,7 +16,6 @@ from explorer import analysis, gates, importance, pronouns, pruned_run, roles
 from explorer.capture import Reading
 from explorer.gates import Head
 from options import command_line
-from options.command_line import ConfigError
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
 from training import run_folder
 from training.run_folder import RunFolder

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
 
+from checks.errors import ConfigError
 from options import command_line
-from options.command_line import ConfigError
 from training import run_folder
 from training.run_folder import FolderBusyError, Metrics, RunFolder
 

@@ -14,6 +14,7 @@ import pytest
 
 import decode
 import train
+from checks.errors import ConfigError
 from decoding import translator as translation
 from options import command_line
 from training import checkpoint, run_folder
@@ -128,7 +129,7 @@ def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
 def test_an_option_that_the_architecture_has_not_is_refused(architecture, option, tmp_path):
   config = {'recurrent': 'recurrent.py', 'transformer': 'phrasebook.py', 'language_model': 'language_model.py'}
   name = option.partition('=')[0]
-  with pytest.raises(command_line.ConfigError, match=f"config.{name} has no effect.*'{architecture}'"):
+  with pytest.raises(ConfigError, match=f"config.{name} has no effect.*'{architecture}'"):
     train.main(command_line.parse_train(
         ['train.py', f'--config={os.path.join(command_line.CONFIGS, config[architecture])}',
          f'--workdir={tmp_path}/run', f'--config.{option}'], ''))
@@ -143,7 +144,7 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
     ('search.include_prompt=False', "data.kind is 'phrasebook'"),
     ('search.diversity=0.2', 'search.groups is 1; leave it out, or set search.groups to something else')])
 def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, words, tmp_path):
-  with pytest.raises(command_line.ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
+  with pytest.raises(ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
     train.main(command_line.parse_train(
         ['train.py', f'--config={os.path.join(command_line.CONFIGS, "phrasebook.py")}', f'--workdir={tmp_path}/run',
          f'--config.{option}'], ''))
@@ -156,7 +157,7 @@ def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, word
     ('table3:E', 'search.extra_length=600', 'learned positions for 512')])
 def test_what_the_parts_cannot_do_together_is_refused_before_any_text_is_read(name, option, words, tmp_path):
   name, _, variant = name.partition(':')
-  with pytest.raises(command_line.ConfigError, match=words):
+  with pytest.raises(ConfigError, match=words):
     train.main(command_line.parse_train(
         ['train.py', f'--config={os.path.join(command_line.CONFIGS, name)}.py{":" * bool(variant)}{variant}',
          f'--workdir={tmp_path}/run', f'--config.{option}'], ''))
@@ -168,13 +169,13 @@ def test_a_run_with_two_vocabularies_cannot_lend_them_to_shared_embeddings(corpu
   shutil.copytree(run, other)
   shutil.copy(other / 'vocabulary.model', other / 'source.model')
   (other / 'vocabulary.model').rename(other / 'target.model')
-  with pytest.raises(command_line.ConfigError, match='a vocabulary for each language'):
+  with pytest.raises(ConfigError, match='a vocabulary for each language'):
     train.main(options(corpus, tmp_path / 'new', f'--config.init_from={other}', '--config.train.num_steps=1'))
   assert not (tmp_path / 'new').exists()
 
 
 def test_another_configuration_is_refused_by_name(corpus, run):
-  with pytest.raises(command_line.ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
+  with pytest.raises(ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
     train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))
 
 
@@ -264,7 +265,7 @@ def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp
   assert (tmp_path / 'parts').read_text() == expected
   scored = decoded(f'--input={corpus}/test.en', f'--target={corpus}/test.de').out.split('\n')
   assert len(scored) == 8 and all(float(line.split('\t')[0]) < 0 < float(line.split('\t')[1]) for line in scored[:7])
-  with pytest.raises(command_line.ConfigError, match='expected split:validation'):
+  with pytest.raises(ConfigError, match='expected split:validation'):
     decoded('--input=split:dev')
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import corpora
 import decode
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from corpora import tfds_sets
 from options import command_line
 from tasks import registry
@@ -181,14 +181,14 @@ def test_a_split_is_the_input_of_decoding_with_its_references(prepared, source, 
 
 def test_a_split_that_is_not_there_is_told_with_the_option(prepared):
   data = dict(tfds_dir=str(prepared[0]), source_language='en', target_language='de')
-  with pytest.raises(command_line.ConfigError, match='expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test'):
+  with pytest.raises(ConfigError, match='expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test'):
     decode.tfds_pairs('tfds:wmt14_translate', data)
   with pytest.raises(DataError, match="--input=tfds:wmt14_translate/de-en:tset: .* no split 'tset'"):
     decode.tfds_pairs('tfds:wmt14_translate/de-en:tset', data)
   with pytest.raises(DataError, match="no text named 'fr'"):
     decode.tfds_pairs('tfds:wmt14_translate/de-en:test', data | {'target_language': 'fr'})
   options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
-  with pytest.raises(command_line.ConfigError, match='--input=tfds.*: for translations'):
+  with pytest.raises(ConfigError, match='--input=tfds.*: for translations'):
     decode.check(options, registry.LANGUAGE_MODELLING)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import corpora
+from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
 from decoding import alignments, minimum_bayes_risk, output_formats
 from decoding import translator as translation
 from decoding.translator import Request, Translation, Translator
-from options.command_line import ConfigError
 from tests.conftest import SIZES
 from transformer import architectures, search
 from transformer.config import ModelConfig, SearchConfig

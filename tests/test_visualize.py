@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import visualize
+from checks.errors import ConfigError
 from decoding import translator as translation
 from explorer import forming, page, pruned_run, reports, texts, watching
 from explorer.gates import Head
 from options import command_line
-from options.command_line import ConfigError
 from tasks.language_model import Continuer
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from training.run_folder import RunFolder

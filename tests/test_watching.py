@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import train
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from explorer import capture, forming, watching
 from options import command_line
-from options.command_line import ConfigError
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from tests.test_runs import corpus, options, run, saved  # noqa: F401
 from transformer import architectures

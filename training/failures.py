@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from checks import exit_codes
-from checks.errors import refuse
+from checks.refusals import refuse
 from training import hardware, peers
 from training.run_folder import RunFolder, read_json, write_json
 from transformer.partitioning import Program, bytes_per_device

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-from checks.errors import refuse
+from checks.refusals import refuse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,78 @@
+"""The choices of an option: a registry that each implementation enters itself in, next to its code.
+
+    ACTIVATIONS = Registry('model.activation')
+
+    @ACTIVATIONS.register('relu', 'max(0, x), the paper')
+    def relu(x): ...
+
+The keys of a registry are the only list of its choices: the check of a record, the error message and --help read them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+Entry = TypeVar('Entry')
+
+REGISTRIES: dict[str, 'Registry[Any]'] = {}  # by the dotted name of the option that chooses from it
+
+
+class Registry(Mapping[str, Entry], Generic[Entry]):
+  """Name to implementation, in the order of registration; a Mapping, so that `REGISTRY[name]` is the implementation."""
+
+  def __init__(self, option: str):
+    """Make the registry of an option, which may have one only.
+
+    Args:
+      option: its dotted name in the configuration, such as 'model.activation'.
+    """
+    if option in REGISTRIES:
+      raise ValueError(f'the choices of {option} have a registry already')
+    self.option = option
+    self._entries: dict[str, Entry] = {}
+    self._descriptions: dict[str, str] = {}
+    REGISTRIES[option] = self
+
+  def register(self, name: str, description: str = '') -> Callable[[Entry], Entry]:
+    """Return a decorator that enters what it decorates under `name`.
+
+    Args:
+      name: as users write it.
+      description: a few words for --help; may be empty where the name says it all.
+
+    Raises:
+      ValueError: when the name is taken.
+    """
+    if name in self._entries:
+      raise ValueError(f'{self.option} has a choice {name!r} already')
+
+    def enter(entry: Entry) -> Entry:
+      self._entries[name], self._descriptions[name] = entry, description
+      return entry
+
+    return enter
+
+  def add(self, name: str, entry: Entry, description: str = '') -> None:
+    """Enter something that cannot be decorated, such as a value."""
+    self.register(name, description)(entry)
+
+  def remove(self, name: str) -> None:
+    """Take an entry out again; for tests that register one."""
+    del self._entries[name], self._descriptions[name]
+
+  def mistakes(self, value: Any) -> Iterator[str]:
+    """Yield what is wrong with a value of the option: nothing when it is one of the choices."""
+    if value not in self._entries:
+      yield f'{self.option.rpartition(".")[2]} is {value!r}; expected one of {", ".join(self)}'
+
+  def describe(self) -> str:
+    """Return the choices with their descriptions, as --help prints them."""
+    return ', '.join(f'{name} ({text})' if text else name for name, text in self._descriptions.items())
+
+  def __getitem__(self, name: str) -> Entry:
+    return self._entries[name]
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._entries)
+
+  def __len__(self) -> int:
+    return len(self._entries)
