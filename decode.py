@@ -10,233 +10,141 @@ what is written, stands for a line end. Search options take the place of the run
 --search.beam_size=8 --search.alpha=1.0. docs/decoding.md describes every option.
 """
 
-import glob
 import os
-import re
 import sys
 from collections.abc import Sequence
-from typing import BinaryIO
 
-from options import command_line
+from options import decode_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
-OPTIONS = command_line.parse_decode(sys.argv, __doc__) if __name__ == '__main__' else None
+OPTIONS = decode_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 import jax  # noqa: E402
 import tqdm  # noqa: E402
+from options.decode_options import DecodeOptions  # noqa: E402
 
-import corpora  # noqa: E402
-from checks.errors import ConfigError, DataError  # noqa: E402
-from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
-from decoding import jobs, long_lines, minimum_bayes_risk, output_formats, scores, text_lines  # noqa: E402
-from tasks import registry  # noqa: E402
-from training import (
-  hardware,  # noqa: E402
-  peers,  # noqa: E402
-)
-from training.run_folder import RunFolder, read_json  # noqa: E402
-
-SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
-TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
+from checks.errors import ConfigError  # noqa: E402
+from corpora import text_files  # noqa: E402
+from decoding import inputs, jobs, scores, unseen  # noqa: E402
+from decoding.answers import Answers, scoring  # noqa: E402
+from options import programs  # noqa: E402
+from tasks import TASKS, setup  # noqa: E402
+from tasks.task import Task  # noqa: E402
+from training import hardware, peers  # noqa: E402
+from training.run_folder import RunFolder  # noqa: E402
 
 
-def main(options: command_line.DecodeOptions) -> int:
-  """From lines to lines; returns the exit code."""
-  folder = RunFolder.open(options.workdir.split(',')[0])
-  config = folder.read_config()
-  task = registry.of(config)
+def main(options: DecodeOptions) -> int:
+  """Answer lines with a trained run: read, load, answer, score; returns the exit code."""
+  folder = RunFolder.open(options.workdirs[0])
+  records = setup.of_folder(folder, options.search)
+  task = TASKS[records.task]
   check(options, task)
-  lines, references = read(options, config, task)
-  if peers.found() is None:  # several share out their jobs by devices, of which each has to have as many
+  lines, references = inputs.read(options, records.corpus, as_they_come=task.line_by_line)
+  if peers.found() is None:  # several processes share out their jobs by devices, of which each has to have as many
     hardware.split_processor()
-  peers.join(config['train']['heartbeat_seconds'])
+  peers.join(records.guards.heartbeat_seconds)
   with peers.errors_end_all():
-    return write(options, task, lines, references, folder, config)
-
-
-def write(options: command_line.DecodeOptions, task: registry.Task, lines: list[str] | None, references: list[list[str]],
-          folder: RunFolder, config: dict) -> int:
-  """The answers, to where they belong, and what is to be said of them; returns the exit code."""
-  check_sharing(options, task)
-  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  writer = task.load(options.workdir, options.checkpoint, **search_options(options))
-  if task is registry.TRANSLATION:
-    writer.say = say
-    if options.long_lines == 'split':
-      writer = long_lines.Splitter(writer, writer.longest_trained, config['data']['target_language'])
-  if options.target:
-    return score(options, writer, lines)
-  if lines is None:
-    converse(options, task, writer, folder)
-    texts = []
-  else:
-    if peers.is_main():
-      warn_of_unseen([task.plain(line) for line in lines], folder)
-    texts = translate_all(options, task, writer, lines)
-  for note in writer.notes():
-    say(note)
-  if references and peers.is_main():
-    tell_scores(options, texts, references, config['data']['target_language'])
-  peers.leave()
+    check_sharing(options, task)
+    jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+    answers = task.answering(options, records, say)
+    if options.target:
+      score(options, answers, lines)
+    elif lines is None:
+      converse(answers, folder)
+    else:
+      texts = answer_all(options, answers, lines, folder)
+      if references and peers.is_main():
+        report_scores(options, texts, references, records.corpus.target_language)
+    for note in answers.notes():
+      say(note)
+    peers.leave()
   return 0
 
 
-def check(options: command_line.DecodeOptions, task: registry.Task) -> None:
-  """Raises ConfigError when the run is of another kind than the options are for."""
-  if options.reference and not task.scores_references:
-    raise ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
-                                   f'({task.name.replace("_", " ")})')
-  if task is not registry.TRANSLATION and (given := options.for_translations()):
-    raise ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
-                                   f'({task.name.replace("_", " ")})')
+def check(options: DecodeOptions, task: type[Task]) -> None:
+  """Raise ConfigError when the run is for another task than the options are for."""
+  kind = f'{",".join(options.workdirs)} is a run of another kind ({task.name.replace("_", " ")})'
+  if options.references and not task.references:
+    raise ConfigError(f'--reference is for translations; {kind}')
+  if options.input.startswith(inputs.SPLIT) and not task.references:
+    raise ConfigError(f'--input={options.input} is for translations; {kind}')
+  if given := options.not_for(task.name):
+    raise ConfigError(f'{", ".join(given)}: for translations; {kind}')
 
 
-def check_sharing(options: command_line.DecodeOptions, task: registry.Task) -> None:
-  """Raises ConfigError when several processes cannot share what is asked for."""
-  if jax.process_count() > 1 and (options.output == '-' or options.target or task is not registry.TRANSLATION):
+def check_sharing(options: DecodeOptions, task: type[Task]) -> None:
+  """Raise ConfigError when several processes cannot share what is asked for."""
+  if jax.process_count() > 1 and (options.output == '-' or options.target or not task.references):
     peers.leave()  # each finds the same mistake: nobody's end shall look like a death to another
     raise ConfigError(
         f'{jax.process_count()} processes share the translation of files alone, into --output=FILE that all of them see: '
         'standard output is nobody\'s; start one process for anything else')
 
 
-def search_options(options: command_line.DecodeOptions) -> dict:
-  """The given ones, with as many certain translations as are wanted; samples for minimum Bayes risk have to be drawn."""
-  if options.mbr:
-    return {**options.search, 'strategy': 'sample'}
-  return {**options.search, 'n_best': int(options.n_best)} if options.n_best != '1' else dict(options.search)
-
-
 def say(text: str) -> None:
-  """Everything but the result goes to stderr."""
+  """Print to stderr: everything but the result goes there."""
   print(text, file=sys.stderr, flush=True)
 
 
-def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
-         ) -> tuple[list[str] | None, list[list[str]]]:
-  """(lines, references): of files, or of one of the run's own splits; None for lines that are yet to come."""
-  references = [text_files.read_lines(path) for path in options.reference.split(',')] if options.reference else []
-  if options.input.startswith('tfds:'):
-    pairs = tfds_pairs(options.input, config['data'])
-    return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
-  if options.input.startswith(SPLIT):
-    name = options.input.removeprefix(SPLIT)
-    corpus = corpora.load(command_line.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
-    pairs = {'validation': corpus.validation, 'test': corpus.test}.get(name)
-    if pairs is None:
-      raise ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
-                                     'has a test split')
-    return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
-  if options.input == options.output == '-' and task is registry.TRANSLATION and not (references or options.target):
-    text_lines.invite()
-    return None, []
-  paths = sorted(glob.glob(options.input)) or [options.input]
-  lines = [line for path in paths for line in text_lines.read(path)]
-  for path, known in zip((options.reference or '').split(','), references):
-    scores.check_counts(lines, known, options.input, path)
-  return lines, references
-
-
-def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
-  """Pairs of a TFDS set in the run's languages; it lies, or is prepared, where the run's options say.
-
-  Raises:
-    ConfigError, DataError: when the set or split is written wrongly, or not to be had.
-  """
-  found = TFDS.fullmatch(text)
-  if not found:
-    raise ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
-                                   'tfds:wmt14_translate/de-en:test[:100]')
-  wanted = corpora.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=data['tfds_dir'],
-                                source_language=data['source_language'], target_language=data['target_language'])
-  try:
-    return list(tfds_sets.split(wanted, found[2]))
-  except DataError as error:
-    raise DataError(f'--input={text}: {error}') from None
-
-
-def answer(options: command_line.DecodeOptions, task: registry.Task, writer, lines: Sequence[str], first: int, progress=None
-           ) -> list[str]:
-  """A line of output for each of the lines, of which the first has number `first`."""
-  if task is not registry.TRANSLATION:
-    return [found.text for found in task.write(writer, lines, progress)]
-  asked = output_formats.requests(lines, options.columns.split(','), first)
-  if options.mbr:
-    found = minimum_bayes_risk.translate(writer, asked, int(options.mbr), options.utility, progress, first)
-  else:
-    found = writer.translate(asked, progress, first)
-  return output_formats.write(writer, [request.source for request in asked], found, form_of(options), first)
-
-
-def form_of(options: command_line.DecodeOptions) -> output_formats.Format:
-  return output_formats.Format(options.format, int(options.n_best), options.alignment, options.attention == 'true')
-
-
-def converse(options: command_line.DecodeOptions, task: registry.Task, writer, folder: RunFolder) -> None:
-  """Answers lines as they come."""
-  first, out = 0, sys.stdout.buffer
+def converse(answers: Answers, folder: RunFolder) -> None:
+  """Answer lines of standard input as they come."""
+  first = 0
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
-    warn_of_unseen([task.plain(line) for line in lines], folder)
-    put(out, answer(options, task, writer, lines, first))
+    unseen.warn([answers.plain(line) for line in lines], folder, say)
+    put(answers.answer(lines, first))
     first += len(lines)
 
 
-def put(out: BinaryIO, lines: Sequence[str]) -> None:
-  """One line each, at once."""
-  out.write(''.join(f'{line}\n' for line in lines).encode())
-  out.flush()
+def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], folder: RunFolder) -> list[str]:
+  """Answer all lines, write the answers where they belong, and return them.
 
-
-def translate_all(options: command_line.DecodeOptions, task: registry.Task, writer, lines: list[str]) -> list[str]:
-  """All answers, written to where they belong; a large job into a file is kept in parts, and goes on where it ended."""
-  with tqdm.tqdm(total=len(lines), desc=task.verb, unit=' lines', leave=False, disable=None) as bar:
-    to_lines = lambda some, first: answer(options, task, writer, some, first, bar.update)
+  A large job into a file is kept in parts, and goes on where it ended.
+  """
+  if peers.is_main():
+    unseen.warn([answers.plain(line) for line in lines], folder, say)
+  with tqdm.tqdm(total=len(lines), desc=answers.verb, unit=' lines', leave=False, disable=None) as bar:
+    to_lines = lambda some, first: answers.answer(some, first, bar.update)
     if options.output != '-':
-      asked = {name: str(value) for name, value in vars(options).items() if name not in ('output', 'reference')}
-      part = int(options.part_lines) if task is registry.TRANSLATION else len(lines)
-      return jobs.in_parts(lines, options.output, part, asked, to_lines, say)
+      return jobs.in_parts(lines, options.output, answers.part_lines or len(lines), job(options), to_lines, say)
     found = to_lines(lines, 0)
-  put(sys.stdout.buffer, found)
+  put(found)
   return found
 
 
-def score(options: command_line.DecodeOptions, writer, sources: list[str]) -> int:
-  """Log-probability and perplexity of given translations."""
+def job(options: DecodeOptions) -> dict[str, str]:
+  """Return what the answers depend on besides the lines: a job in parts goes on only where that is the same."""
+  return {name: str(value) for name, value in vars(options).items() if name not in ('output', 'references')}
+
+
+def put(lines: Sequence[str]) -> None:
+  """Write to standard output, one line each, at once."""
+  sys.stdout.buffer.write(''.join(f'{line}\n' for line in lines).encode())
+  sys.stdout.buffer.flush()
+
+
+def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> None:
+  """Write log-probability and perplexity of given translations."""
   targets = text_files.read_lines(options.target)
   scores.check_counts(sources, targets, options.input, options.target)
   with tqdm.tqdm(total=len(sources), desc='scoring', unit=' lines', leave=False, disable=None) as bar:
-    found = writer.score(sources, targets, bar.update)
-  written = output_formats.scored(found, form_of(options), writer.parts[2])
+    written, summary = scoring(answers).score(sources, targets, bar.update)
   if options.output != '-':
     jobs.write_whole(options.output, written)
   else:
-    put(sys.stdout.buffer, written)
-  for note in [output_formats.describe_scored(found), *writer.notes()]:
-    say(note)
-  return 0
+    put(written)
+  say(summary)
 
 
-def tell_scores(options: command_line.DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
-  """BLEU, chrF and TER, and on request BLEU as a paper prints it."""
-  name = options.reference or options.input
+def report_scores(options: DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
+  """Report BLEU, chrF and TER, and on request BLEU as a paper prints it."""
+  name = ','.join(options.references) or options.input
   name = name if name.startswith('tfds:') else os.path.basename(name)
   say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))
   if options.paper_bleu:
     say(scores.describe_paper(scores.paper_bleu(texts, references[0], options.paper_bleu, language)))
 
 
-def warn_of_unseen(lines: list[str], folder: RunFolder) -> None:
-  """Names words that training never saw: what comes out for them is guessed from their spelling."""
-  known = vocabulary.load_words(folder.words)
-  unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))
-  if unseen:
-    more = f' and {len(unseen) - 12:,} more' if len(unseen) > 12 else ''
-    say(f'never seen in training: {", ".join(unseen[:12])}{more}')
-    suggestions = read_json(folder.suggestions)
-    if suggestions:
-      say('sentences to try instead:\n  ' + '\n  '.join(suggestions[:3]))
-
-
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  programs.run(lambda: main(OPTIONS))

@@ -1,5 +1,8 @@
 """Errors that a user can mend: scripts print their message, without a traceback, and end with their exit code."""
 
+import contextlib
+from collections.abc import Iterator
+
 from checks import exit_codes
 
 
@@ -13,3 +16,12 @@ class DataError(Exception):
   """A corpus, vocabulary or line that cannot be used."""
 
   exit_code = exit_codes.DATA
+
+
+@contextlib.contextmanager
+def config_errors() -> Iterator[None]:
+  """Turn the ValueError of a record or of the library, which speaks of options, into a ConfigError."""
+  try:
+    yield
+  except ValueError as error:
+    raise ConfigError(str(error)) from error

@@ -153,3 +153,8 @@ def direction(config: CorpusConfig) -> str:
 def counted(name: str, lines: int) -> str:
   """A news test with its number of lines, because newstest2014 exists in two: 'newstest2013 (3,000 lines)'."""
   return f'{name} ({lines:,} lines)'
+
+
+def holds(kind: str) -> str:
+  """Return what the splits of a kind of corpus hold: 'pairs', 'documents' or 'examples'."""
+  return {'running_text': 'documents', 'phrasebook_text': 'documents', 'labelled_phrasebook': 'examples', 'labelled_text': 'examples', 'labelled_tsv': 'examples'}.get(kind, 'pairs')

@@ -1,0 +1,18 @@
+"""What a run is for, one file and one class each; and setup, which makes records of a run's options.
+
+    task              what every task has; TASKS
+    translation       pairs of sentences
+    language_model    running text
+    classification    labelled text
+    records, setup    a run's options as records; from a configuration or from a run's folder
+    trained           a trained run, read from its folder
+    inspection        what training would read, as text for people
+
+Importing the room makes all tasks known. A new one is a file and a line here.
+"""
+
+from tasks import classification, language_model, translation
+from tasks.task import TASKS, task_of
+from tasks.trained import load
+
+__all__ = ['TASKS', 'classification', 'language_model', 'load', 'task_of', 'translation']

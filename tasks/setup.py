@@ -1,84 +1,177 @@
-"""A run's configuration as the records that the library takes, with every mistake in it told at once."""
+"""From a configuration to records, of a new run or of a run's folder: the one place where sections become records.
 
+Every mistake is reported, together, before any file is read or made. Behind this door nothing sees a configuration.
+"""
+
+import contextlib
 import dataclasses
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from options.sections import Gathering, gather_errors
+from options.train_options import TrainOptions
 
 import corpora
+from checks.errors import ConfigError
 from corpora import cleaning, subword_sampling
 from corpora import vocabulary as vocabularies
-from decoding import translator
-from decoding.translator import model_record
 from input_pipeline import BatchConfig
-from options import command_line
-from tasks import registry
-from training import failures
+from tasks.records import DecodingConfig, ModelRecord, PlacesConfig, Setup
+from tasks.task import TASKS, Task, task_of
+from training.evaluation import EvaluationConfig
 from training.loop import LoopConfig
+from training.run_folder import RunFolder
+from training.supervision import GuardConfig
 from transformer import architectures
 from transformer import optimizer as optimizers
-from transformer.config import ConsistencyConfig, LossConfig, MeshConfig, OptimizerConfig, SearchConfig
+from transformer.config import (
+  ArchitectureConfig,
+  ClassificationConfig,
+  ConsistencyConfig,
+  LossConfig,
+  MeshConfig,
+  OptimizerConfig,
+  SearchConfig,
+)
+
+Config = Mapping[str, Any]  # a configuration as nested dictionaries
 
 
-class Records(NamedTuple):
-  """The configuration's sections as the records that the library takes, each checked."""
-
-  corpus: corpora.CorpusConfig
-  cleaning: cleaning.CleaningConfig
-  vocabulary: vocabularies.VocabularyConfig
-  sampling: subword_sampling.SamplingConfig
-  batches: BatchConfig
-  loss: LossConfig
-  consistency: ConsistencyConfig
-  optimizer: OptimizerConfig
-  search: SearchConfig
-  mesh: MeshConfig
-  guards: failures.GuardConfig
-  loop: LoopConfig
-  task: registry.Task
+def read(options: TrainOptions) -> Setup:
+  """Return the records of a run that train.py is asked for. Raises ConfigError naming every mistake."""
+  return records(options.config, options.given)
 
 
-def check(config, given: Sequence[str] = ()) -> Records:
-  """All sections turned into records; every mistake is reported at once, before any file is read or made.
+def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Setup:
+  """Return the records of a run from its folder.
 
   Args:
-    config: the resolved configuration.
-    given: dotted names of the options that somebody asked for; one that changes nothing is a mistake.
+    folder: the run's.
+    search: options of the section `search` that take the place of the run's own.
+    n_best: translations of a line that are wanted; of what is asked for, so no option of a run.
+
+  Raises:
+    ConfigError: naming every mistake; an option of `search` that changes nothing is one.
   """
-  with command_line.gather_errors(config) as build:
-    data, train_ = config.data, config.train
-    build.mistakes += translator.without_effect(config, given)
-    task = build.attempt(registry.of, config)
-    model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
-    records = Records(
-        corpus=task and build(task.corpus_config, data, seed=config.seed),
-        cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data.mix)),
-        vocabulary=build(vocabularies.VocabularyConfig, config.vocabulary),
-        sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config.vocabulary.kind),
-        batches=build(BatchConfig, data, batch_tokens=train_.batch_tokens,
-                      accumulation_steps=train_.accumulation_steps),
-        loss=build(LossConfig, train_),
-        consistency=build(ConsistencyConfig, train_, dropout=largest_dropout(model)),
-        optimizer=build(OptimizerConfig, config.optimizer, d_model=config.model.d_model,
-                        length_known=train_.num_minutes is None),
-        search=build(SearchConfig, config.search, n_best=1),
-        mesh=build(MeshConfig, config.mesh, compile=config.compile),
-        guards=build(failures.GuardConfig, train_),
-        loop=build(LoopConfig, train_),
-        task=task)
-    if task and model and records.search:
-      build.attempt(task.check_model, architectures.build(model), records.search)
-    if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
-      build.mistakes.append(f'config.data: filters, tag and mix are for pairs, and kind {data.kind!r} holds '
-                            f'{task.texts}; leave max_characters to mix at their defaults')
-    if task and train_.watch_attention is not None and task.samples is None:
-      build.mistakes.append(f'config.train.watch_attention is {train_.watch_attention!r}; it is for translators and '
-                            f'language models, and data.kind {data.kind!r} holds {task.texts}')
-    if train_.num_steps and records.optimizer:  # epochs are known in steps once the text is
-      build.attempt(optimizers.learning_rate, records.optimizer, train_.num_steps)
-  return records
+  config, search = folder.read_config(), dict(search or {})
+  config = config | {'search': config['search'] | search}
+  try:
+    return records(config, [f'search.{name}' for name in search], n_best)
+  except ConfigError as error:
+    raise ConfigError(str(error).replace('config.search.', '--search.')) from None
 
 
-def largest_dropout(model: translator.ModelRecord | None) -> float:
-  """The largest of a model record's rates; of a record that was refused, any."""
-  return max(getattr(model, field.name) for field in dataclasses.fields(model)
-             if field.name.endswith('dropout')) if model else 1.0
+def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup:
+  """Return the records of a configuration.
+
+  Args:
+    config: resolved; exactly one of train.num_steps, num_epochs and num_minutes is set.
+    given: dotted names of the options that somebody asked for; one that changes nothing is a mistake.
+    n_best: see of_folder.
+
+  Raises:
+    ConfigError: naming every mistake.
+  """
+  with gather_errors(config) as build:
+    data, train = config['data'], config['train']
+    task = task_of(config)
+    model = model_record(build, config)
+    setup = Setup(
+        saved=config,
+        seed=config['seed'],
+        task=task.texts,
+        corpus=build(task.corpus_record, data, seed=config['seed']),
+        cleaning=build(cleaning.CleaningConfig, data, mix=tuple(data['mix'])),
+        vocabulary=build(vocabularies.VocabularyConfig, config['vocabulary']),
+        sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config['vocabulary']['kind']),
+        batches=build(BatchConfig, data, batch_tokens=train['batch_tokens'],
+                      accumulation_steps=train['accumulation_steps']),
+        model=model,
+        loss=build(LossConfig, train),
+        consistency=build(ConsistencyConfig, train, dropout=largest_dropout(model)),
+        classification=build(ClassificationConfig, train, task=data['task'], outputs=2),
+        optimizer=build(OptimizerConfig, config['optimizer'], d_model=config['model']['d_model'],
+                        length_known=train['num_minutes'] is None),
+        search=build(SearchConfig, config['search'], n_best=n_best),
+        decoding=build(DecodingConfig, config['search']),
+        mesh=build(MeshConfig, config['mesh'], compile=config['compile']),
+        guards=build(GuardConfig, train),
+        loop=build(LoopConfig, train),
+        evaluation=build(EvaluationConfig, train),
+        places=build(PlacesConfig, config, cache_dir=data['cache_dir'], num_threads=data['num_threads']))
+    build.mistakes[:0] = idle_options(setup, task, given)
+    build.mistakes += mistakes(setup, task)
+  return setup
+
+
+def model_record(build: Gathering, config: Config) -> ModelRecord | None:
+  """Return the record of the configured architecture, its vocabularies as large as asked for; None when refused."""
+  chosen = build(ArchitectureConfig, config['model'])
+  if chosen is None:
+    return None
+  record, size = architectures.ARCHITECTURES[chosen.architecture].record, config['vocabulary']['size']
+  name = 'recurrent' if config['recurrent'].keys() & fields(record) else 'model'
+  return build(record, config['model'] | config['recurrent'], name=f'config.{name}', vocab_size=size,
+               target_vocab_size=size)
+
+
+def fields(record: type) -> set[str]:
+  """Return the names of a record's fields."""
+  return {field.name for field in dataclasses.fields(record)}
+
+
+def largest_dropout(model: ModelRecord | None) -> float:
+  """Return the largest of a model record's rates; of a record that was refused, any."""
+  return max(getattr(model, name) for name in fields(type(model)) if name.endswith('dropout')) if model else 1.0
+
+
+def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
+  """Yield what records may not be together; where one of them was refused, as far as that can be told."""
+  config = setup.saved
+  architecture, kind = config['model']['architecture'], config['data']['kind']
+  if setup.model and architecture not in task.architectures:
+    yield (f'config.model.architecture is {architecture!r}, but data.kind {kind!r} is text for '
+           f'{task.name.replace("_", " ")}; expected {" or ".join(task.architectures)}')
+  if task.texts != 'pairs' and setup.cleaning not in (None, cleaning.CleaningConfig()):
+    yield (f'config.data: filters, tag and mix are for pairs, and kind {kind!r} holds {task.texts}; leave '
+           'max_characters to mix at their defaults')
+  if setup.evaluation and setup.evaluation.watch_attention is not None and not task.has_attention:
+    yield (f'config.train.watch_attention is {setup.evaluation.watch_attention!r}; it is for translators and language '
+           f'models, and data.kind {kind!r} holds {task.texts}')
+  if setup.loop and setup.loop.num_steps and setup.optimizer:  # epochs are known in steps once the text is
+    try:
+      optimizers.learning_rate(setup.optimizer, setup.loop.num_steps)
+    except ValueError as error:
+      yield str(error)
+  with contextlib.suppress(AttributeError):  # of a record that was refused, and is reported
+    yield from task.mistakes(setup)
+
+
+def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterator[str]:
+  """Yield a sentence for each given option that changes nothing beside the others."""
+  config, reasons = setup.saved, idle(setup, task)
+  architecture = config['model']['architecture']
+  known = fields(type(setup.model)) | {'architecture'} if setup.model else None
+  for name in given:
+    section, _, option = name.partition('.')
+    if section in ('model', 'recurrent') and known is not None and option not in known:
+      yield (f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; leave it '
+             'out, or choose another architecture')
+    elif reason := reasons.get(name) or reasons.get(section):
+      yield f'config.{name} has no effect: {reason}'
+
+
+def idle(setup: Setup, task: type[Task]) -> dict[str, str]:
+  """Return the options that mean nothing beside the others, by dotted name, each with the reason and the remedy."""
+  reasons: dict[str, str] = {}
+  sections = {'data': (setup.corpus, setup.sampling, setup.batches), 'model': (setup.model,),
+              'train': (setup.loss, setup.consistency), 'optimizer': (setup.optimizer,), 'search': (setup.search,)}
+  for section, records_ in sections.items():
+    for record in filter(None, records_):
+      reasons |= {f'{section}.{name}': reason for name, reason in record.idle().items()}
+  kind = setup.saved['data']['kind']
+  for other in TASKS.values():
+    others = ', '.join(name for name in corpora.KINDS if corpora.holds(name) == other.texts)
+    reasons |= {name: f'data.kind is {kind!r}; leave it out, or set data.kind to one of {others}'
+                for name in other.own_options if name not in task.own_options}
+  return reasons | dict(task.idle(setup))

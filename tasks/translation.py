@@ -1,101 +1,191 @@
-"""Training for translation: BLEU on raw references at every evaluation and at the end."""
+"""Translation: pairs of sentences, scored by sacreBLEU on raw references."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tqdm
+from options.decode_options import DecodeOptions
 
 import corpora
+import input_pipeline
+from checks.errors import ConfigError
+from corpora import cleaning, subword_sampling
 from corpora import vocabulary as vocabularies
 from decoding import scores
+from decoding.answers import TranslationAnswers, TranslationOptions
+from decoding.long_lines import Splitter
+from decoding.output_formats import Format
 from decoding.translator import Translator
+from tasks import inspection, trained
+from tasks.records import Setup
+from tasks.task import Task, task, tokenising
 from training import hardware
-from training.evaluation import Conclusion, Examination, Setting
+from training.checkpoint import BLEU
+from training.evaluation import Evaluation, Score, Sums
+from transformer.config import SearchConfig
 
 
-def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: corpora.Corpus, keep: vocabularies.Keep
-                      ) -> tuple[bytes, bytes | None]:
-  """Supplied, or trained on both sides of the training pairs."""
-  return vocabularies.make(options, corpus.train, keep)
+@task
+class Translation(Task):
+  """Lines in one language into lines in another."""
 
+  name = 'translation'
+  texts = rows = 'pairs'
+  architectures = ('transformer', 'recurrent')
+  measure = BLEU
+  references = line_by_line = True
+  outputs = 'translations.txt'
+  invitation = 'Translate a sentence'
+  own_text = '--config=configs/toy.py --config.data.tsv=pairs.tsv'
 
-def check(config: Any) -> list[str]:
-  """What the options may not be together, beyond what each record checks."""
-  if config['model']['share_embeddings'] and not config['vocabulary']['joint']:
-    return ['config.model.share_embeddings is True, but vocabulary.joint is False: the languages\' pieces would share '
-            'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True']
-  return []
+  @classmethod
+  def mistakes(cls, setup: Setup) -> Iterator[str]:
+    """Yield a sentence when two vocabularies were to share one matrix, or the search asks for more than the model has."""
+    if setup.model.share_embeddings and not setup.vocabulary.joint:
+      yield ('config.model.share_embeddings is True, but vocabulary.joint is False: the languages\' pieces would share '
+             'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True')
+    yield from trained.search_mistakes(setup, longest_source=True)
 
+  def read_corpus(self) -> corpora.Corpus:
+    """Return the pairs, those of training cleaned."""
+    return cleaning.apply(corpora.load(self.setup.corpus), self.setup.cleaning, self.setup.corpus)
 
-def known_words(corpus: corpora.Corpus) -> Iterator[str]:
-  """Words of the training sources."""
-  return (word for pair in corpus.train for word in vocabularies.words(pair.source))
+  def vocabulary_text(self) -> Iterable[corpora.Pair]:
+    """Return the training pairs."""
+    return self.corpus.train
 
+  def known_words(self) -> Iterator[str]:
+    """Yield the words of the training sources."""
+    return (word for pair in self.corpus.train for word in vocabularies.words(pair.source))
 
-def translation_scores(translator: Translator, sources: list[str], references: list[str]
-                       ) -> tuple[dict[str, Any], list[str]]:
-  """BLEU and chrF of the translated sources against raw references, and the translations."""
-  hypotheses = [translation.text for translation in translator.translate(sources)]
-  return scores.corpus_scores(hypotheses, references), hypotheses
+  def plan(self, split: corpora.Split, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
+    """Return the batch plan of a parallel split. With subword sampling, training's text is tokenised for each epoch."""
+    setup, sampling = self.setup, self.setup.sampling
+    bar = tokenising(len(split), ' pairs')
+    if shuffle and sampling.draws:
+      sampled = lambda epoch: [subword_sampling.SampledVocabulary(vocabulary, sampling, setup.seed, epoch, side)
+                               for side, vocabulary in enumerate((self.source, self.target))]
+      store = input_pipeline.SampledStores(split, sampled, self.folder.data, progress=bar)
+    else:
+      store = input_pipeline.open_store(split, self.source, self.target, setup.places.cache_dir or self.folder.data,
+                                        progress=bar)
+    return input_pipeline.make_plan(store, batches, setup.seed, shuffle)
 
+  # ------------------------------------------------------------------------------------------------- evaluation
 
-def samples(corpus: corpora.Corpus, count: int) -> list[corpora.Pair]:
-  """The first validation sentences, which samples/ shows at every evaluation."""
-  return list(itertools.islice(corpus.validation, count))
+  def _make_translator(self, search: SearchConfig) -> Translator:
+    return Translator([self.model], [None], self.source, self.target, search,
+                      hardware.search_tokens(self.setup.decoding.batch_tokens))
 
+  @functools.cached_property
+  def _greedy(self) -> Translator:
+    """Made once: what it compiles serves every evaluation."""
+    return self._make_translator(dataclasses.replace(
+        self.setup.search, strategy='beam', beam_size=1, groups=1, halvings=0, coverage_penalty=0.0))
 
-class Examiner:
-  """Translates the first validation sentences, greedily, at every evaluation."""
+  @functools.cached_property
+  def _searching(self) -> Translator:
+    return self._make_translator(self.setup.search)
 
-  def __init__(self, setting: Setting):
-    self._options = setting.config.train
-    pairs = itertools.islice(setting.corpus.validation, self._options.eval_sentences)
-    self._sources, self._references = map(list, zip(*pairs))
-    greedy = dataclasses.replace(setting.search, strategy='beam', beam_size=1, groups=1, halvings=0,
-                                 coverage_penalty=0.0)
-    self._translator = _translator(setting, None, greedy)
+  @functools.cached_property
+  def _evaluated(self) -> list[corpora.Pair]:
+    return list(itertools.islice(self.corpus.validation, self.setup.evaluation.eval_sentences))
 
-  def __call__(self, params: Any, sums: dict[str, float], step: int) -> Examination:
-    self._translator.params = [params]
-    scored, hypotheses = translation_scores(self._translator, self._sources, self._references)
-    shown = list(zip(self._sources, self._references, hypotheses))[:self._options.num_samples]
-    source, _, hypothesis = shown[step // self._options.eval_every % len(shown)]
-    return Examination(
+  def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
+    """Return BLEU and chrF of greedy translations of the first validation sentences."""
+    del sums
+    options = self.setup.evaluation
+    pairs = self._evaluated
+    self._greedy.params = [params]
+    scored, hypotheses = translation_scores(self._greedy, pairs)
+    shown = list(zip(pairs, hypotheses))[:options.num_samples]
+    pair, hypothesis = shown[step // options.eval_every % len(shown)]
+    return Evaluation(
         measures={'bleu': scored['bleu'], 'chrf': scored['chrf']},
-        samples=[[('source', s), ('reference', r), ('model', h)] for s, r, h in shown],
-        told=f'BLEU {scored["bleu"]:.1f} (greedy, {len(self._sources)} sentences)\n    {source}\n    {hypothesis}')
+        samples=[[('source', pair.source), ('reference', pair.target), ('model', text)] for pair, text in shown],
+        summary=f'BLEU {scored["bleu"]:.1f} (greedy, {len(pairs)} sentences)\n    {pair.source}\n    {hypothesis}')
+
+  def score(self, params: Any, split: corpora.Split, sums_of: Callable[[Any, Any], Sums]) -> Score:
+    """Return the scores of a split's translations; with the first one, the corpus's own measures and its showcase."""
+    del sums_of
+    corpus, translator, pairs = self.corpus, self._searching, list(split)
+    translator.params = [params]
+    how = f'beam {self.setup.search.beam_size}' if self.setup.search.strategy == 'beam' else 'sampled'
+    print(f'Translating {split.name} ({len(pairs):,} sentences, {how}) …', flush=True)
+    with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
+      results, hypotheses = translation_scores(translator, pairs, bar.update)
+    summary = [scores.describe(results, split.name)]
+    if split is self.examined[0] and corpus.measure:
+      results |= corpus.measure(hypotheses)
+      summary.append('  '.join(f'{name} {value:.3f}' for name, value in results.items() if name.endswith('_accuracy')))
+    if split is self.examined[0] and corpus.showcase:
+      translated = [found.text for found in translator.translate([pair.source for pair in corpus.showcase])]
+      shown, right = marked(corpus.showcase, translated)
+      summary.append(f'\nSentences that training never saw ({right} of {len(translated)} right):\n{shown}')
+    example = corpus.suggestions[0] if corpus.suggestions else pairs[0].source
+    return Score(results, '\n'.join(summary), hypotheses, example)
+
+  @classmethod
+  def describe(cls, results: Mapping[str, Any]) -> str:
+    """Return BLEU and chrF with their signatures."""
+    return scores.describe(results, results['test_set'])
+
+  def watchable(self) -> list[tuple[str, str]]:
+    """Return the first validation pairs, which samples/ shows at every evaluation."""
+    return list(itertools.islice(self.corpus.validation, self.setup.evaluation.num_samples))
+
+  def inspect(self) -> Iterator[str]:
+    """Yield what was read, kept and dropped, lengths, padding, and batches as text."""
+    return inspection.report(self.corpus, self.batches, self.source, self.target)
+
+  # --------------------------------------------------------------------------------------------------- decoding
+
+  @classmethod
+  def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
+           n_best: int = 1) -> Translator:
+    """Return a run, or several as an ensemble, ready to translate; several checkpoints of one are an ensemble, too."""
+    if len(workdirs) > 1 and len(wanted) > 1 and len(workdirs) != len(wanted):
+      raise ConfigError(f'--workdir names {len(workdirs)} runs and --checkpoint {len(wanted)}; expected one checkpoint '
+                        'for all, or one for each')
+    count = max(len(workdirs), len(wanted))
+    places = zip([*workdirs] * (count // len(workdirs)), [*wanted] * (count // len(wanted)))
+    runs = [trained.read_run(folder, step, search, 1 if number else n_best)  # the first run's search counts
+            for number, (folder, step) in enumerate(places)]
+    first = runs[0]
+    for folder, run in zip(workdirs, runs):
+      if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
+        raise ConfigError(f'{folder} has another vocabulary than {workdirs[0]}; the models of an ensemble have to share '
+                          'one (--config.init_from, or vocabulary.source_model)')
+    made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
+                      first.setup.search, hardware.search_tokens(first.setup.decoding.batch_tokens))
+    made.longest_trained = min(run.setup.batches.max_length for run in runs)
+    return made
+
+  @classmethod
+  def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> TranslationAnswers:
+    """Return what decode.py asks: translations in the format of its options."""
+    search = {**options.search, 'strategy': 'sample'} if options.mbr else options.search
+    translator = cls.load(options.workdirs, options.checkpoints, search, 1 if options.mbr else options.n_best)
+    translator.say = say
+    splitter = Splitter(translator, translator.longest_trained, setup.corpus.target_language
+                        ) if options.long_lines == 'split' else None
+    form = Format(options.format, options.n_best, options.alignment, options.attention)
+    asked = TranslationOptions(options.columns, form, options.mbr, options.utility, options.part_lines)
+    return TranslationAnswers(translator, asked, splitter)
 
 
-def _translator(setting: Setting, params: Any, search) -> Translator:
-  return Translator([setting.model], [params], setting.source, setting.target, search,
-                    hardware.search_tokens(setting.config.search.batch_tokens))
+def translation_scores(translator: Translator, pairs: Sequence[corpora.Pair],
+                       progress: Callable[[int], Any] | None = None) -> tuple[dict[str, Any], list[str]]:
+  """Return BLEU and chrF of the pairs' translated sources against their raw references, and the translations."""
+  hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], progress)]
+  return scores.corpus_scores(hypotheses, [pair.target for pair in pairs]), hypotheses
 
 
-def conclude(setting: Setting, params: Any, split: corpora.Split, sums_of: Callable) -> Conclusion:
-  """Translates and scores a split, and the corpus's showcase where it has one."""
-  del sums_of
-  corpus, translator, pairs = setting.corpus, _translator(setting, params, setting.search), list(split)
-  how = f'beam {setting.search.beam_size}' if setting.search.strategy == 'beam' else 'sampled'
-  print(f'Translating {split.name} ({len(pairs):,} sentences, {how}) …', flush=True)
-  with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
-    hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], bar.update)]
-  results = scores.corpus_scores(hypotheses, [pair.target for pair in pairs])
-  told = [scores.describe(results, split.name)]
-  if corpus.measure:
-    results |= corpus.measure(hypotheses)
-    told.append('  '.join(f'{name} {value:.3f}' for name, value in results.items() if name.endswith('_accuracy')))
-  if corpus.showcase:
-    translated = [found.text for found in translator.translate([pair.source for pair in corpus.showcase])]
-    shown, right = format_examination(corpus.showcase, translated)
-    told.append(f'\nSentences that training never saw ({right} of {len(translated)} right):\n{shown}')
-  example = corpus.suggestions[0] if corpus.suggestions else pairs[0].source
-  return Conclusion(results, '\n'.join(told), hypotheses, example)
-
-
-def format_examination(pairs: Iterable[tuple[str, str]], hypotheses: list[str]) -> tuple[str, int]:
-  """Sentences beside their references with a mark, and how many were right."""
+def marked(pairs: Iterable[tuple[str, str]], hypotheses: list[str]) -> tuple[str, int]:
+  """Return sentences beside their references with a mark, and how many were right."""
   lines, right = [], 0
   for (source, reference), hypothesis in zip(pairs, hypotheses):
     correct = hypothesis == reference

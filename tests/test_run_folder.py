@@ -12,7 +12,8 @@ from tensorboardX.proto import event_pb2
 from checks.errors import ConfigError
 from options import command_line
 from training import run_folder
-from training.run_folder import FolderBusyError, Metrics, RunFolder
+from training.metrics import Metrics
+from training.run_folder import FolderBusyError, RunFolder
 
 CONFIG = run_folder.as_written(
     command_line.load_config(os.path.join(command_line.CONFIGS, 'multi30k.py')).to_dict())

@@ -100,6 +100,8 @@ class Checkpoints:
     # Several processes finish in their main threads, where all of them wait for each other.
     alone = jax.process_count() == 1
     self._finishing = step, self._pool.submit(self._finish, step) if alone else None
+    if jax.default_backend() == 'cpu':  # there the next step would overwrite the very memory being saved
+      self.wait()
 
   def wait(self) -> None:
     """Returns when everything is on disk. Raises CheckpointError when there is no room."""

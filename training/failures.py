@@ -12,30 +12,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from checks import exit_codes
-from checks.refusals import refuse
 from training import hardware, peers
 from training.run_folder import RunFolder, read_json, write_json
 from transformer.partitioning import Program, bytes_per_device
-
-
-@dataclasses.dataclass(frozen=True)
-class GuardConfig:
-  """When a run gives up."""
-
-  max_skipped: int  # updates in a row that are not finite
-  stall_seconds: float  # without progress; 0 is never
-  heartbeat_seconds: int  # of another process's silence
-
-  def __post_init__(self):
-    refuse(self._mistakes())
-
-  def _mistakes(self) -> Iterator[str]:
-    if self.max_skipped < 1:
-      yield f'max_skipped is {self.max_skipped}; expected a positive number of updates'
-    if self.stall_seconds < 0:
-      yield f'stall_seconds is {self.stall_seconds}; expected 0 (never) or a positive number of seconds'
-    if self.heartbeat_seconds < 5:
-      yield f'heartbeat_seconds is {self.heartbeat_seconds}; expected 5 or more'
 
 
 class NonFiniteError(Exception):
@@ -112,8 +91,18 @@ def read_dump(folder: RunFolder, step: int, wanted: Any) -> tuple[Any, dict[str,
 # ------------------------------------------------------------------------------------------------------------ memory
 
 
-def check_memory(program: Program, config: Any, shape: Any, state: Any) -> None:
-  """Raises OutOfMemoryError when a program, of which nothing has run yet, needs more than the device has."""
+@dataclasses.dataclass(frozen=True)
+class MemoryOptions:
+  """The options by which a step needs less memory, as a run has them."""
+
+  fsdp: int
+  d_model: int
+  accumulation_steps: int
+  batch_tokens: int
+
+
+def check_memory(program: Program, options: MemoryOptions, shape: Any, state: Any) -> None:
+  """Raise OutOfMemoryError when a program, of which nothing has run yet, needs more than the device has."""
   device = jax.local_devices()[0]
   room, need = hardware.available_bytes(device), program.peak_bytes
   if room is None or need is None:
@@ -123,22 +112,22 @@ def check_memory(program: Program, config: Any, shape: Any, state: Any) -> None:
   if need > room:
     raise OutOfMemoryError(f'a step over {shape.rows} × ({shape.source}, {shape.target}) needs '
                            f'{hardware.in_units(need)} on a device that has {hardware.in_units(room)}; '
-                           + remedies(program, config, shape, state, room))
+                           + remedies(program, options, shape, state, room))
 
 
 @contextlib.contextmanager
-def lack_of_memory_told(config: Any) -> Iterator[None]:
-  """Turns the backend's own lack of memory into an OutOfMemoryError."""
+def lack_of_memory_named(options: MemoryOptions) -> Iterator[None]:
+  """Turn the backend's own lack of memory into an OutOfMemoryError that names what would help."""
   try:
     yield
   except jax.errors.JaxRuntimeError as error:
     if 'RESOURCE_EXHAUSTED' not in str(error) and 'Out of memory' not in str(error):
       raise
-    raise OutOfMemoryError(f'out of memory: {str(error).splitlines()[0]}; {_halved(config, 2)}') from error
+    raise OutOfMemoryError(f'out of memory: {str(error).splitlines()[0]}; {_smaller(options, 2)}') from error
 
 
-def remedies(program: Program, config: Any, shape: Any, state: Any, room: int) -> str:
-  """Two overrides that would fit. What a step needs beside state and gradient grows with its rows."""
+def remedies(program: Program, options: MemoryOptions, shape: Any, state: Any, room: int) -> str:
+  """Return two overrides that would fit. What a step needs beside state and gradient grows with its rows."""
   fixed = program.memory.argument_size_in_bytes + bytes_per_device(state.params)
   growing = program.peak_bytes - fixed
   spare = 0.9 * room - fixed  # XLA lays smaller batches out in another way: a tenth is left to it
@@ -147,13 +136,12 @@ def remedies(program: Program, config: Any, shape: Any, state: Any, room: int) -
     parts *= 2
   if spare <= 0 or growing / parts > spare:
     return ('parameters, gradient and the optimizer\'s state leave no room for the smallest batch: split them with '
-            f'--config.mesh.fsdp={2 * config.mesh.fsdp}, or lower --config.model.d_model={config.model.d_model // 2}')
-  return _halved(config, parts)
+            f'--config.mesh.fsdp={2 * options.fsdp}, or lower --config.model.d_model={options.d_model // 2}')
+  return _smaller(options, parts)
 
 
-def _halved(config: Any, parts: int) -> str:
-  train = config.train
+def _smaller(options: MemoryOptions, parts: int) -> str:
   return (f'either of these would need about 1/{parts} beside the parameters: '
-          f'--config.train.accumulation_steps={parts * train.accumulation_steps} (the same updates, in parts) or '
-          f'--config.train.batch_tokens={train.batch_tokens // parts} (smaller updates), in another --workdir if the '
+          f'--config.train.accumulation_steps={parts * options.accumulation_steps} (the same updates, in parts) or '
+          f'--config.train.batch_tokens={options.batch_tokens // parts} (smaller updates), in another --workdir if the '
           'run has begun')

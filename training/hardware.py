@@ -36,6 +36,12 @@ def peak_tflops(device: Any, given: float | None) -> float | None:
   return given or next((peak for name, peak in PEAKS.items() if name in device.device_kind), None)
 
 
+def peak_of(mesh: jax.sharding.Mesh, given: float | None) -> float | None:
+  """Return the peak of all devices of a mesh together, see peak_tflops."""
+  peak = peak_tflops(mesh.devices.flat[0], given)
+  return peak * mesh.size if peak else None
+
+
 def flops_per_token(params: Any) -> tuple[float, float]:
   """Operations of a training step for each source token and each target token, see the file's head.
 

@@ -1,29 +1,34 @@
-"""How often a run logs, evaluates and saves, and how much it keeps: the options of train.py's loop that no other record has."""
+"""When a run logs, evaluates, saves and ends: the options of the training loop, and what they decide at each step."""
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from checks.refusals import refuse
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopConfig:
-  """Validated on creation, so that no run ends at its first evaluation; configs/default.py has what each option means.
+  """The options of the training loop; configs/default.py says what each means.
 
-  Raises ValueError on creation.
+  Exactly one of num_steps, num_epochs and num_minutes is set. Raises ValueError on creation.
   """
 
+  num_steps: int | None
+  num_epochs: float | None
+  num_minutes: float | None
   log_every: int
   eval_every: int
   first_eval: int
-  eval_sentences: int
-  num_samples: int
   checkpoint_every: int
   keep_last: int
   keep_best: int
   average_last: int
   patience: int
   profile_steps: int
+  accumulation_steps: int
   ema_decay: float
   peak_tflops: float | None
 
@@ -31,8 +36,7 @@ class LoopConfig:
     refuse(self._mistakes())
 
   def _mistakes(self) -> Iterator[str]:
-    for name in ('log_every', 'eval_every', 'eval_sentences', 'num_samples', 'checkpoint_every', 'keep_last',
-                 'average_last'):
+    for name in ('log_every', 'eval_every', 'checkpoint_every', 'keep_last', 'average_last'):
       if getattr(self, name) < 1:
         yield f'{name} is {getattr(self, name)}; expected 1 or more'
     for name in ('first_eval', 'keep_best', 'patience', 'profile_steps'):
@@ -42,3 +46,74 @@ class LoopConfig:
       yield f'ema_decay is {self.ema_decay}; expected 0 (off) or a share of the average that is kept, below 1'
     if self.peak_tflops is not None and self.peak_tflops <= 0:
       yield f'peak_tflops is {self.peak_tflops}; expected a positive number, or none for that of known devices'
+
+  @property
+  def length(self) -> dict[str, float | None]:
+    """How long the run was asked to be, as results.json records it."""
+    return {name: getattr(self, name) for name in ('num_steps', 'num_epochs', 'num_minutes')}
+
+  @property
+  def longer(self) -> str | None:
+    """The option that makes a run of a known length twice as long; None where that takes the number of steps."""
+    return None if self.num_minutes is None else f'num_minutes={2 * self.num_minutes:g}'
+
+  def over(self, batches_per_epoch: int) -> 'Loop':
+    """Return the loop of a run whose epochs have so many batches."""
+    total = self.num_steps
+    if self.num_epochs is not None:
+      total = math.ceil(self.num_epochs * batches_per_epoch)
+    return Loop(self, total)
+
+
+@dataclasses.dataclass
+class Progress:
+  """What a checkpoint holds beside the train state: plain numbers, written as JSON."""
+
+  seconds: float = 0.0  # spent training, evaluation and compilation included, over all restarts
+  best: float | None = None  # the task's measure on validation, so far
+  evaluations_since_best: int = 0
+  stopped_early: bool = False
+  evaluated: int = -1  # the last step that was evaluated
+  meter: dict[str, Any] = dataclasses.field(default_factory=dict)  # measures that are in no line of metrics yet
+  vocabulary: list[str] = dataclasses.field(default_factory=list)  # fingerprints, source and target
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+  """What happens at which step of a run."""
+
+  config: LoopConfig
+  total_steps: int | None  # None when time decides
+
+  def steps(self, first: int) -> Iterator[int]:
+    """Yield the number of updates done, from `first` on; whoever iterates ends it when is_over() says so."""
+    return itertools.count(first)
+
+  def is_over(self, step: int, progress: Progress) -> bool:
+    """Whether the run has reached its length, or its patience has come to its end."""
+    if self.total_steps is None:
+      return progress.stopped_early or progress.seconds >= 60 * self.config.num_minutes
+    return progress.stopped_early or step >= self.total_steps
+
+  def is_evaluation(self, step: int, progress: Progress) -> bool:
+    """Whether step is one to evaluate at and was not evaluated yet: a stop may have come in the middle of it."""
+    due = step % self.config.eval_every == 0 or step == self.config.first_eval
+    return due and step > max(0, progress.evaluated)
+
+  def is_checkpoint(self, step: int) -> bool:
+    """Whether step is one to save at, evaluated or not."""
+    return step > 0 and step % self.config.checkpoint_every == 0
+
+  def is_log(self, step: int) -> bool:
+    """Whether step gets a line of metrics."""
+    return step % self.config.log_every == 0
+
+  def lost_patience(self, evaluations_since_best: int) -> bool:
+    """Whether so many evaluations without a better one end the run."""
+    return 0 < self.config.patience <= evaluations_since_best
+
+  def describe(self, batches_per_epoch: int) -> str:
+    """'2,500 steps (3.1 epochs)' or '10 minutes'."""
+    if self.total_steps is None:
+      return f'{self.config.num_minutes:g} minutes'
+    return f'{self.total_steps:,} steps ({self.total_steps / batches_per_epoch:.1f} epochs)'

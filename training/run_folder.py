@@ -17,7 +17,6 @@ import contextlib
 import fcntl
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import shutil
@@ -264,40 +263,3 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
       'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
       'platform': platform.platform(), 'cores': os.cpu_count(),
       'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
-
-
-class Metrics:
-  """metrics.jsonl and TensorBoard events. A run going on from an earlier step forgets what it had measured later."""
-
-  def __init__(self, folder: RunFolder, step: int):
-    import tensorboardX  # slow to import; only training writes events
-    if os.path.isfile(folder.metrics):
-      with open(folder.metrics, encoding='utf-8') as file:
-        kept = [line for line in file if line.endswith('\n') and json.loads(line)['step'] <= step]
-      write_whole(folder.metrics, ''.join(kept))
-    self._lines = open(folder.metrics, 'a', encoding='utf-8')
-    self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
-
-  def write(self, step: int, values: dict[str, float]) -> None:
-    """One line, and a scalar each. JSON knows no NaN and no infinity: they become null there."""
-    values = {name: float(value) for name, value in values.items()}
-    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
-    self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
-    self._lines.flush()
-    for name, value in values.items():
-      self._events.add_scalar(name, value, step)
-
-  def close(self) -> None:
-    """Writes out what is buffered."""
-    self._lines.close()
-    self._events.close()
-
-
-class NoMetrics:
-  """In place of Metrics in processes that do not write."""
-
-  def write(self, step: int, values: dict[str, float]) -> None:
-    """Nothing."""
-
-  def close(self) -> None:
-    """Nothing."""

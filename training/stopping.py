@@ -1,14 +1,11 @@
-"""How a run ends before its time: asked to by a signal, or because nothing happens any more."""
+"""How a run ends when it is asked to, by Ctrl-C or SIGTERM, in one process or in several."""
 
 import concurrent.futures
 import contextlib
-import faulthandler
-import math
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -17,7 +14,7 @@ import jax
 from jax._src import distributed  # the store of keys in which processes tell each other has no public name
 from jax.experimental import multihost_utils
 
-from checks.exit_codes import INTERRUPTED, PREEMPTED, STALLED
+from checks.exit_codes import INTERRUPTED, PREEMPTED
 
 _VERY_LONG = 10**9  # milliseconds; a process that dies is noticed by its heartbeat
 
@@ -148,39 +145,3 @@ def end(code: int) -> int:
     sys.stderr.flush()
     os._exit(code)
   return code
-
-
-class Watchdog:
-  """Ends the program when it stalls: a lost network, a disk or another process that no longer answers."""
-
-  def __init__(self, seconds: float):
-    """`seconds` without beat() until the end; 0 is never."""
-    self._seconds, self._last, self._ended = seconds, time.monotonic(), threading.Event()
-
-  def beat(self) -> None:
-    """Something happened."""
-    self._last = time.monotonic()
-
-  @contextlib.contextmanager
-  def paused(self) -> Iterator[None]:
-    """While it lasts, nothing has to happen: compiling takes what it takes."""
-    self._last = math.inf
-    yield
-    self.beat()
-
-  def __enter__(self) -> 'Watchdog':
-    if self._seconds:
-      threading.Thread(target=self._watch, daemon=True).start()
-    return self
-
-  def __exit__(self, *_) -> None:
-    self._ended.set()
-
-  def _watch(self) -> None:
-    while not self._ended.wait(min(1.0, self._seconds / 4)):
-      silent = time.monotonic() - self._last
-      if silent > self._seconds:
-        print(f'error: stalled: nothing happened for {silent:.0f} s (train.stall_seconds is {self._seconds:g}). '
-              f'Process {jax.process_index()} stands at:', file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(STALLED)

@@ -1,0 +1,77 @@
+"""The lines that decode.py is given, and the references beside them: files, standard input, or splits of a corpus."""
+
+import glob
+import re
+from collections.abc import Sequence
+
+from options.decode_options import DecodeOptions
+
+import corpora
+from checks.errors import ConfigError, DataError
+from corpora import text_files, tfds_sets
+from decoding import scores, text_lines
+
+SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
+TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
+
+Lines = tuple[list[str] | None, list[list[str]]]  # lines and references; None: lines that are yet to come
+
+
+def read(options: DecodeOptions, corpus: corpora.CorpusConfig, as_they_come: bool) -> Lines:
+  """Return lines and references.
+
+  Args:
+    options: what decode.py was given.
+    corpus: that of the run, for its splits and its languages.
+    as_they_come: whether lines of standard input may be answered before its end.
+
+  Raises:
+    ConfigError, DataError: when a split is unknown, a file cannot be read, or counts differ.
+  """
+  references = [text_files.read_lines(path) for path in options.references]
+  if options.input.startswith('tfds:'):
+    return of_pairs(tfds_pairs(options.input, corpus), references)
+  if options.input.startswith(SPLIT):
+    return of_pairs(split_of(options.input, corpora.load(corpus)), references)
+  if as_they_come and options.input == options.output == '-' and not (references or options.target):
+    text_lines.invite()
+    return None, []
+  paths = sorted(glob.glob(options.input)) or [options.input]
+  lines = [line for path in paths for line in text_lines.read(path)]
+  for path, known in zip(options.references, references):
+    scores.check_counts(lines, known, options.input, path)
+  return lines, references
+
+
+def of_pairs(pairs: Sequence[corpora.Pair], references: list[list[str]]) -> Lines:
+  """Return the sources of pairs, and their targets where no other references are given."""
+  return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
+
+
+def split_of(wanted: str, corpus: corpora.Corpus) -> list[corpora.Pair]:
+  """Return a held-out split of the run's own corpus: split:validation, split:test (the first test set) or its name."""
+  known = {split.name: split for split in corpus.tests} | {'validation': corpus.validation}
+  known |= {'test': corpus.tests[0]} if corpus.tests and 'test' not in known else {}
+  name = wanted.removeprefix(SPLIT)
+  if name not in known:
+    raise ConfigError(f'--input={wanted}: expected one of {", ".join(SPLIT + name for name in known)}, the held-out '
+                      'splits of this run')
+  return list(known[name])
+
+
+def tfds_pairs(text: str, corpus: corpora.CorpusConfig) -> list[corpora.Pair]:
+  """Return pairs of a TFDS set in the run's languages; it lies, or is prepared, where the run's options say.
+
+  Raises:
+    ConfigError, DataError: when the set or split is written wrongly, or not to be had.
+  """
+  found = TFDS.fullmatch(text)
+  if not found:
+    raise ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
+                      'tfds:wmt14_translate/de-en:test[:100]')
+  wanted = corpora.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=corpus.tfds_dir,
+                                source_language=corpus.source_language, target_language=corpus.target_language)
+  try:
+    return list(tfds_sets.split(wanted, found[2]))
+  except DataError as error:
+    raise DataError(f'--input={text}: {error}') from None

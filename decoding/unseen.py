@@ -1,0 +1,19 @@
+"""Words that training never saw: what comes out for them is guessed from their spelling."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from corpora import vocabulary
+from training.run_folder import RunFolder, read_json
+
+
+def warn(lines: Sequence[str], folder: RunFolder, say: Callable[[str], Any]) -> None:
+  """Name the words of `lines` that training never saw, and suggest sentences to try instead where the run has some."""
+  known = vocabulary.load_words(folder.words)
+  unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))
+  if unseen:
+    more = f' and {len(unseen) - 12:,} more' if len(unseen) > 12 else ''
+    say(f'never seen in training: {", ".join(unseen[:12])}{more}')
+    suggestions = read_json(folder.suggestions)
+    if suggestions:
+      say('sentences to try instead:\n  ' + '\n  '.join(suggestions[:3]))

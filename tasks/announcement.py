@@ -1,0 +1,102 @@
+"""What train.py says of a run before and after it trains."""
+
+import math
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+from options.train_options import TrainOptions
+
+from checks.exit_codes import DONE
+from options import programs
+from tasks.records import Setup
+from tasks.task import Task
+from training import hardware
+from training.evaluation import Score
+from training.loop import Loop
+from training.run_folder import LENGTHS, RunFolder, read_json
+from transformer import architectures, partitioning
+from transformer import model as models
+from transformer.training import TrainState
+
+
+def show(lines: Iterable[str]) -> int:
+  """Print a report; returns the exit code."""
+  for line in lines:
+    print(line)
+  return DONE
+
+
+def departures(setup: Setup) -> list[str]:
+  """Return what of the training options is not the paper's, in a word each."""
+  named = ((setup.optimizer.kind, 'adam'), (setup.optimizer.schedule, 'noam'),
+           (setup.consistency.consistency, 'none'), (setup.sampling.subword_sampling, 'none'))
+  sized = (('label smoothing', setup.loss.label_smoothing, 0.1), ('clipping at', setup.optimizer.clip_norm, 0.0),
+           ('weight decay', setup.optimizer.decay, 0.0), ('moving average', setup.loop.ema_decay, 0.0))
+  parts = setup.loop.accumulation_steps
+  return ([found for found, plain in named if found != plain]
+          + [f'{name} {found:g}' for name, found, plain in sized if found != plain]
+          + [f'{parts} micro-batches an update'] * (parts > 1))
+
+
+def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -> None:
+  """Print what is about to happen, in a few lines: model, batches, mesh, length."""
+  setup, plan, largest = task.setup, task.batches, task.batches.shapes[0]
+  device = mesh.devices.flat[0]
+  sizes = f'{task.source.size:,}' if task.source is task.target else f'{task.source.size:,} and {task.target.size:,}'
+  print(f'Model: {models.count_parameters(task.model):,} parameters, {architectures.describe(task.model.config)}, '
+        f'vocabulary {sizes}')
+  print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
+        f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} {task.rows} each, '
+        f'{plan.padding():.1%} padding'
+        + (f'; {plan.dropped:,} {task.rows} empty or too long left out' if plan.dropped else ''))
+  axes = ' × '.join(f'{name} {size}' for name, size in mesh.shape.items())
+  parts = math.prod(mesh.shape[axis] for axis in partitioning.ROWS)
+  of = lambda tree: hardware.in_units(partitioning.bytes_per_device(tree))
+  print(f'Mesh: {axes} on {jax.process_count()} process{"es" * (jax.process_count() > 1)}. Each device holds '
+        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and {largest.rows // parts} of '
+        f'{largest.rows} rows of the largest batch; a batch has {plan.tokens_per_batch():,.0f} real target tokens')
+  whole = partitioning.undivided(task.model.axes(), state.params, mesh)
+  if whole:
+    print(f'  not divided by the mesh, and so whole on more devices: {", ".join(whole[:8])}'
+          + (f' and {len(whole) - 8} more' if len(whole) > 8 else ''))
+  print(f'Training for {loop.describe(plan.batches_per_epoch)} on {mesh.size} × {device.device_kind} '
+        f'({", ".join([setup.mesh.compile, setup.model.dtype, *departures(setup)])})'
+        + (f', going on from step {int(state.step):,}' if int(state.step) else ''), flush=True)
+
+
+def is_scored(folder: RunFolder, step: int) -> bool:
+  """Return whether the final scores are those of this step."""
+  return os.path.isfile(folder.results) and read_json(folder.results)['step'] == step
+
+
+def finished(task: Task, folder: RunFolder) -> int:
+  """Say that a run has come to its end, with its scores; returns the exit code."""
+  results = read_json(folder.results)
+  print(f'This run is finished, at step {results["step"]:,}: {task.describe(results)}\n' + (
+      'Its learning rate has come to its end; to train longer, give another --workdir and, to start from this run, '
+      '--init_from' if task.setup.optimizer.ends_with_run else
+      'To go on, ask for more with --config.train.num_steps=…, num_epochs=… or num_minutes=…'))
+  return DONE
+
+
+def results_by_set(found: Mapping[Any, Score]) -> dict[str, Any]:
+  """Return the scores as results.json has them: the first test set's at the top, and all of them by set."""
+  first, *_ = found
+  by_set = {split.name: score.results for split, score in found.items()}
+  return found[first].results | {'test_set': first.name, 'scores': by_set}
+
+
+def next_commands(task: Task, example: str, options: TrainOptions) -> str:
+  """Return lines to paste: try the run, go on with it, train on text of one's own."""
+  command = f'{programs.python()} '
+  loop = task.setup.loop
+  longer = loop.longer or f'num_steps={2 * loop.over(task.batches.batches_per_epoch).total_steps}'
+  kept = shlex.join(options.arguments_without(f'config.{name}' for name in LENGTHS))
+  go_on = '' if task.setup.optimizer.ends_with_run else (
+      f'\nGo on training:             {command}train.py {kept} --config.train.{longer}')
+  return f'''
+{task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={os.path.relpath(task.folder.path)}{go_on}
+Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/mine'''

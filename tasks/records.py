@@ -1,0 +1,80 @@
+"""A run's options as records: what everything behind the door reads in place of a configuration."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import corpora
+from corpora import cleaning, labelled, subword_sampling
+from corpora import vocabulary as vocabularies
+from input_pipeline import BatchConfig
+from training.evaluation import EvaluationConfig
+from training.failures import MemoryOptions
+from training.loop import LoopConfig
+from training.supervision import GuardConfig
+from transformer.config import (
+  ClassificationConfig,
+  ConsistencyConfig,
+  LanguageModelConfig,
+  LossConfig,
+  MeshConfig,
+  ModelConfig,
+  OptimizerConfig,
+  RecurrentConfig,
+  SearchConfig,
+)
+
+ModelRecord = ModelConfig | RecurrentConfig | LanguageModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingConfig:
+  """How much is decoded at a time, and what of it is written."""
+
+  batch_tokens: int | None  # rows x beams x source length of a device's search batch; None: what suits the platform
+  include_prompt: bool  # language models: a continuation begins with its prompt
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacesConfig:
+  """Where a run finds and keeps what is no result; all of it may differ when a run goes on."""
+
+  init_from: str | None  # folder of the run whose parameters and vocabulary to start from
+  compile_cache: str | None  # None: in the run's folder
+  cache_dir: str | None  # where vocabularies and tokenised text lie; None: in the run's folder
+  num_threads: int  # that prepare batches
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+  """All options of a run, each in the record of whoever reads it."""
+
+  saved: Mapping[str, Any]  # as config.json holds them
+  seed: int
+  task: str  # key of tasks.task.TASKS
+  corpus: corpora.CorpusConfig | labelled.LabelledConfig
+  cleaning: cleaning.CleaningConfig
+  vocabulary: vocabularies.VocabularyConfig
+  sampling: subword_sampling.SamplingConfig
+  batches: BatchConfig
+  model: ModelRecord  # the sizes of the vocabularies are those asked for until these are made
+  loss: LossConfig
+  consistency: ConsistencyConfig
+  classification: ClassificationConfig  # of labelled text; as many outputs as there are at least until it is read
+  optimizer: OptimizerConfig
+  search: SearchConfig
+  decoding: DecodingConfig
+  mesh: MeshConfig
+  guards: GuardConfig
+  loop: LoopConfig
+  evaluation: EvaluationConfig
+  places: PlacesConfig
+
+  @property
+  def memory(self) -> MemoryOptions:
+    """The options by which a step needs less memory."""
+    return MemoryOptions(self.mesh.fsdp, self.model.d_model, self.loop.accumulation_steps, self.batches.batch_tokens)
+
+  def sized(self, source_size: int, target_size: int) -> ModelRecord:
+    """Return the model's record for vocabularies of these sizes. Raises ValueError as the record does."""
+    return dataclasses.replace(self.model, vocab_size=source_size, target_vocab_size=target_size)

@@ -1,0 +1,265 @@
+"""What a run is for: its text, vocabulary, model, batches, and what its results are measured by.
+
+train.py and decode.py are written once. Whatever they do in another way for another task is a method here, and a task
+is a class that fills them in: one file, and one line in tasks/setup.py that imports it.
+"""
+
+import abc
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import tqdm
+from options.decode_options import DecodeOptions
+
+import corpora
+import input_pipeline
+from checks.errors import ConfigError, config_errors
+from corpora import vocabulary as vocabularies
+from corpora.vocabulary import Vocabulary
+from decoding.answers import Answers
+from tasks.records import Setup
+from training import peers, run_folder
+from training.checkpoint import Checkpoints, Measure
+from training.evaluation import Evaluation, Score, Sums
+from training.run_folder import RunFolder
+from transformer import architectures, training
+from transformer import model as models
+
+TASKS: dict[str, type['Task']] = {}  # by what the splits of a corpus hold: 'pairs', 'documents', …
+
+
+def task(cls: type['Task']) -> type['Task']:
+  """Enter a task under what it reads; to be used as a decorator."""
+  TASKS[cls.texts] = cls
+  return cls
+
+
+def task_of(config: Mapping[str, Any]) -> type['Task']:
+  """Return the task of a configuration: what the splits of its corpus hold decides."""
+  return TASKS[corpora.holds(config['data']['kind'])]
+
+
+class Task(abc.ABC):
+  """One run's task. Making it reads and tokenises the text; nothing is computed on devices yet."""
+
+  name: ClassVar[str]
+  texts: ClassVar[str]  # what its corpora hold, for people and as the key of TASKS: 'pairs'
+  has_attention: ClassVar[bool] = True  # whether attention on its validation text may be watched
+  rows: ClassVar[str]  # what a row of a batch holds, for people
+  architectures: ClassVar[tuple[str, ...]]  # values of model.architecture that can be trained for it
+  measure: ClassVar[Measure]  # the figure on validation by which one checkpoint is better than another
+  corpus_record: ClassVar[type] = corpora.CorpusConfig  # what is made of the section `data`
+  own_options: ClassVar[tuple[str, ...]] = ()  # options that mean nothing to other tasks, by dotted name
+  references: ClassVar[bool] = False  # whether its answers may be compared with reference texts
+  line_by_line: ClassVar[bool] = False  # whether an answer depends on its line alone, so that lines may come in a pipe
+  outputs: ClassVar[str]  # how the file in samples/ ends that holds what the model wrote for a test set
+  invitation: ClassVar[str]  # to try decode.py
+  own_text: ClassVar[str]  # the options of train.py for text of one's own
+
+  def __init__(self, setup: Setup, folder: RunFolder):
+    """Read the text, make or read the vocabularies, tokenise, plan the batches.
+
+    Args:
+      setup: the run's options.
+      folder: where vocabularies, token stores and fingerprints are kept.
+
+    Raises:
+      ConfigError, DataError: when text or options do not fit.
+    """
+    self.setup, self.folder = setup, folder
+    self.corpus = self.read_corpus()
+    self._report_corpus()
+    self.source, self.target = self._vocabularies()
+    with config_errors():
+      self.model = self.build_model(architectures.build(setup.sized(self.source.size, self.target.size)))
+    self.batches = self.plan(self.corpus.train, setup.batches, shuffle=True)
+    self.heldout_plan = functools.cache(lambda split: self.plan(split, setup.batches.for_evaluation(), shuffle=False))
+    with config_errors():
+      shapes = [*self.batches.shapes, *self.heldout_plan(self.corpus.validation).shapes]
+      models.check_length(self.model, max(max(shape.source, shape.target) for shape in shapes))
+
+  # -------------------------------------------------------------------------------------- what each task fills in
+
+  @classmethod
+  def mistakes(cls, setup: Setup) -> Iterator[str]:
+    """Yield what options may not be together, beyond what each record checks."""
+    yield from ()
+
+  @classmethod
+  def idle(cls, setup: Setup) -> Mapping[str, str]:
+    """Return the options, or sections of them, that this task has no use for, with the reason."""
+    return {}
+
+  @abc.abstractmethod
+  def read_corpus(self) -> Any:
+    """Return the corpus: train, validation, tests, name, notes, suggestions, labels."""
+
+  @abc.abstractmethod
+  def vocabulary_text(self) -> Iterable[corpora.Pair]:
+    """Return the training text that vocabularies are made from; text of one language as sources."""
+
+  @abc.abstractmethod
+  def known_words(self) -> Iterator[str]:
+    """Yield the words of the training text that a user may write."""
+
+  def build_model(self, model: models.Model) -> models.Model:
+    """Return what is trained, from the architecture's model."""
+    return model
+
+  @abc.abstractmethod
+  def plan(self, split: Any, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
+    """Return the batch plan of a split; training's is shuffled, and may be sampled anew in each epoch."""
+
+  @abc.abstractmethod
+  def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
+    """Return figures and samples on validation text.
+
+    Args:
+      params: whole on every device.
+      sums: of loss, tokens and hits over the validation split.
+      step: updates done, by which the example on the terminal changes.
+    """
+
+  @abc.abstractmethod
+  def score(self, params: Any, split: Any, sums_of: Callable[[Any, Any], Sums]) -> Score:
+    """Return the final figures on one held-out split.
+
+    Args:
+      params: whole on every device.
+      split: one of self.examined.
+      sums_of: (params, split) -> sums of loss, tokens and hits over it.
+    """
+
+  @classmethod
+  @abc.abstractmethod
+  def describe(cls, results: Mapping[str, Any]) -> str:
+    """Return what score() found, as people read it; results as in results.json."""
+
+  @classmethod
+  @abc.abstractmethod
+  def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
+           n_best: int = 1) -> Any:
+    """Return a trained run, ready for lines of text.
+
+    Args:
+      workdirs: its folder; several are an ensemble, where the task knows such.
+      wanted: checkpoints, one for all runs or one for each: 'final', 'best', 'latest', 'average:N' or a step; see
+        trained.chosen_steps.
+      search: the options of the section `search` that take the place of the run's own.
+      n_best: answers to a line that are wanted.
+
+    Raises:
+      ConfigError, CheckpointError: when a folder is no run or has no such checkpoint.
+    """
+
+  @classmethod
+  @abc.abstractmethod
+  def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> Answers:
+    """Return what answers lines as decode.py is asked to.
+
+    Args:
+      options: what decode.py was given; those that are for translations are refused before, where they mean nothing.
+      setup: the (first) run's.
+      say: is told what a user should know before it happens.
+    """
+
+  def adopt(self, wanted: Any, fresh: Any) -> Any:
+    """Return the parameters to start from, read from the run that init_from names.
+
+    Args:
+      wanted: shapes and shardings of all parameters.
+      fresh: newly drawn ones.
+    """
+    del fresh
+    return best_params(self.setup.places.init_from, wanted)
+
+  def watchable(self) -> list[tuple[str, str]]:
+    """Return validation texts, (source or '', target), whose attention may be watched; see has_attention."""
+    return []
+
+  def inspect(self) -> Iterator[str]:
+    """Yield what training would read, line by line. Raises ConfigError where there is no report on it."""
+    raise ConfigError(f'--inspect is for pairs; data.kind {self.setup.corpus.kind!r} holds {self.texts}')
+
+  # ------------------------------------------------------------------------------------------ what all tasks share
+
+  def objective(self) -> training.Objective:
+    """Return what training descends on."""
+    return training.build_objective(self.model, self.setup.loss, self.target.bos_id, self.setup.consistency)
+
+  def evaluation_objective(self) -> training.Objective:
+    """Return the loss that is measured on held-out text."""
+    return training.build_objective(self.model, self.setup.loss, self.target.bos_id)
+
+  @property
+  def examined(self) -> tuple[Any, ...]:
+    """The splits that are scored at the end: the test sets, or the validation split where there are none."""
+    return self.corpus.tests or (self.corpus.validation,)
+
+  def outputs_of(self, split: Any) -> str:
+    """Return the name of the file in samples/ with what the model wrote for a split."""
+    stem = 'test' if split is self.examined[0] else re.sub(r'\W+', '_', split.name).strip('_')
+    return f'{stem}_{self.outputs}'
+
+  @property
+  def fingerprints(self) -> list[str]:
+    """Of the vocabularies, source and target."""
+    return [self.source.fingerprint, self.target.fingerprint]
+
+  def _report_corpus(self) -> None:
+    """Print how much text there is, and compare it with what the run was begun with."""
+    corpus, folder = self.corpus, self.folder
+    splits = [corpus.train, corpus.validation, *corpus.tests]
+    print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
+    for note in corpus.notes:
+      print(f'  {note}')
+    hashes = {split.name: split.fingerprint for split in splits}
+    folder.check_data(hashes)
+    if peers.is_main():
+      folder.record_environment(run_folder.environment(jax.devices(), hashes))
+      run_folder.write_json(folder.suggestions, corpus.suggestions)
+      run_folder.write_json(folder.labels, corpus.labels)
+
+  def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+    """The run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
+    if not self.folder.has_vocabularies():
+      options, init_from = self.setup.vocabulary, self.setup.places.init_from
+      keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
+      if init_from:
+        found = self._vocabularies_of(init_from)
+      else:
+        print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
+        found = vocabularies.make(options, self.vocabulary_text(), keep)
+      vocabularies.save_words(self.known_words(), self.folder.words, keep)
+      self.folder.save_vocabularies(*found)
+    return self.folder.load_vocabularies()
+
+  def _vocabularies_of(self, workdir: str) -> tuple[bytes, bytes | None]:
+    source, target = RunFolder.open(workdir).load_vocabularies()
+    if source is not target and self.setup.model.share_embeddings:
+      raise ConfigError(f'config.model.share_embeddings is True, but {workdir} has a vocabulary for each language; '
+                        'set model.share_embeddings=False, as that run has')
+    return source.model, None if source is target else target.model
+
+
+def only_run(workdirs: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
+  """Return the one folder and the one checkpoint. Raises ConfigError when there are several: no ensembles here."""
+  if len(workdirs) > 1 or len(wanted) > 1:
+    raise ConfigError(f'--workdir names {len(workdirs)} runs and --checkpoint {len(wanted)}; ensembles are for '
+                      'translations: expected one of each')
+  return workdirs[0], wanted[0]
+
+
+def best_params(workdir: str, wanted: Any) -> Any:
+  """Return the parameters of a run's best checkpoint. Raises CheckpointError when they are not as wanted."""
+  folder = RunFolder.open(workdir)
+  checkpoints = Checkpoints(folder.checkpoints, measure=task_of(folder.read_config()).measure)
+  return checkpoints.average(checkpoints.resolve('best'), wanted)
+
+
+def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterable]:
+  """Return what wraps the iterator over a split while it is tokenised: a progress bar."""
+  return functools.partial(tqdm.tqdm, total=total, desc='tokenising', unit=unit, leave=False, disable=None)

@@ -1,0 +1,104 @@
+"""A trained run, read from its folder: records, vocabularies, model and the parameters of a checkpoint."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from checks.errors import ConfigError, config_errors
+from corpora.vocabulary import Vocabulary
+from decoding import batches
+from tasks import setup as setups
+from tasks.records import Setup
+from tasks.task import TASKS, task_of
+from training.checkpoint import Checkpoints
+from training.run_folder import RunFolder, read_json
+from transformer import architectures
+from transformer.model import Model
+
+
+def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search: Any) -> Any:
+  """Return a trained run, ready for lines: tasks.load('runs/phrasebook').translate(['The dog sleeps.'])[0].text
+
+  A language model has continue_lines() in place of translate(), a classifier classify_lines().
+
+  Args:
+    workdir: folder of a run; several, separated by commas, are an ensemble.
+    checkpoint: 'final' (those averaged for the run's results), 'best', 'latest', 'average:N' or a step; several,
+      separated by commas, are an ensemble, too.
+    n_best: answers to a line that are wanted.
+    **search: options of the section `search` that take the place of the run's own.
+
+  Raises:
+    ConfigError, CheckpointError: when a folder is no run or has no such checkpoint, or vocabularies differ.
+  """
+  workdirs = workdir.split(',')
+  task = task_of(RunFolder.open(workdirs[0]).read_config())
+  return task.load(workdirs, checkpoint.split(','), search, n_best)
+
+
+class Trained(NamedTuple):
+  """A run's model with the parameters of a checkpoint."""
+
+  setup: Setup  # the run's, search options replaced
+  source: Vocabulary
+  target: Vocabulary
+  model: Model
+  params: Any
+
+
+def read_run(workdir: str, checkpoint: str, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Trained:
+  """Return a run of one architecture's own model.
+
+  Args:
+    workdir: the run's folder.
+    checkpoint, search, n_best: see Task.load.
+
+  Raises:
+    ConfigError, CheckpointError: see Task.load.
+  """
+  folder = RunFolder.open(workdir)
+  setup = setups.of_folder(folder, search, n_best)
+  source, target = folder.load_vocabularies()
+  model = build_model(setup, source, target)
+  return Trained(setup, source, target, model, read_params(folder, setup, checkpoint, model))
+
+
+def build_model(setup: Setup, source: Vocabulary, target: Vocabulary) -> Model:
+  """Return the architecture's model for a run's vocabularies. Raises ConfigError when they do not fit its options."""
+  with config_errors():
+    return architectures.build(setup.sized(source.size, target.size))
+
+
+def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model) -> Any:
+  """Return the parameters of the chosen checkpoints, averaged. Raises CheckpointError when they are not the model's."""
+  checkpoints = Checkpoints(folder.checkpoints, measure=TASKS[setup.task].measure)
+  wanted = jax.eval_shape(model.init, jax.random.key(0))
+  return checkpoints.average(chosen_steps(folder, checkpoints, checkpoint), wanted)
+
+
+def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:
+  """Return the steps to average: 'final' are those that results.json was scored with, else see Checkpoints.resolve.
+
+  A run without results, or one that went on after them, has no final steps: 'final' is its best then.
+  """
+  if wanted != 'final':
+    return checkpoints.resolve(wanted)
+  scored = read_json(folder.results)['averaged_steps'] if os.path.isfile(folder.results) else []
+  there = checkpoints.steps()
+  return scored if scored and scored[-1] == there[-1] and set(scored) <= set(there) else checkpoints.resolve('best')
+
+
+def search_mistakes(setup: Setup, longest_source: bool) -> Iterator[str]:
+  """Yield what the model cannot do of what the search asks for.
+
+  Args:
+    longest_source: whether outputs may be as long as a source and search.extra_length, as translations may.
+  """
+  model = architectures.build(setup.model)
+  for check in (batches.check_attention, *([batches.longest_source] if longest_source else [])):
+    try:
+      check(model, setup.search)
+    except ConfigError as error:
+      yield str(error)

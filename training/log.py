@@ -1,0 +1,123 @@
+"""A run's log: the terminal, metrics.jsonl with TensorBoard, and the clock, as the training loop sees them."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+from training import hardware, peers
+from training.loop import Loop, Progress
+from training.meter import Meter
+from training.metrics import Metrics
+from training.profile import Profile
+from training.progress import ProgressBar
+from training.run_folder import RunFolder
+from transformer.partitioning import Program
+
+
+class Log:
+  """Records what steps measure and how long everything takes. A context: it closes what it writes to."""
+
+  def __init__(self, folder: RunFolder, loop: Loop, step: int, progress: Progress, flops: tuple[float, float],
+               peak_tflops: float | None, learning_rate: Callable[[int], Any]):
+    """Open the log of a run that goes on from `step`.
+
+    Args:
+      folder: the run's; the main process alone writes there.
+      loop: which steps get a line of metrics.
+      step, progress: where the run stands; progress.seconds is kept up to date.
+      flops: of a source token and of a target token, see hardware.flops_per_token.
+      peak_tflops: of all devices together; None where nobody knows.
+      learning_rate: of an update, by the number of updates done before it.
+    """
+    self._loop, self._progress, self._flops, self._peak = loop, progress, flops, peak_tflops
+    self._rate = learning_rate
+    self._start = time.monotonic() - progress.seconds
+    self._meter = Meter(progress.meter)
+    self._metrics = Metrics(folder, step) if peers.is_main() else None
+    self._profile = Profile(folder.profile, step, loop.config.profile_steps)
+    self._bar = ProgressBar(loop.total_steps, (loop.config.num_minutes or 0) * 60, step, progress.seconds)
+
+  def __enter__(self) -> 'Log':
+    self._bar.__enter__()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    self._profile.close()
+    self._bar.__exit__(*error)
+    if self._metrics:
+      self._metrics.close()
+
+  @property
+  def skipped(self) -> int:
+    """How many updates in a row, up to the last one settled, were not finite."""
+    return self._meter.skipped
+
+  @property
+  def first_skipped(self) -> dict[str, str]:
+    """What the first of them measured, in bits."""
+    return self._meter.first_skipped
+
+  def settle(self) -> None:
+    """Wait for the measures of all steps so far."""
+    self._meter.settle()
+
+  def waiting(self) -> contextlib.AbstractContextManager[None]:
+    """Count the time that goes by until a batch is there."""
+    return self._meter.waiting()
+
+  def paused(self) -> contextlib.AbstractContextManager[None]:
+    """Leave out time that is not spent on steps: evaluating, saving."""
+    return self._meter.paused()
+
+  @contextlib.contextmanager
+  def compiling(self, shape: Any) -> Iterator[Callable[[Program], None]]:
+    """Announce that a step is compiled; the block calls what it gets with the program, once that may run."""
+    self._bar.announce_compilation(shape)
+
+    def compiled(program: Program) -> None:
+      self._meter.compiled(program.seconds)
+      self._bar.compiled(shape, program.seconds, program.peak_bytes)
+
+    yield compiled
+
+  def profiled(self, step: int) -> contextlib.AbstractContextManager[None]:
+    """Stand around each step, to profile those that were asked for."""
+    return self._profile.of(step)
+
+  def add(self, step: int, measures: Mapping[str, Any], batch: Any, cells: int,
+          epochs_done: Callable[[int], float]) -> None:
+    """Record the update after which `step` are done; a line of metrics is written where it is due.
+
+    Args:
+      measures: what the update returned; read only once a few more steps are under way.
+      batch: what it learned from, this process's rows.
+      cells: target cells of the batch, padding included.
+      epochs_done: passes over the training text after a number of updates.
+    """
+    self._meter.add(dict(measures), cells, flops=hardware.step_flops(self._flops, batch))
+    self._progress.seconds = time.monotonic() - self._start
+    self._bar.advance(step, self._progress.seconds, self._meter)
+    if self._loop.is_log(step):
+      self._write(step, self._with_mfu(self._meter.read()) | {
+          'train/learning_rate': float(jax.device_get(self._rate(step - 1))),
+          'seconds': self._progress.seconds, 'epoch': epochs_done(step)})
+
+  def validation(self, step: int, measured: Mapping[str, float], summary: str) -> None:
+    """Record an evaluation: its figures as metrics, its summary on the terminal."""
+    self._write(step, {f'validation/{name}': value for name, value in measured.items()})
+    self._bar.write(summary)
+
+  def suspend(self) -> None:
+    """Put into progress what a checkpoint needs for the log to go on as if nothing had happened."""
+    self._progress.seconds, self._progress.meter = time.monotonic() - self._start, self._meter.suspend()
+
+  def _with_mfu(self, measured: dict[str, float]) -> dict[str, float]:
+    """The measures, with model FLOPs utilisation where the devices' peak is known."""
+    return measured | ({'train/mfu': measured['train/tflops'] / self._peak} if self._peak else {})
+
+  def _write(self, step: int, values: Mapping[str, float]) -> None:
+    if self._metrics:
+      self._metrics.write(step, values)

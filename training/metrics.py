@@ -1,0 +1,37 @@
+"""What a run measures, on the disk: metrics.jsonl, a line for each measurement, and the same as TensorBoard events."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+
+from checks.whole_files import write_whole
+from training.run_folder import RunFolder
+
+
+class Metrics:
+  """Writes metrics.jsonl and TensorBoard events. A run going on from an earlier step forgets what it measured later."""
+
+  def __init__(self, folder: RunFolder, step: int):
+    """Open both for a run that goes on from `step`."""
+    import tensorboardX  # slow to import; only training writes events
+    if os.path.isfile(folder.metrics):
+      with open(folder.metrics, encoding='utf-8') as file:
+        kept = [line for line in file if line.endswith('\n') and json.loads(line)['step'] <= step]
+      write_whole(folder.metrics, ''.join(kept))
+    self._lines = open(folder.metrics, 'a', encoding='utf-8')
+    self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
+
+  def write(self, step: int, values: Mapping[str, float]) -> None:
+    """Write one line, and a scalar each. JSON knows no NaN and no infinity: they become null there."""
+    values = {name: float(value) for name, value in values.items()}
+    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
+    self._lines.flush()
+    for name, value in values.items():
+      self._events.add_scalar(name, value, step)
+
+  def close(self) -> None:
+    """Write out what is buffered."""
+    self._lines.close()
+    self._events.close()

@@ -1,0 +1,97 @@
+"""Everything around a run that is not training: lock, other processes, signals, watchdog, lack of memory, exit code.
+
+    with supervise(guards, folder, saved, bound) as run:
+      …                      # a stop raises Stopped out of run.interruptible(), or shows in run.is_stopping()
+    return run.exit_code
+
+What each part promises stands in docs/reliability.md.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from checks.errors import ConfigError, DataError
+from checks.exit_codes import DONE
+from checks.refusals import refuse
+from training import failures, peers
+from training.run_folder import RunFolder
+from training.stopping import Stopped, StopRequest
+from training.watchdog import Watchdog
+
+Result = TypeVar('Result')
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardConfig:
+  """When a run gives up. Raises ValueError on creation."""
+
+  max_skipped: int  # updates in a row that are not finite
+  stall_seconds: float  # without progress; 0 is never
+  heartbeat_seconds: int  # of another process's silence
+
+  def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    if self.max_skipped < 1:
+      yield f'max_skipped is {self.max_skipped}; expected a positive number of updates'
+    if self.stall_seconds < 0:
+      yield f'stall_seconds is {self.stall_seconds}; expected 0 (never) or a positive number of seconds'
+    if self.heartbeat_seconds < 5:
+      yield f'heartbeat_seconds is {self.heartbeat_seconds}; expected 5 or more'
+
+
+@dataclasses.dataclass
+class Supervision:
+  """A run that is watched over."""
+
+  folder: RunFolder
+  stop: StopRequest
+  watchdog: Watchdog
+  exit_code: int = DONE
+  saved: int | None = None  # the last step that was saved once training began, for the message after a stop
+
+  def interruptible(self, function: Callable[..., Result], *inputs: Any) -> Result:
+    """Return function(*inputs); a stop gives it up and raises Stopped. It must change nothing that is saved."""
+    return self.stop.run(function, *inputs)
+
+  def is_stopping(self) -> bool:
+    """Whether a stop was asked for; every process of a run has to ask equally often."""
+    self.watchdog.beat()
+    return self.stop.is_asked()
+
+
+@contextlib.contextmanager
+def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], bound: Sequence[str],
+              remedies: failures.MemoryOptions) -> Iterator[Supervision]:
+  """Take a run's folder, meet the other processes, and turn what ends the block into a message and an exit code.
+
+  Args:
+    guards: when to give up.
+    folder: where the run lives; it is locked, and new or a run of the same configuration.
+    saved: the configuration as config.json holds it.
+    bound: options that may usually change when a run goes on, but not in this one.
+    remedies: the options that are named when memory is short.
+
+  Raises:
+    ConfigError, DataError: as the block does; then what a new run has made so far is removed.
+  """
+  peers.join(guards.heartbeat_seconds)
+  with (peers.errors_end_all(), StopRequest() as stop,
+        folder.create_or_resume(saved, bound) if peers.is_main() else folder,
+        Watchdog(guards.stall_seconds) as watchdog, failures.lack_of_memory_named(remedies)):
+    run = Supervision(folder, stop, watchdog)
+    try:
+      yield run
+    except (ConfigError, DataError):
+      folder.give_up()
+      raise
+    except Stopped:
+      pass
+    if stop.exit_code:
+      print(('Stopped before training began.' if run.saved is None else f'Stopped at step {run.saved:,}, saved.')
+            + ' The same command goes on from here.', flush=True)
+      peers.leave()
+      run.exit_code = stop.exit_code

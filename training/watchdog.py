@@ -1,0 +1,53 @@
+"""Ends a program in which nothing happens any more."""
+
+import contextlib
+import faulthandler
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import jax
+
+from checks.exit_codes import STALLED
+
+
+class Watchdog:
+  """Ends the program when it stalls: a lost network, a disk or another process that no longer answers.
+
+  It watches from the first beat() on.
+  """
+
+  def __init__(self, seconds: float):
+    """`seconds` without beat() until the end; 0 is never."""
+    self._seconds, self._last, self._ended = seconds, math.inf, threading.Event()
+
+  def beat(self) -> None:
+    """Record that something happened."""
+    self._last = time.monotonic()
+
+  @contextlib.contextmanager
+  def paused(self) -> Iterator[None]:
+    """While it lasts, nothing has to happen: compiling takes what it takes."""
+    self._last = math.inf
+    yield
+    self.beat()
+
+  def __enter__(self) -> 'Watchdog':
+    if self._seconds:
+      threading.Thread(target=self._watch, daemon=True).start()
+    return self
+
+  def __exit__(self, *_) -> None:
+    self._ended.set()
+
+  def _watch(self) -> None:
+    while not self._ended.wait(min(1.0, self._seconds / 4)):
+      silent = time.monotonic() - self._last
+      if silent > self._seconds:
+        print(f'error: stalled: nothing happened for {silent:.0f} s (train.stall_seconds is {self._seconds:g}). '
+              f'Process {jax.process_index()} stands at:', file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(STALLED)
