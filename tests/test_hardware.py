@@ -41,7 +41,7 @@ def test_model_flops_and_attention_s_own_products_are_what_xla_counts(changes):
     ('', '', '', min(CORES, 8)), ('', '--xla_force_host_platform_device_count=3', '', 3), ('', '', '5', 5),
     ('import jax; jax.devices(); ', '', '', 1)], ids=['alone', 'flags', 'asked', 'late'])
 def test_a_processor_becomes_as_many_devices_as_it_has_cores_unless_that_is_settled(before, flags, asked, expected):
-  program = before + 'from experiment import hardware; hardware.split_processor(); import jax; print(jax.device_count())'
+  program = before + 'from training import hardware; hardware.split_processor(); import jax; print(jax.device_count())'
   own = {name: value for name, value in os.environ.items() if name not in ('XLA_FLAGS', 'JAX_NUM_CPU_DEVICES')}
   wishes = {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags, 'JAX_NUM_CPU_DEVICES': asked}
   own |= {name: wish for name, wish in wishes.items() if wish}
@@ -52,7 +52,7 @@ def test_a_processor_becomes_as_many_devices_as_it_has_cores_unless_that_is_sett
 FAULTS = '''
 import resource
 import jax, jax.numpy as jnp
-from experiment import hardware
+from training import hardware
 if {kept}:
   hardware.keep_memory()
 work = jax.jit(jax.grad(lambda x: (jax.nn.log_softmax(x) ** 2).sum()))

@@ -97,8 +97,8 @@ def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monk
   end(launch(corpus, workdir, *flags, '--config.train.num_steps=4'), workdir)
   before, begun, begin = saved(workdir, 4), [], train.begin
 
-  def noted(run):
-    state, progress = begin(run)
+  def noted(*inputs):
+    state, progress = begin(*inputs)
     begun.append({jax.tree_util.keystr(path): in_numbers(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)})
     return state, progress
 
@@ -117,7 +117,8 @@ ANNOUNCED = '''
 import importlib, sys, time
 import decode
 import train
-from experiment import command_line, stopping
+from options import programs, train_options
+from training import stopping
 
 module, *names = sys.argv.pop(1).split('.')
 place = importlib.import_module(module.replace('/', '.'))
@@ -131,7 +132,7 @@ def announced(*inputs, **named):
   return phase(*inputs, **named)
 
 setattr(place, names[-1], announced)
-command_line.run(lambda: stopping.end(train.main(command_line.parse_train(sys.argv, ''))))
+programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, ''))))
 '''
 
 
@@ -164,7 +165,7 @@ def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, aske
 ASKED = '''
 import os, signal, time
 import jax
-from experiment import processes, stopping
+from training import peers, stopping
 
 peers.join(10)
 with stopping.StopRequest() as stop:
@@ -230,7 +231,7 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):  # 
 
 MEET = '''
 import jax
-from experiment import processes
+from training import peers
 print(peers.found())
 peers.join(10)
 from jax.experimental import multihost_utils

@@ -125,12 +125,12 @@ def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, programs, monk
     return call(self, first, batch)
 
   monkeypatch.setattr(partitioning.CompiledStep, '__call__', noted)
-  whole_epoch = train.prepare  # the plan that a run reads
-  plans = []
-  monkeypatch.setattr(train, 'prepare', lambda *inputs: plans.append(whole_epoch(*inputs)) or plans[-1])
+  prepare = train.prepare
+  prepared = []
+  monkeypatch.setattr(train, 'prepare', lambda *inputs: prepared.append(prepare(*inputs)) or prepared[-1])
   for steps in (2, 3, STEPS):  # in an epoch, at its end, twice in a row
     train.main(options(corpus, tmp_path / 'parts', *programs, f'--config.train.num_steps={steps}'))
-  plan = plans[0].plan
+  plan = prepared[0][1].batches
   assert 3 * plan.batches_per_epoch < STEPS
   assert ledger == [(step, failures.fingerprint(plan.batch_at(step))) for step in range(STEPS)]
   assert_same_run(whole, tmp_path / 'parts')
@@ -227,8 +227,9 @@ def test_K2_exit_codes_are_the_documented_table():
 
 STALL = '''
 import time
-from experiment import stopping
-with stopping.Watchdog(1.0) as watchdog:
+from training.watchdog import Watchdog
+with Watchdog(1.0) as watchdog:
+  watchdog.beat()
   for _ in range(3):
     time.sleep(0.7)
     watchdog.beat()
@@ -244,7 +245,7 @@ def test_H2_a_stalled_process_ends_with_every_thread_s_stack():
   done = subprocess.run([sys.executable, '-c', STALL], cwd=ROOT, capture_output=True, text=True, timeout=60)
   assert done.returncode == exit_codes.STALLED and done.stdout == 'awake\n' and time.monotonic() - began < 40
   assert 'nothing happened for' in done.stderr and done.stderr.count('most recent call first') >= 2
-  assert 'line 11 in <module>' in done.stderr
+  assert 'line 12 in <module>' in done.stderr
 
 
 HOLD = '''
@@ -416,13 +417,12 @@ def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, whole, tmp_path, 
 SHORT_OF_MEMORY = '''
 import re, resource, types
 import jax, jax.numpy as jnp, numpy as np
-from configs import default
-from experiment import failures
+from training import failures
 from input_pipeline import Shape
 from transformer import partitioning
 from transformer.config import MeshConfig
 
-config, mesh = default.get_config(), partitioning.make_mesh(MeshConfig(1))
+options, mesh = failures.MemoryOptions(1, 512, 1, 25_000), partitioning.make_mesh(MeshConfig(1))
 state = types.SimpleNamespace(params={'w': jax.device_put(jnp.ones(8192), partitioning.replicated(mesh))})
 hungry = lambda w, x, axis=None: jnp.sort(jnp.sin(x[:, :, None] * w[None, None]), axis=1).sum()  # 1 MB a row, twice
 step = partitioning.compile_step(hungry, mesh, 'jit', False)
@@ -433,17 +433,17 @@ with open('/proc/self/statm') as file:
   used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000,) * 2)
 try:
-  failures.check_memory(programs[512], config, Shape(512, 32, 32), state)
+  failures.check_memory(programs[512], options, Shape(512, 32, 32), state)
 except failures.OutOfMemoryError as error:
   print(error)
   parts = int(re.search('accumulation_steps=([0-9]+)', str(error)).group(1))
-  assert f'batch_tokens={config.train.batch_tokens // parts} ' in str(error)
+  assert f'batch_tokens={options.batch_tokens // parts} ' in str(error)
 try:
-  with failures.lack_of_memory_told(config):
+  with failures.lack_of_memory_named(options):
     print(float(step(state.params['w'], rows(512))))
 except failures.OutOfMemoryError as error:
   print('really', error.exit_code, 'accumulation_steps=2' in str(error))
-failures.check_memory(programs[512 // parts], config, Shape(512 // parts, 32, 32), state)
+failures.check_memory(programs[512 // parts], options, Shape(512 // parts, 32, 32), state)
 print('fits', float(step(state.params['w'], rows(512 // parts))) > 0, parts)
 '''
 
