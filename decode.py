@@ -17,11 +17,11 @@ import sys
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from options import command_line
+from options import decode_options, programs, sections
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
-OPTIONS = command_line.parse_decode(sys.argv, __doc__) if __name__ == '__main__' else None
+OPTIONS = decode_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 import jax  # noqa: E402
 import tqdm  # noqa: E402
@@ -41,9 +41,9 @@ SPLIT = 'split:'  # before the name of one of the run's own splits, in place of 
 TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
 
 
-def main(options: command_line.DecodeOptions) -> int:
+def main(options: decode_options.DecodeOptions) -> int:
   """From lines to lines; returns the exit code."""
-  folder = RunFolder.open(options.workdir.split(',')[0])
+  folder = RunFolder.open(options.workdirs[0])
   config = folder.read_config()
   task = registry.of(config)
   check(options, task)
@@ -55,12 +55,12 @@ def main(options: command_line.DecodeOptions) -> int:
     return write(options, task, lines, references, folder, config)
 
 
-def write(options: command_line.DecodeOptions, task: registry.Task, lines: list[str] | None, references: list[list[str]],
+def write(options: decode_options.DecodeOptions, task: registry.Task, lines: list[str] | None, references: list[list[str]],
           folder: RunFolder, config: dict) -> int:
   """The answers, to where they belong, and what is to be said of them; returns the exit code."""
   check_sharing(options, task)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  writer = task.load(options.workdir, options.checkpoint, **search_options(options))
+  writer = task.load(','.join(options.workdirs), ','.join(options.checkpoints), **search_options(options))
   if task is registry.TRANSLATION:
     writer.say = say
     if options.long_lines == 'split':
@@ -82,17 +82,17 @@ def write(options: command_line.DecodeOptions, task: registry.Task, lines: list[
   return 0
 
 
-def check(options: command_line.DecodeOptions, task: registry.Task) -> None:
+def check(options: decode_options.DecodeOptions, task: registry.Task) -> None:
   """Raises ConfigError when the run is of another kind than the options are for."""
-  if options.reference and not task.scores_references:
-    raise ConfigError(f'--reference is for translations; {options.workdir} is a run of another kind '
+  if options.references and not task.scores_references:
+    raise ConfigError(f'--reference is for translations; {options.workdirs[0]} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
-  if task is not registry.TRANSLATION and (given := options.for_translations()):
-    raise ConfigError(f'{", ".join(given)}: for translations; {options.workdir} is a run of another kind '
+  if given := options.not_for(task.name):
+    raise ConfigError(f'{", ".join(given)}: for translations; {options.workdirs[0]} is a run of another kind '
                                    f'({task.name.replace("_", " ")})')
 
 
-def check_sharing(options: command_line.DecodeOptions, task: registry.Task) -> None:
+def check_sharing(options: decode_options.DecodeOptions, task: registry.Task) -> None:
   """Raises ConfigError when several processes cannot share what is asked for."""
   if jax.process_count() > 1 and (options.output == '-' or options.target or task is not registry.TRANSLATION):
     peers.leave()  # each finds the same mistake: nobody's end shall look like a death to another
@@ -101,11 +101,11 @@ def check_sharing(options: command_line.DecodeOptions, task: registry.Task) -> N
         'standard output is nobody\'s; start one process for anything else')
 
 
-def search_options(options: command_line.DecodeOptions) -> dict:
+def search_options(options: decode_options.DecodeOptions) -> dict:
   """The given ones, with as many certain translations as are wanted; samples for minimum Bayes risk have to be drawn."""
   if options.mbr:
     return {**options.search, 'strategy': 'sample'}
-  return {**options.search, 'n_best': int(options.n_best)} if options.n_best != '1' else dict(options.search)
+  return {**options.search, 'n_best': options.n_best} if options.n_best > 1 else dict(options.search)
 
 
 def say(text: str) -> None:
@@ -113,16 +113,16 @@ def say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
+def read(options: decode_options.DecodeOptions, config: dict, task: registry.Task
          ) -> tuple[list[str] | None, list[list[str]]]:
   """(lines, references): of files, or of one of the run's own splits; None for lines that are yet to come."""
-  references = [text_files.read_lines(path) for path in options.reference.split(',')] if options.reference else []
+  references = [text_files.read_lines(path) for path in options.references]
   if options.input.startswith('tfds:'):
     pairs = tfds_pairs(options.input, config['data'])
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
   if options.input.startswith(SPLIT):
     name = options.input.removeprefix(SPLIT)
-    corpus = corpora.load(command_line.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
+    corpus = corpora.load(sections.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
     pairs = {'validation': corpus.validation, 'test': corpus.test}.get(name)
     if pairs is None:
       raise ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
@@ -133,7 +133,7 @@ def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
     return None, []
   paths = sorted(glob.glob(options.input)) or [options.input]
   lines = [line for path in paths for line in text_lines.read(path)]
-  for path, known in zip((options.reference or '').split(','), references):
+  for path, known in zip(options.references, references):
     scores.check_counts(lines, known, options.input, path)
   return lines, references
 
@@ -156,24 +156,24 @@ def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
     raise DataError(f'--input={text}: {error}') from None
 
 
-def answer(options: command_line.DecodeOptions, task: registry.Task, writer, lines: Sequence[str], first: int, progress=None
+def answer(options: decode_options.DecodeOptions, task: registry.Task, writer, lines: Sequence[str], first: int, progress=None
            ) -> list[str]:
   """A line of output for each of the lines, of which the first has number `first`."""
   if task is not registry.TRANSLATION:
     return [found.text for found in task.write(writer, lines, progress)]
-  asked = output_formats.requests(lines, options.columns.split(','), first)
+  asked = output_formats.requests(lines, options.columns, first)
   if options.mbr:
-    found = minimum_bayes_risk.translate(writer, asked, int(options.mbr), options.utility, progress, first)
+    found = minimum_bayes_risk.translate(writer, asked, options.mbr, options.utility, progress, first)
   else:
     found = writer.translate(asked, progress, first)
   return output_formats.write(writer, [request.source for request in asked], found, form_of(options), first)
 
 
-def form_of(options: command_line.DecodeOptions) -> output_formats.Format:
-  return output_formats.Format(options.format, int(options.n_best), options.alignment, options.attention == 'true')
+def form_of(options: decode_options.DecodeOptions) -> output_formats.Format:
+  return output_formats.Format(options.format, options.n_best, options.alignment, options.attention)
 
 
-def converse(options: command_line.DecodeOptions, task: registry.Task, writer, folder: RunFolder) -> None:
+def converse(options: decode_options.DecodeOptions, task: registry.Task, writer, folder: RunFolder) -> None:
   """Answers lines as they come."""
   first, out = 0, sys.stdout.buffer
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
@@ -188,20 +188,20 @@ def put(out: BinaryIO, lines: Sequence[str]) -> None:
   out.flush()
 
 
-def translate_all(options: command_line.DecodeOptions, task: registry.Task, writer, lines: list[str]) -> list[str]:
+def translate_all(options: decode_options.DecodeOptions, task: registry.Task, writer, lines: list[str]) -> list[str]:
   """All answers, written to where they belong; a large job into a file is kept in parts, and goes on where it ended."""
   with tqdm.tqdm(total=len(lines), desc=task.verb, unit=' lines', leave=False, disable=None) as bar:
     to_lines = lambda some, first: answer(options, task, writer, some, first, bar.update)
     if options.output != '-':
-      asked = {name: str(value) for name, value in vars(options).items() if name not in ('output', 'reference')}
-      part = int(options.part_lines) if task is registry.TRANSLATION else len(lines)
+      asked = {name: str(value) for name, value in vars(options).items() if name not in ('output', 'references')}
+      part = options.part_lines if task is registry.TRANSLATION else len(lines)
       return jobs.in_parts(lines, options.output, part, asked, to_lines, say)
     found = to_lines(lines, 0)
   put(sys.stdout.buffer, found)
   return found
 
 
-def score(options: command_line.DecodeOptions, writer, sources: list[str]) -> int:
+def score(options: decode_options.DecodeOptions, writer, sources: list[str]) -> int:
   """Log-probability and perplexity of given translations."""
   targets = text_files.read_lines(options.target)
   scores.check_counts(sources, targets, options.input, options.target)
@@ -217,9 +217,9 @@ def score(options: command_line.DecodeOptions, writer, sources: list[str]) -> in
   return 0
 
 
-def tell_scores(options: command_line.DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
+def tell_scores(options: decode_options.DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
   """BLEU, chrF and TER, and on request BLEU as a paper prints it."""
-  name = options.reference or options.input
+  name = ','.join(options.references) or options.input
   name = name if name.startswith('tfds:') else os.path.basename(name)
   say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))
   if options.paper_bleu:
@@ -239,4 +239,4 @@ def warn_of_unseen(lines: list[str], folder: RunFolder) -> None:
 
 
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  programs.run(lambda: main(OPTIONS))

@@ -9,11 +9,11 @@ with the batch and the dropout that the run would have had.
 import os
 import sys
 
-from options import command_line
+from options import configurations, programs, sections, train_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
-OPTIONS = command_line.parse_train(sys.argv, __doc__) if __name__ == '__main__' else None
+OPTIONS = train_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
@@ -23,6 +23,7 @@ from collections.abc import Callable  # noqa: E402
 from typing import Any  # noqa: E402
 
 import jax  # noqa: E402
+import ml_collections  # noqa: E402
 import optax  # noqa: E402
 import tqdm  # noqa: E402
 
@@ -98,18 +99,19 @@ class Progress:
   vocabulary: list[str] = dataclasses.field(default_factory=list)  # fingerprints, source and target
 
 
-def main(options: command_line.TrainOptions) -> int:
+def main(options: train_options.TrainOptions) -> int:
   """A run from its options to its scores; returns the exit code."""
   hardware.keep_memory()
-  records = check(options.config, options.given)
+  config = ml_collections.ConfigDict(options.config)
+  records = check(config, options.given)
   peers.join(records.guards.heartbeat_seconds)
   folder = run_folder.RunFolder(options.workdir)
   # A schedule that ends with the run is another one when the run gets longer.
-  bound = command_line.LENGTHS if records.optimizer.ends_with_run else ()
+  bound = configurations.LENGTHS if records.optimizer.ends_with_run else ()
   with (peers.errors_end_all(), stopping.StopRequest() as stop,
-        folder.create_or_resume(options.config.to_dict(), bound) if peers.is_main() else folder):
+        folder.create_or_resume(options.config, bound) if peers.is_main() else folder):
     try:
-      run = stop.run(prepare, options.config, records, folder)
+      run = stop.run(prepare, config, records, folder)
       if options.inspect:
         return inspect(run)
       state, progress = stop.run(begin, run)
@@ -124,12 +126,13 @@ def main(options: command_line.TrainOptions) -> int:
       return say_finished(run)
     announce(run, state)
     judge = Judge(run, stop)
-    with stopping.Watchdog(records.guards.stall_seconds) as watchdog, failures.lack_of_memory_told(options.config):
+    with stopping.Watchdog(records.guards.stall_seconds) as watchdog, failures.lack_of_memory_told(config):
       state, progress = Training(run, state, progress, stop, judge, watchdog).to_the_end()
       if stop.exit_code:
         return say_stopped(stop, int(state.step))
       try:
-        stop.run(conclude, run, state, progress, judge)
+        stop.run(conclude, run, state, progress, judge,
+                 options.arguments_without([f'config.{name}' for name in configurations.LENGTHS]))
       except stopping.Stopped:
         return say_stopped(stop, int(state.step))
   return DONE
@@ -150,7 +153,7 @@ def prepare(config, records: Records, folder: run_folder.RunFolder) -> Run:
   """Corpus, vocabularies, token stores, batch plans, model: everything but the state."""
   jax.config.update('jax_compilation_cache_dir', config.compile_cache or folder.compile_cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
-  with command_line.as_config_error():
+  with sections.as_config_error():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)
   with peers.main_first('prepare'):
@@ -179,14 +182,14 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
   train_plan = plan(corpus.train, records.batches, True, records.sampling)
   heldout_plan = functools.cache(lambda split: plan(split, records.batches.for_evaluation(), False))
   plans = train_plan, heldout_plan(corpus.validation)
-  with command_line.as_config_error():
+  with sections.as_config_error():
     models.check_length(model, max(max(s.source, s.target) for plan in plans for s in plan.shapes))
     for shape in train_plan.shapes:
       partitioning.check_rows(shape.rows, mesh)
   total = config.train.num_steps
   if config.train.num_epochs is not None:
     total = math.ceil(config.train.num_epochs * train_plan.batches_per_epoch)
-  with command_line.as_config_error():
+  with sections.as_config_error():
     optimizer = optimizers.build(records.optimizer, total)
     watch = attention_watch(config, records.task, folder, corpus, model, source, target)
   return Run(config, records, folder, corpus, source, target, train_plan, heldout_plan, model, optimizer, mesh, total,
@@ -573,7 +576,7 @@ class Judge:
 # -------------------------------------------------------------------------------------------------------- conclusion
 
 
-def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Judge) -> None:
+def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Judge, arguments: list[str]) -> None:
   """Averages the last checkpoints, scores the test split, and says how to go on."""
   steps = run.checkpoints.resolve(f'average:{min(run.config.train.average_last, len(run.checkpoints.steps()))}')
   replicated = partitioning.replicated(run.mesh)
@@ -594,27 +597,21 @@ def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Ju
       file.writelines(f'{line}\n' for line in found.outputs)
     run_folder.write_json(run.folder.results, results)
   print(found.told)
-  print(next_commands(run, found.example))
+  print(next_commands(run, found.example, arguments))
 
 
-def next_commands(run: Run, example: str) -> str:
-  """Three lines to paste."""
-  command = f'{command_line.python()} '
+def next_commands(run: Run, example: str, arguments: list[str]) -> str:
+  """Three lines to paste; `arguments` are the flags of this command without the length of training."""
+  command = f'{programs.python()} '
   workdir = os.path.relpath(run.folder.path)
   longer = (f'num_minutes={2 * run.config.train.num_minutes:g}' if run.total_steps is None else
             f'num_steps={2 * run.total_steps}')
   go_on = '' if run.records.optimizer.ends_with_run else (
-      f'\nGo on training:             {command}train.py {shlex.join(kept_flags())} --config.train.{longer}')
+      f'\nGo on training:             {command}train.py {shlex.join(arguments)} --config.train.{longer}')
   return f'''
 {run.task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={workdir}{go_on}
 Train on a file of yours:   {command}train.py {run.task.own_text} --workdir=runs/mine'''
 
 
-def kept_flags() -> list[str]:
-  """This command's flags without the length of training."""
-  lengths = ('--config.train.num_steps', '--config.train.num_epochs', '--config.train.num_minutes')
-  return [word for word in sys.argv[1:] if word.partition('=')[0] not in lengths]
-
-
 if __name__ == '__main__':
-  command_line.run(lambda: stopping.end(main(OPTIONS)))
+  programs.run(lambda: stopping.end(main(OPTIONS)))

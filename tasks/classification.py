@@ -18,7 +18,7 @@ from corpora import vocabulary as vocabularies
 from corpora.labelled import Example, LabelledCorpus, LabelledSplit
 from corpora.vocabulary import Vocabulary
 from decoding.translator import check_asked, chosen_steps, length_class, model_config
-from options import command_line
+from options import sections
 from tasks import input_formats
 from tasks.language_model import BITS_PER_BYTE
 from training.checkpoint import Checkpoints, Measure
@@ -81,7 +81,7 @@ def _with_classifier(model: Model, outputs: int, config: Any) -> Model:
 
 
 def _record(config: Any, outputs: int) -> ClassificationConfig:
-  return command_line.build(
+  return sections.build(
       ClassificationConfig, config['train'], name='config.train', task=config['data']['task'], outputs=outputs)
 
 

@@ -4,13 +4,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ml_collections import ConfigDict
+
 import corpora
 from corpora import cleaning, subword_sampling
 from corpora import vocabulary as vocabularies
 from decoding import translator
 from decoding.translator import model_record
 from input_pipeline import BatchConfig
-from options import command_line
+from options import sections
 from tasks import registry
 from training import failures
 from training.loop import LoopConfig
@@ -44,7 +46,8 @@ def check(config, given: Sequence[str] = ()) -> Records:
     config: the resolved configuration.
     given: dotted names of the options that somebody asked for; one that changes nothing is a mistake.
   """
-  with command_line.gather_errors(config) as build:
+  config = ConfigDict(config)
+  with sections.gather_errors(config) as build:
     data, train_ = config.data, config.train
     build.mistakes += translator.without_effect(config, given)
     task = build.attempt(registry.of, config)
