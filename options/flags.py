@@ -21,8 +21,8 @@ class Flag:
   help: str = ''
   kind: type = str  # str, int, bool (a switch) or tuple (texts separated by commas)
   default: Value = None
-  choices: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of a text, or of each text of a tuple; with a
-  #   few words of explanation for --help, or none
+  # Of a text, or of each text of a tuple: a few words for --help, or none, by name. Any other value is refused.
+  choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
   least: int = 1  # of a number
   pattern: str = ''  # regular expression for the whole text; goes with `expected`
   expected: str = ''  # what messages say is expected, where kind and choices do not say it
@@ -72,9 +72,8 @@ class Flag:
   def described(self) -> str:
     """Return what --help says of it: its meaning, its choices and its default."""
     choices = ', '.join(f'{name} ({text})' if text else name for name, text in self.choices.items())
-    default = '' if self.default in (None, False) else f' (default {self.written(self.default).partition("=")[2]})'
-    return (self.help + (f': {choices}' if choices else '')
-            + (f'; only for {self.only_for}' if self.only_for else '') + (' (required)' if self.required else default))
+    default = f' (default {self.written(self.default).partition("=")[2]})' if self.default not in (None, False, ()) else ''
+    return self.help + (f': {choices}' if choices else '') + (' (required)' if self.required else default)
 
   def _refusal(self, text: str) -> ConfigError:
     label = self.label if self.positional else f'{self.label}={text}'

@@ -5,16 +5,17 @@ else.
 """
 
 import ast
-import importlib.util
+import importlib
 import io
 import os
-import pkgutil
+import pathlib
+import re
 import textwrap
 import tokenize
 from collections.abc import Mapping, Sequence
 
 from checks import choices
-from options.configurations import CONFIGS, LENGTHS, default_tree, leaves, shipped_configs
+from options.configurations import CONFIGS, LENGTHS, ROOT, default_tree, leaves, shipped_configs
 from options.flags import Flag
 
 # What --help shows of the options; --helpfull shows every one.
@@ -23,8 +24,9 @@ MOST_USED = ('seed', 'model.architecture', 'model.d_model', 'model.num_heads', '
              'data.source_language', 'data.target_language', 'vocabulary.size', 'optimizer.learning_rate_scale',
              'optimizer.warmup_steps', *LENGTHS, 'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every',
              'train.log_every', 'search.beam_size', 'search.length_penalty', 'search.alpha', 'search.strategy')
-# The rooms whose modules hold registries of choices.
+# The rooms whose modules enter choices into registries, and how such a module is known.
 ROOMS = ('transformer', 'corpora', 'batching')
+_ENTERS = re.compile(r'\bRegistry\(|\b[A-Z_]+\.(register|add)\(')
 _LEFT, _RIGHT = 42, 76  # columns of a name, and of what is said of it
 
 
@@ -37,11 +39,14 @@ def help_text(doc: str, script_flags: Sequence[Flag], tree_name: str = '', every
     everything: whether to show every option of a configuration. Those of a section are few, and always shown.
   """
   comments = option_comments()
-  lines = [doc.strip(), '', 'Flags:']
-  for flag in script_flags:
-    name = flag.label if flag.positional or flag.kind is bool else f'{flag.label}=…'
-    means = f'{flag.stands_for}: {comments[flag.stands_for.removeprefix("config.")]}' if flag.stands_for else ''
-    lines += _entry(name, means or flag.described())
+  lines = [doc.strip()]
+  for task in dict.fromkeys(flag.only_for for flag in script_flags):
+    lines += ['', f'Flags for {task} alone:' if task else 'Flags:']
+    for flag in script_flags:
+      if flag.only_for == task:
+        name = flag.label if flag.positional or flag.kind is bool else f'{flag.label}=…'
+        option = flag.stands_for.removeprefix('config.')
+        lines += _entry(name, f'short for --{flag.stands_for}: {comments[option]}' if option else flag.described())
   if not tree_name:
     return '\n'.join(lines)
   options, registries = leaves(default_tree()), registries_by_option()
@@ -67,13 +72,12 @@ def help_text(doc: str, script_flags: Sequence[Flag], tree_name: str = '', every
 def registries_by_option() -> Mapping[str, choices.Registry]:
   """Return the registry of each option that has one, by its dotted name.
 
-  Registries fill as the modules that hold them are imported, so this imports all that can hold one, which takes
-  seconds: nothing but --help may wait for it.
+  Registries fill as the modules that enter something are imported, so this imports those, which takes seconds:
+  nothing but --help may wait for it.
   """
-  for room in ROOMS:
-    if importlib.util.find_spec(room):
-      for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f'{room}.'):
-        importlib.import_module(module.name)
+  for path in sorted(path for room in ROOMS for path in pathlib.Path(ROOT, room).rglob('*.py')):
+    if _ENTERS.search(path.read_text(encoding='utf-8')):
+      importlib.import_module('.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__'))
   return choices.REGISTRIES
 
 

@@ -1,5 +1,8 @@
 """The flags of each script become typed records, all mistakes are told together, and --help says what there is."""
 
+import subprocess
+import sys
+
 import pytest
 
 from checks import choices
@@ -160,4 +163,22 @@ def test_help_shows_the_choices_that_are_registered(monkeypatch):
 
 def test_help_says_choices_and_default():
   flag = Flag('dish', 'what is served', default='soup', choices={'soup': 'hot', 'bread': ''}, only_for='lunch')
-  assert flag.described() == 'what is served: soup (hot), bread; only for lunch (default soup)'
+  assert flag.described() == 'what is served: soup (hot), bread (default soup)'
+  text = help_text('Serves.', [flag, Flag('table', 'where', required=True)])
+  assert text.index('Flags:') < text.index('--table=…') and text.index('Flags for lunch alone:') < text.index('--dish=…')
+
+
+EACH = """
+import importlib, pathlib
+from checks import choices
+from options import help
+told = {name: registry.describe() for name, registry in help.registries_by_option().items()}
+for room in help.ROOMS:
+  for path in sorted(pathlib.Path(room).rglob('*.py')):
+    importlib.import_module('.'.join(path.with_suffix('').parts).removesuffix('.__init__'))
+assert told == {name: registry.describe() for name, registry in choices.REGISTRIES.items()}, told
+"""
+
+
+def test_help_finds_every_module_that_enters_a_choice():
+  subprocess.run([sys.executable, '-c', EACH], check=True, cwd=configurations.ROOT)
