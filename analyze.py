@@ -14,11 +14,11 @@ import os
 import re
 import sys
 
-from options import command_line
+from options import analyze_options, programs
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
-OPTIONS = command_line.parse_analyze(sys.argv, __doc__) if __name__ == '__main__' else None
+OPTIONS = analyze_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 import jax  # noqa: E402
 import tqdm  # noqa: E402
@@ -39,7 +39,7 @@ from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
 
-def main(options: command_line.AnalyzeOptions) -> int:
+def main(options: analyze_options.AnalyzeOptions) -> int:
   """From a run to its heads' table; returns the exit code."""
   folder = RunFolder.open(options.workdir)
   config = folder.read_config()
@@ -90,7 +90,7 @@ def say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def read_pairs(options: command_line.AnalyzeOptions, data: dict) -> list[analysis.Pair]:
+def read_pairs(options: analyze_options.AnalyzeOptions, data: dict) -> list[analysis.Pair]:
   """The sentences to look at, with what is known of them."""
   if options.input is not None and re.search(r'\.conllu(\.gz)?$', options.input):
     sentences, targets = conllu.read(options.input), text_files.read_lines(options.reference)
@@ -133,4 +133,4 @@ def prune_curve(translator: translation.Translator, pairs: list[analysis.Pair], 
 
 
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  programs.run(lambda: main(OPTIONS))

@@ -8,20 +8,23 @@ both were equally good, by paired bootstrap resampling (Koehn, 2004), and ± hal
 scores. Then BLEU by length, and the sentences on which the last system differs most from the first.
 """
 
-import argparse
 import sys
 
-from corpora import text_files
-from decoding import comparison, scores
-from options import command_line
+from options import compare_options, programs
+
+# --help and mistaken flags are answered here, before the seconds that the imports below take.
+OPTIONS = compare_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
+
+from corpora import text_files  # noqa: E402
+from decoding import comparison, scores  # noqa: E402
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: compare_options.CompareOptions) -> int:
   """Reads, compares, prints; returns the exit code."""
-  references = [text_files.read_lines(path) for path in options.reference.split(',')]
+  references = [text_files.read_lines(path) for path in options.references]
   systems = {path: text_files.read_lines(path) for path in options.systems}
-  for path, lines in [*systems.items(), *zip(options.reference.split(',')[1:], references[1:])]:
-    scores.check_counts(lines, references[0], path, options.reference.split(',')[0])
+  for path, lines in [*systems.items(), *zip(options.references[1:], references[1:])]:
+    scores.check_counts(lines, references[0], path, options.references[0])
   print('\n'.join(report(systems, references, options.samples, options.sentences)))
   return 0
 
@@ -47,19 +50,5 @@ def report(systems: dict[str, list[str]], references: list[list[str]], samples: 
   return lines
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('reference', help='translations by people, one a line; several files separated by commas')
-  parser.add_argument('systems', nargs='+', help='translations to compare, one a line; the first is the baseline')
-  parser.add_argument('--samples', type=int, default=1000, help='resampled sets')
-  parser.add_argument('--sentences', type=int, default=5, help='differing sentences that are shown')
-  options = parser.parse_args(arguments)
-  if len(set(options.systems)) < 2:
-    parser.error(f'expected two different systems or more, found {" ".join(options.systems)}')
-  if options.samples < 1 or options.sentences < 0:
-    parser.error(f'--samples={options.samples} --sentences={options.sentences}: expected a positive number and 0 or more')
-  return options
-
-
 if __name__ == '__main__':
-  command_line.run(main, parse(sys.argv[1:]))
+  programs.run(lambda: main(OPTIONS))

@@ -10,17 +10,17 @@ order, at the same time (a SLURM array, TPU pods); --table then makes the table.
 import os
 import sys
 
-from options import command_line
+from options import programs, sweep_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
-OPTIONS = command_line.parse_sweep(sys.argv, __doc__) if __name__ == '__main__' else None
+OPTIONS = sweep_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 from sweeps import queue  # noqa: E402
 from sweeps import table as ablation_table
 
 
-def main(options: command_line.SweepOptions) -> int:
+def main(options: sweep_options.SweepOptions) -> int:
   """The runs, then the table; the exit code is 1 when a run failed or there is nothing to tabulate."""
   if not options.table_only:
     queue.check(options)
@@ -37,7 +37,7 @@ def main(options: command_line.SweepOptions) -> int:
   if not rows:
     print(f'No run in {options.workdir} is finished yet: there is nothing to make a table of.', file=sys.stderr)
     return 1
-  table = ablation_table.tabulate(rows, options, [command_line.python(), *sys.argv])
+  table = ablation_table.tabulate(rows, options, [programs.python(), *sys.argv])
   ablation_table.write(options.workdir, rows, table)
   print(f'\n{ablation_table.as_text(table)}\n\nWritten: {os.path.join(options.workdir, "table.md")}, table.json')
   if options.by_length:
@@ -46,7 +46,7 @@ def main(options: command_line.SweepOptions) -> int:
   return 1 if failed else 0
 
 
-def tabulate_lengths(options: command_line.SweepOptions, rows: list[ablation_table.Row]) -> None:
+def tabulate_lengths(options: sweep_options.SweepOptions, rows: list[ablation_table.Row]) -> None:
   """BLEU by sentence length, as Bahdanau et al. (2015) draw it in Figure 2."""
   from sweeps import length_curve
   curves = length_curve.measure(rows)
@@ -61,4 +61,4 @@ def say(text: str) -> None:
 
 
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  programs.run(lambda: main(OPTIONS))

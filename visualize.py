@@ -16,11 +16,11 @@ import sys
 import webbrowser
 from typing import Any
 
-from options import command_line
+from options import programs, sections, visualize_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
-OPTIONS = command_line.parse_visualize(sys.argv, __doc__) if __name__ == '__main__' else None
+OPTIONS = visualize_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 import jax  # noqa: E402
 import tqdm  # noqa: E402
@@ -40,12 +40,12 @@ from transformer import architectures  # noqa: E402
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
 
 
-def main(options: command_line.VisualizeOptions) -> int:
+def main(options: visualize_options.VisualizeOptions) -> int:
   """From a run to a page or a figure; returns the exit code."""
   folder = RunFolder.open(options.workdir)
   if options.format != 'html':
     draw = FIGURES[options.figure]
-    with command_line.as_config_error():
+    with sections.as_config_error():
       figure = draw(options, folder)
     figure.savefig(options.output, format=options.format)
     print(options.output, file=sys.stderr)
@@ -72,16 +72,16 @@ def shown_in_browser(path: str) -> bool:
     return False
 
 
-def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+def full_report(options: visualize_options.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """The page on sentences of one's own, and what is to be known of them."""
   translator, lines, references = read(options, folder)
-  with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, command_line.as_config_error():
+  with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, sections.as_config_error():
     report = reports.explain(translator, lines, references, card(folder, options), options.effects,
                              options.vectors or None, lambda heads: bar.reset(heads) or bar.update)
   return report, translator.notes()
 
 
-def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+def forming_report(options: visualize_options.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """The page on what training took down, and how many moments of it there are."""
   config = folder.read_config()
   seen, measure = watching.read(folder.attention), registry.measure_of(config).name
@@ -91,12 +91,12 @@ def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) ->
           for line in measured if line.get(f'validation/{measure}') is not None}
   sides = folder.load_vocabularies()
   model = architectures.describe(translation.model_config(config_dict.ConfigDict(config), *sides))
-  with command_line.as_config_error():
+  with sections.as_config_error():
     report = forming.explain(seen, sides, told, [('model', model), *of_run(folder, options)])
   return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
 
 
-def read(options: command_line.VisualizeOptions, folder: RunFolder
+def read(options: visualize_options.VisualizeOptions, folder: RunFolder
          ) -> tuple[Any, list[str], list[str] | None]:
   """The translator or language model, the lines and their references."""
   task = registry.of(folder.read_config())
@@ -121,7 +121,7 @@ LOADED = {
 }
 
 
-def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
+def card(folder: RunFolder, options: visualize_options.VisualizeOptions) -> list[tuple[str, str]]:
   """What the page says of the run."""
   config = folder.read_config()
   rows = [*of_run(folder, options), ('checkpoint', options.checkpoint),
@@ -132,7 +132,7 @@ def card(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tupl
   return rows
 
 
-def of_run(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tuple[str, str]]:
+def of_run(folder: RunFolder, options: visualize_options.VisualizeOptions) -> list[tuple[str, str]]:
   """Which run it is, and what it was trained on."""
   config = folder.read_config()
   languages = ('source_language', 'target_language') if registry.of(config).texts == 'pairs' else ()
@@ -142,7 +142,7 @@ def of_run(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tu
 # ------------------------------------------------------------------------------------------------------- figures
 
 
-def captured(options: command_line.VisualizeOptions, folder: RunFolder
+def captured(options: visualize_options.VisualizeOptions, folder: RunFolder
              ) -> tuple[Any, capture.Reading, capture.Capture]:
   """The first line, read out with its reference or else with what the search writes."""
   translator, lines, references = read(options, folder)
@@ -155,7 +155,7 @@ def captured(options: command_line.VisualizeOptions, folder: RunFolder
   return translator, reading, capture.read(model, translator.params[0], [reading], source, target)[0]
 
 
-def draw_attention(options: command_line.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_attention(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
   """Every head of the kind that the figure is called after."""
   seen = captured(options, folder)[2]
   if options.figure not in seen.weights:
@@ -163,7 +163,7 @@ def draw_attention(options: command_line.VisualizeOptions, folder: RunFolder) ->
   return figures.attention(seen, options.figure)
 
 
-def draw_distributions(options: command_line.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_distributions(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
   """The smoothed target beside the model's own, on the words of the sentence and what the model likes besides."""
   translator, reading, _ = captured(options, folder)
   model, source, target = translator.parts
@@ -174,14 +174,14 @@ def draw_distributions(options: command_line.VisualizeOptions, folder: RunFolder
                                texts.labels(shown, target), texts.labels(reading.target, target))
 
 
-def draw_curves(options: command_line.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_curves(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
   """This run's metrics and those of the runs beside it."""
   folders = [folder, *map(RunFolder.open, options.beside)]
   names = reports.shortest_names([each.path for each in folders])
   return figures.learning_curves({name: run_folder.read_lines(each.metrics) for name, each in zip(names, folders)})
 
 
-def draw_pruning(options: command_line.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_pruning(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
   """What analyze.py wrote of this run, or of several."""
   if not options.beside:
     raise ConfigError('--figure=pruning needs what analyze.py --pruning wrote; give --beside=analysis.json')
@@ -196,4 +196,4 @@ FIGURES = {
 
 
 if __name__ == '__main__':
-  command_line.run(lambda: main(OPTIONS))
+  programs.run(lambda: main(OPTIONS))

@@ -15,7 +15,7 @@ from checks.errors import ConfigError
 from corpora.phrasebook import builder, grammar
 from decoding import alignments
 from decoding import translator as translation
-from options import command_line
+from options import programs
 from training.run_folder import RunFolder
 
 
@@ -56,4 +56,4 @@ def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
 
 
 if __name__ == '__main__':
-  command_line.run(main)
+  programs.run(main)

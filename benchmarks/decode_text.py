@@ -24,7 +24,7 @@ from corpora.text_files import read_lines
 from decoding import scores
 from decoding import translator as translation
 from decoding.translator import Translation, Translator
-from options import command_line
+from options import programs
 from training import hardware
 from transformer import positions
 from transformer.config import ModelConfig
@@ -106,4 +106,4 @@ def check_expressible(config: Any) -> None:
 
 
 if __name__ == '__main__':
-  command_line.run(main)
+  programs.run(main)

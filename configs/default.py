@@ -187,6 +187,10 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   return config
 
 
+# Options that were renamed: the name that they had, and the one that they have. Who gives the old name is told the new.
+RENAMED: dict[str, str] = {}
+
+
 class ActsWhen(NamedTuple):
   """Options that have a meaning for some values of another only."""
 

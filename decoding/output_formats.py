@@ -11,15 +11,13 @@ from checks.errors import ConfigError
 from decoding import alignments
 from decoding.translator import Request, Translation, Translator
 
-FORMATS = ('text', 'jsonl', 'pharaoh')
-COLUMNS = ('source', 'prefix', 'required', 'forbidden')
 BETWEEN_PHRASES = '|'
 
 
 class Format(NamedTuple):
   """How translations are written."""
 
-  name: str = 'text'  # one of FORMATS
+  name: str = 'text'  # text, jsonl or pharaoh
   n_best: int = 1  # jsonl: translations of each line
   alignment: str = 'shift'  # one of alignments.METHODS
   attention: bool = False  # jsonl: also the weights that the alignment was read from

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from checks.errors import ConfigError
 from configs import default
 from corpora.vocabulary import Vocabulary
-from options import command_line
+from options import sections
 from training import hardware
 from training.checkpoint import BLEU, Checkpoints, Measure
 from training.run_folder import RunFolder, read_json
@@ -87,7 +87,7 @@ def model_record(build: Callable, config, source_size: int, target_size: int) ->
   """The model's record, of the type that config.model.architecture names.
 
   Args:
-    build: command_line.build, or what gather_errors() gives.
+    build: sections.build, or what gather_errors() gives.
     config: the run's configuration.
     source_size, target_size: entries of the vocabularies.
   """
@@ -97,7 +97,7 @@ def model_record(build: Callable, config, source_size: int, target_size: int) ->
 
 def model_config(config, source_vocabulary, target_vocabulary) -> ModelRecord:
   """The model's record from a run's configuration and its vocabularies."""
-  with command_line.gather_errors(config) as build:
+  with sections.gather_errors(config) as build:
     return model_record(build, config, source_vocabulary.size, target_vocabulary.size)
 
 
@@ -125,7 +125,7 @@ def read_run(workdir: str, checkpoint: str, measure: Measure, search_options: di
   check_asked(config, search_options)
   source, target = folder.load_vocabularies()
   model = architectures.build(model_config(config, source, target))
-  with command_line.gather_errors() as build:
+  with sections.gather_errors() as build:
     search_config = build(SearchConfig, config.search, n_best=n_best)
   checkpoints = Checkpoints(folder.checkpoints, measure=measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import corpora
 from checks.errors import DataError
 from decoding import scores
-from options import command_line
+from options import sections
 from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
 from sweeps.table import as_text as table_as_text
 from training.run_folder import write_json
@@ -84,7 +84,7 @@ def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
 
 @functools.lru_cache(maxsize=4)
 def _examined(data: str, seed: int) -> tuple[list[corpora.Pair], str]:
-  corpus = corpora.load(command_line.build(corpora.CorpusConfig, json.loads(data), name='config.data', seed=seed))
+  corpus = corpora.load(sections.build(corpora.CorpusConfig, json.loads(data), name='config.data', seed=seed))
   split = corpus.test or corpus.validation
   return list(split), split.fingerprint
 

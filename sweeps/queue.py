@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
+from checks.errors import ConfigError
 from checks.exit_codes import DONE, FOLDER_BUSY, INTERRUPTED, PREEMPTED
-from options import command_line
-from options.command_line import ROOT, ConfigError, SweepOptions, SweepRow
+from options.configurations import ROOT, as_overrides, leaves, with_options
+from options.programs import python
+from options.sections import gather_errors
+from options.sweep_options import SweepOptions, SweepRow
 from sweeps.table import per_what
 from tasks import registry, setup
 from training.run_folder import RunFolder, as_written, read_json
@@ -48,7 +49,7 @@ class QueuedRun(NamedTuple):
   @property
   def typed(self) -> str:
     """The command as one types it here."""
-    return shlex.join([command_line.python(), *self.command[1:]])
+    return shlex.join([python(), *self.command[1:]])
 
 
 class Stopped(Exception):
@@ -65,23 +66,15 @@ def queue(options: SweepOptions) -> list[QueuedRun]:
   shared = {'data.cache_dir': os.path.join(cache, 'text'), 'compile_cache': os.path.join(cache, 'programs')}
   runs = []
   for row in options.rows:
-    given, values = _given(row), command_line.leaves(row.config)
-    places = {name: place for name, place in shared.items() if name not in given and values[name] is None}
+    values = leaves(row.config)
+    places = {name: place for name, place in shared.items() if name not in row.given and values[name] is None}
     for seed in range(options.seeds):
       own = {'seed': seed, **places}
-      config = row.config.copy_and_resolve_references()
-      config.unlock()
-      config.update_from_flattened_dict(own)
       workdir = os.path.join(options.workdir, row.name, f'seed_{seed}')
       command = [sys.executable, os.path.relpath(os.path.join(ROOT, 'train.py')), f'--config={row.spec}',
-                 f'--workdir={workdir}', *row.overrides, *command_line.as_overrides(own)]
-      runs.append(QueuedRun(row.name, seed, RunFolder(workdir), command, as_written(config.to_dict())))
+                 f'--workdir={workdir}', *row.overrides, *as_overrides(own)]
+      runs.append(QueuedRun(row.name, seed, RunFolder(workdir), command, as_written(with_options(row.config, own))))
   return runs
-
-
-def _given(row: SweepRow) -> list[str]:
-  """The options that a row or the command sets, by dotted name."""
-  return [override.removeprefix('--config.').partition('=')[0] for override in row.overrides]
 
 
 def check(options: SweepOptions) -> None:
@@ -94,16 +87,16 @@ def check(options: SweepOptions) -> None:
   for row in options.rows:
     for mistake in _mistakes(row, options):
       rows_by_mistake.setdefault(mistake, []).append(row.name)
-  with command_line.gather_errors() as gathered:
+  with gather_errors() as gathered:
     gathered.mistakes += [f'row{"s" * (len(names) > 1)} {", ".join(names)}: {mistake}'
                           for mistake, names in rows_by_mistake.items()]
 
 
 def _mistakes(row: SweepRow, options: SweepOptions) -> Iterator[str]:
-  if 'seed' in _given(row):
+  if 'seed' in row.given:
     yield 'config.seed is given, but a sweep seeds its runs 0, 1, … itself: leave it out; --seeds says how many'
   try:
-    setup.check(row.config, _given(row))
+    setup.check(row.config, row.given)
   except ConfigError as error:
     yield str(error).replace('\n', '\n  ')
   else:
@@ -146,7 +139,7 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
 def told(run: QueuedRun) -> str:
   """A finished run's figures in a few words."""
   results = read_json(run.folder.results)
-  figures, *_ = registry.of(ConfigDict(run.config)).describe(results).split('\n')
+  figures, *_ = registry.of(run.config).describe(results).split('\n')
   return (f'{figures}, validation perplexity {results["validation_perplexity"]:.2f} per {per_what(results)}, '
           f'{results["step"]:,} steps in {results["seconds"] / 60:.1f} min')
 

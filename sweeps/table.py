@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
-from options.command_line import LENGTHS, ConfigError, SweepOptions, leaves, load_config
+from checks.errors import ConfigError
+from options.configurations import LENGTHS, leaves, load_config
+from options.sweep_options import SweepOptions
 from tasks import registry
 from training.run_folder import MAY_CHANGE, RunFolder, as_written, read_json, write_json
 
@@ -112,7 +112,7 @@ def _finished_runs(folder: str) -> list[FinishedRun]:
 
 
 def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
-  config = ConfigDict(folder.read_config())
+  config = folder.read_config()
   try:
     task = registry.of(config)
   except ConfigError as error:  # of another version of this program, perhaps

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from options import command_line
+from options import configurations
 from training import checkpoint
 from training.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
@@ -229,7 +229,7 @@ Checkpoints(sys.argv[1]).restore_params(3, {'a': jnp.ones(3)})
 
 def test_saving_and_restoring_say_nothing(folder):
   done = subprocess.run([sys.executable, '-c', SCRIPT, folder], capture_output=True, text=True, timeout=120,
-                        cwd=command_line.ROOT)
+                        cwd=configurations.ROOT)
   assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
 
 

@@ -1,27 +1,23 @@
-"""Overrides are checked, together, before anything heavy is imported; errors become exit codes; help is true."""
+"""Overrides are checked, together, before anything heavy is imported; records are built; errors become exit codes."""
 
 import dataclasses
 import os
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 from checks.errors import ConfigError
-from configs import ablation, table3
-from options import command_line
+from configs import ablation, default, table3
+from options import configurations, parsing, programs, sections, train_options
 
-TOY = os.path.join(command_line.CONFIGS, 'toy.py')
+TOY = os.path.join(configurations.CONFIGS, 'toy.py')
 ASKED = ('train.py', f'--config={TOY}', '--workdir=runs/x')
 
 
 def parse(*arguments, start=ASKED):
-  parsed = command_line.parse([*start, *arguments], command_line.TRAIN_FLAGS, 'config')
-  return command_line.choose_length(parsed.trees['config'], parsed.given['config'])
-
-
-def decode(*arguments):
-  return command_line.parse_decode(['decode.py', '--workdir=runs/x', *arguments], 'Decodes.')
+  return train_options.read([*start, *arguments]).config
 
 
 def mistakes(*arguments, start=ASKED):
@@ -48,8 +44,8 @@ def mistakes(*arguments, start=ASKED):
     (['--init_from', 'runs/y'], 'init_from', 'runs/y'),
 ])
 def test_override_reaches_the_config(arguments, name, value):
-  before = command_line.leaves(parse())
-  after = command_line.leaves(parse(*arguments))
+  before = configurations.leaves(parse())
+  after = configurations.leaves(parse(*arguments))
   assert after[name] == value and type(after[name]) is type(value)
   assert before[name] != value
   del before[name], after[name]
@@ -57,12 +53,45 @@ def test_override_reaches_the_config(arguments, name, value):
 
 
 def test_override_may_stand_before_the_config():
-  assert parse(start=('train.py', '--config.seed=7', '--workdir', 'x', '--config', TOY)).seed == 7
+  assert parse(start=('train.py', '--config.seed=7', '--workdir', 'x', '--config', TOY))['seed'] == 7
 
 
-def test_resolved_config_is_locked():
-  with pytest.raises(AttributeError):
-    parse().model.d_modle = 3
+def test_what_leaves_the_room_is_plain():
+  config = parse('--config.data.mix=("a",)')
+  assert type(config) is dict and {type(config[name]) for name in ('model', 'data', 'train', 'search')} == {dict}
+  assert {type(value) for value in configurations.leaves(config).values()} == {int, float, str, bool, tuple, type(None)}
+  assert config['data']['mix'] == ('a',)
+  other = configurations.with_options(config, {'data.mix': (), 'seed': 5})
+  assert (config['data']['mix'], config['seed'], other['data']['mix'], other['seed']) == (('a',), 0, (), 5)
+
+
+def test_arguments_are_kept_each_in_one_word():
+  given = ['--config', TOY, '--workdir=runs/x', '--config.train.num_steps', '5', '--config.model.attention_bias',
+           '-config.train.num_minutes=None']
+  options = train_options.read(['train.py', *given])
+  assert options.arguments == (f'--config={TOY}', '--workdir=runs/x', '--config.train.num_steps=5',
+                               '--config.model.attention_bias', '-config.train.num_minutes=None')
+  assert options.arguments_without(['config.train.num_steps', 'config.train.num_minutes', 'workdir']) == [
+      f'--config={TOY}', '--config.model.attention_bias']
+  assert options.given == ('train.num_steps', 'model.attention_bias', 'train.num_minutes')
+
+
+@pytest.mark.parametrize('argument, expected', [
+    ('--config.model.width=256', 'is called --config.model.d_model now; write --config.model.d_model=256'),
+    ('--config.data.mixed=a', """is called --config.data.mix now; write --config.data.mix="('a',)\""""),
+    ('--config.data.mixed=None', 'is called --config.data.mix now; write --config.data.mix="()"')])
+def test_a_renamed_option_names_its_successor(argument, expected, monkeypatch, tmp_path):
+  monkeypatch.setattr(default, 'RENAMED', {'model.width': 'model.d_model', 'data.mixed': 'data.mix',
+                                           'search.width': 'search.beam_size'})
+  assert mistakes(argument) == f'{argument} {expected}'
+  successor, value = shlex.split(expected.partition('write --config.')[2])[0].split('=')
+  assert configurations.leaves(parse(f'--config.{successor}={value}'))[successor] in (256, ('a',), ())
+  path = tmp_path / 'mine.py'
+  path.write_text(CONFIG.format('c.model.width = 4'))
+  message = mistakes(start=('train.py', f'--config={path}', '--workdir=x'))
+  assert 'config.model.width is called config.model.d_model now; write config.model.d_model=4' in message
+  with pytest.raises(ConfigError, match='is called --search.beam_size now; write --search.beam_size=2'):
+    parsing.parse(['decode.py', '--search.width=2'], (), 'search')
 
 
 @pytest.mark.parametrize('argument, expected', [
@@ -98,11 +127,10 @@ def test_all_mistakes_are_reported_together():
 
 
 def test_length_on_the_command_line_replaces_the_files():
-  assert parse().train.num_epochs == 30
-  chosen = parse('--config.train.num_minutes=2').train
-  assert (chosen.num_steps, chosen.num_epochs, chosen.num_minutes) == (None, None, 2.0)
-  chosen = parse('--config.train.num_steps=5').train
-  assert (chosen.num_steps, chosen.num_epochs, chosen.num_minutes) == (5, None, None)
+  lengths = lambda *given: [configurations.leaves(parse(*given))[name] for name in configurations.LENGTHS]
+  assert lengths() == [None, 30, None]
+  assert lengths('--config.train.num_minutes=2') == [None, None, 2.0]
+  assert lengths('--config.train.num_steps=5') == [5, None, None]
 
 
 @pytest.mark.parametrize('arguments, expected', [
@@ -141,49 +169,6 @@ def test_config_that_cannot_be_read(spec, expected):
   assert expected in mistakes(start=('train.py', f'--config={spec}', '--workdir=x'))
 
 
-def test_decode_options_hold_only_the_given_search_options():
-  options = decode('--input=in.txt', '--search.beam_size=5', '--search.alpha=1')
-  assert options.search == {'beam_size': 5, 'alpha': 1.0}
-  assert (options.input, options.output, options.reference, options.checkpoint) == ('in.txt', '-', None, 'final')
-
-
-def test_decode_takes_a_single_hyphen_for_standard_input():
-  assert decode('--input', '-').input == '-'
-
-
-def test_decode_tells_all_mistakes_together(capsys):
-  with pytest.raises(SystemExit) as ended:
-    decode('--format=xml', '--n_best=0', '--columns=prefix', '--mbr=many', '--paper_bleu=wmt14', '--attention',
-           '--target=x', '--reference=y')
-  told = capsys.readouterr().err
-  assert ended.value.code == 2
-  for words in ('--format=xml: expected text or jsonl or pharaoh', '--n_best=0: expected a positive', '--mbr=many',
-                '--columns=prefix: expected source', '--attention needs --format=jsonl', '--target scores given'):
-    assert words in told
-  with pytest.raises(SystemExit):
-    decode('--paper_bleu=wmt14')
-  with pytest.raises(SystemExit):
-    decode('--long_lines=split', '--format=jsonl')
-  assert '--long_lines=split with --target or another --format' in capsys.readouterr().err
-  assert decode('--n_best=2', '--format=jsonl').for_translations() == ['--format=jsonl', '--n_best=2']
-
-
-def test_decode_knows_every_choice_that_there_is():
-  from decoding import alignments, minimum_bayes_risk, output_formats, scores
-  for name, known in (('format', output_formats.FORMATS), ('alignment', alignments.METHODS),
-                      ('utility', minimum_bayes_risk.UTILITIES), ('paper_bleu', scores.PAPERS)):
-    assert set(command_line._DECODE_VALUES[name][0].split('|')) == set(known)
-  assert ('source', *command_line._DECODE_VALUES['columns'][0].split('(')[2].split(')')[0].split('|')
-          ) == output_formats.COLUMNS
-
-
-def test_decode_names_the_nearest_search_option(capsys):
-  with pytest.raises(SystemExit) as ended:
-    decode('--beam_size=5')
-  assert ended.value.code == 2
-  assert '--search.beam_size?' in capsys.readouterr().err
-
-
 @dataclasses.dataclass(frozen=True)
 class Record:
   size: int
@@ -196,16 +181,16 @@ class Record:
 
 
 def test_build_takes_fields_by_name_and_defaults_nothing():
-  record = command_line.build(Record, {'size': 3, 'name': 'a', 'other': 1, 'seed': 1}, seed=5)
+  record = sections.build(Record, {'size': 3, 'name': 'a', 'other': 1, 'seed': 1}, seed=5)
   assert record == Record(3, 5, 'a')
   with pytest.raises(ConfigError, match='record: the configuration lacks name'):
-    command_line.build(Record, {'size': 3}, seed=5)
+    sections.build(Record, {'size': 3}, seed=5)
 
 
 def test_gathered_errors_are_raised_together_with_their_sections():
   config = {'model': {'size': -1, 'name': 'a'}, 'data': {'size': -2, 'name': 'a'}}
   with pytest.raises(ConfigError) as caught:
-    with command_line.gather_errors(config) as build:
+    with sections.gather_errors(config) as build:
       model = build(Record, config['model'], seed=1)
       build(Record, config['data'], seed=1)
       model.size  # what failed is None; the error above is the one to tell
@@ -214,10 +199,10 @@ def test_gathered_errors_are_raised_together_with_their_sections():
 
 
 def test_gathering_nothing_raises_nothing_and_hides_nothing():
-  with command_line.gather_errors() as build:
+  with sections.gather_errors() as build:
     assert build(Record, {'size': 1, 'name': 'a'}, seed=1).size == 1
   with pytest.raises(ZeroDivisionError):
-    with command_line.gather_errors():
+    with sections.gather_errors():
       1 / 0
 
 
@@ -235,49 +220,40 @@ def failing(error):
     (lambda: failing(KeyboardInterrupt), 130, 'Interrupted.\n')])
 def test_exit_codes(main, code, told, capsys):
   with pytest.raises(SystemExit) as ended:
-    command_line.run(main)
+    programs.run(main)
   assert ended.value.code == code and capsys.readouterr().err == told
 
 
 def test_unexpected_errors_keep_their_traceback():
   with pytest.raises(ZeroDivisionError):
-    command_line.run(lambda: 1 / 0)
-
-
-def test_every_option_has_its_comment():
-  assert set(command_line.option_comments()) == set(command_line.leaves(command_line.default_config()))
-  assert all(command_line.option_comments().values())
-
-
-def test_help_names_what_scripts_rely_on():
-  text = command_line.help_text('Trains.', command_line.TRAIN_FLAGS, 'config')
-  for name in ('model.d_model=512', 'model.norm=post', 'train.num_minutes=…', 'train.batch_tokens=25000',
-               'data.tsv=…', 'seed=0'):
-    assert f'--config.{name}' in text
-  assert 'width of embeddings' in text and '--workdir' in text and 'configs' in text
-  assert '--config.optimizer.beta1' not in text
-  assert '--config.optimizer.beta1=0.9' in command_line.help_text('Trains.', command_line.TRAIN_FLAGS, 'config', True)
-  assert '--search.beam_size=4' in command_line.help_text('Decodes.', command_line.DECODE_FLAGS, 'search')
+    programs.run(lambda: 1 / 0)
 
 
 def test_every_shipped_config_resolves():
   variants = {'wmt_de_en.py': ['base', 'big'], 'wmt_en_fr.py': ['base', 'big'], 'multi30k.py': ['overnight'],
               'recurrent.py': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'],
               'table3.py': table3.VARIANTS, 'ablation.py': ablation.VARIANTS}
-  for path in command_line.shipped_configs():
+  for path in configurations.shipped_configs():
     for variant in ['', *variants.get(os.path.basename(path), [])]:
       spec = f'{path}:{variant}' if variant else path
-      command_line.choose_length(command_line.load_config(spec), {})
+      configurations.choose_length(configurations.load_tree(spec), {})
 
 
-SCRIPT = ('import sys; from options import command_line as c; o = c.parse_train(sys.argv, "Trains."); '
-          'assert not {"jax", "numpy", "tensorflow_datasets"} & set(sys.modules); print(o.config.model.d_model)')
+SCRIPT = '''
+import sys
+from options import train_options
+try:
+  print(train_options.parse(sys.argv, 'Trains.').config['model']['d_model'])
+finally:
+  if '--help' not in sys.argv:
+    print('heavy:', *{'jax', 'numpy', 'tensorflow_datasets', 'transformer', 'corpora'} & set(sys.modules))
+'''
 
 
 @pytest.mark.parametrize('arguments, code, out, err', [
-    (['--help'], 0, '--config.model.d_model', ''), ([*ASKED[1:], '--config.model.d_model=64'], 0, '64', ''),
-    ([*ASKED[1:], '--config.model.d_modle=64'], 2, '', 'did you mean')])
+    (['--help'], 0, '--config.model.d_model', ''), ([*ASKED[1:], '--config.model.d_model=64'], 0, '64\nheavy:\n', ''),
+    ([*ASKED[1:], '--config.model.d_modle=64'], 2, 'heavy:\n', 'did you mean')])
 def test_answers_without_heavy_imports(arguments, code, out, err):
   done = subprocess.run([sys.executable, '-c', SCRIPT, *arguments], capture_output=True, text=True, timeout=60,
-                        cwd=command_line.ROOT)
+                        cwd=configurations.ROOT)
   assert done.returncode == code and out in done.stdout and err in done.stderr and 'Traceback' not in done.stderr

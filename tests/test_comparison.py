@@ -11,12 +11,17 @@ import compare
 from checks.errors import DataError
 from corpora import text_files
 from decoding import comparison, scores
+from options import compare_options
 
 REFERENCE = ['Der Hund schläft heute auf der Straße.', 'Das Tier überquerte die Straße nicht, weil es zu müde war.',
              'Ich bin ein Student.', 'Das ist Live-Musik von heute.'] * 3
 GOOD = [line.replace('heute', 'jetzt') for line in REFERENCE]
 BAD = [line.replace('Straße', 'Gasse').replace('ein ', 'der ').replace('heute', 'jetzt') for line in REFERENCE]
 NEWSTEST = os.environ.get('NEWSTEST_OUTPUTS')  # a folder with SCORES.tsv, and beside it newstest/ with the references
+
+
+def options(*arguments):
+  return compare_options.parse(['compare.py', *arguments], 'Compares.')
 
 
 def test_a_better_system_is_told_from_a_worse_one():
@@ -40,13 +45,13 @@ def test_compare_reports_and_refuses(tmp_path, capsys):
   for name, lines in (('ref', REFERENCE), ('a', GOOD), ('b', BAD), ('short', BAD[1:])):
     (tmp_path / name).write_text('\n'.join(lines) + '\n')
   path = lambda name: str(tmp_path / name)
-  assert compare.main(compare.parse([path('ref'), path('a'), path('b'), '--samples=50', '--sentences=1'])) == 0
+  assert compare.main(options(path('ref'), path('a'), path('b'), '--samples=50', '--sentences=1')) == 0
   told = capsys.readouterr().out
   assert re.search(r'p = [01][.]', told) and 'words' in told and BAD[0] in told + BAD[0]
   with pytest.raises(DataError, match='short has 11 lines and .*ref has 12'):
-    compare.main(compare.parse([path('ref'), path('a'), path('short')]))
+    compare.main(options(path('ref'), path('a'), path('short')))
   with pytest.raises(SystemExit):
-    compare.parse([path('ref'), path('a')])
+    options(path('ref'), path('a'))
 
 
 def test_several_references_and_ter():

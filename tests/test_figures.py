@@ -1,6 +1,7 @@
 """Figures show the numbers that they say they show."""
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import visualize
 from checks.errors import ConfigError
 from decoding import translator
 from explorer import figures, reports
-from options import command_line
+from options import configurations, visualize_options
 from tests.explorer_stand_ins import LINES, constructed, small_translator
 from transformer import positions
 
@@ -79,21 +80,21 @@ def test_runs_are_called_by_what_tells_them_apart():
 
 @pytest.mark.parametrize('figure', ['cross', 'distributions', 'positions'])
 def test_visualize_draws(figure, tmp_path, monkeypatch):
-  config = command_line.load_config('configs/phrasebook.py')
-  (tmp_path / 'config.json').write_text(config.to_json())
+  config = configurations.load_config('configs/phrasebook.py')
+  (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'in').write_text(f'\n{LINES[0]}\n')
   (tmp_path / 'ref').write_text(f'\n{LINES[1]}\n')
   monkeypatch.setattr(translator, 'load', lambda *_, **__: small_translator())
-  options = command_line.parse_visualize(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}',
+  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}',
                                           f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
                                           f'--output={tmp_path}/out.svg'], '')
   assert visualize.main(options) == 0 and '<svg' in (tmp_path / 'out.svg').read_text()
 
 
 def test_pruning_without_an_analysis_is_refused(tmp_path):
-  (tmp_path / 'config.json').write_text(command_line.load_config('configs/phrasebook.py').to_json())
+  (tmp_path / 'config.json').write_text(json.dumps(configurations.load_config('configs/phrasebook.py')))
   argv = ['visualize.py', f'--workdir={tmp_path}', '--format=png', '--figure=pruning']
-  options = command_line.parse_visualize(argv, '')
+  options = visualize_options.parse(argv, '')
   assert options.output == 'pruning.png'
   with pytest.raises(ConfigError, match='analyze.py'):
     visualize.main(options)

@@ -12,7 +12,7 @@ import train
 from checks.errors import ConfigError
 from configs import fine_tune as fine_tune_config
 from corpora.labelled import Example
-from options import command_line
+from options import decode_options, train_options
 from tasks import classification as fine_tuning
 from tasks import registry
 from tests import conftest, test_classification
@@ -81,7 +81,7 @@ def language_model(text, workdir, *more):
   argv = ['train.py', f'--config={ROOT}/configs/language_model.py', f'--config.data.text={text}/text.txt',
           f'--workdir={workdir}', *TINY, '--config.train.num_steps=5', '--config.train.eval_every=5',
           '--config.train.batch_tokens=192', '--config.train.num_samples=1', '--config.search.extra_length=6', *more]
-  return train.main(command_line.parse_train(argv, ''))
+  return train.main(train_options.parse(argv, ''))
 
 
 def fine_tune(text, workdir, *more):
@@ -89,7 +89,7 @@ def fine_tune(text, workdir, *more):
           f'--config.data.directory={text}', f'--workdir={workdir}', *TINY, '--config.train.eval_every=20',
           '--config.train.classifier_dropout=0.0',
           '--config.train.batch_tokens=768', '--config.train.num_samples=3', *more]
-  return train.main(command_line.parse_train(argv, ''))
+  return train.main(train_options.parse(argv, ''))
 
 
 @pytest.fixture(scope='module')
@@ -129,7 +129,7 @@ def test_lines_get_the_labels_that_the_results_speak_of(runs, text, tmp_path, ca
                                          _, *texts in lines[9:]]]))
   argv = ['decode.py', f'--workdir={runs[1]}', f'--input={tmp_path}/in', f'--output={tmp_path}/out',
           '--checkpoint=latest']
-  assert decode.main(command_line.parse_decode(argv, '')) == 0
+  assert decode.main(decode_options.parse(argv, '')) == 0
   found = (tmp_path / 'out').read_text().split('\n')[:-1]
   assert found.pop(9) == '' and found == (runs[1] / 'samples/test_labels.txt').read_text().split()
   right = np.mean([label == line[0] for label, line in zip(found, lines)])

@@ -21,7 +21,7 @@ from configs import language_model as shipped
 from corpora import running_text, vocabulary
 from decoding.translator import model_record
 from explorer import lens
-from options import command_line
+from options import decode_options, sections, train_options, visualize_options
 from tasks import language_model
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
 from tests.test_model_family import away_from_zero, stepwise
@@ -132,7 +132,7 @@ def test_options_that_mean_nothing_are_refused(wrong, words):
     ('gpt', 117e6, 116_534_784), ('gpt2_xl', 1558e6, 1_557_611_200)])
 def test_parameter_counts_of_the_papers(variant, printed, published):
   config = shipped.get_config(variant)
-  record = model_record(command_line.build, config, config.vocabulary.size, config.vocabulary.size)
+  record = model_record(sections.build, config, config.vocabulary.size, config.vocabulary.size)
   count = models.count_parameters(architectures.build(record))
   assert count == published  # of the weights that the authors published
   assert abs(count - printed) / printed < 0.01
@@ -274,7 +274,7 @@ TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.mod
 
 
 def options(path, workdir, *more):
-  return command_line.parse_train(
+  return train_options.parse(
       ['train.py', f'--config={ROOT}/configs/language_model.py', f'--config.data.text={path}', f'--workdir={workdir}',
        *TINY, *more], '')
 
@@ -322,7 +322,7 @@ def test_decode_continues_each_line_of_a_file(run, tmp_path, capsys):
   lines = ['the quick', '', 'the quick', r'of King\nthe', 'lazy ' * 20]
   (tmp_path / 'in').write_text('\n'.join(lines))
   argv = ['decode.py', f'--workdir={run}', f'--input={tmp_path}/in', f'--output={tmp_path}/out']
-  ask = lambda *more: (decode.main(command_line.parse_decode([*argv, *more], '')),
+  ask = lambda *more: (decode.main(decode_options.parse([*argv, *more], '')),
                        (tmp_path / 'out').read_text().split('\n'))
   code, found = ask()
   assert code == 0 and len(found) == 6 and found[5] == ''
@@ -341,7 +341,7 @@ def test_decode_continues_each_line_of_a_file(run, tmp_path, capsys):
 
 def test_a_page_shows_what_its_heads_do(run, tmp_path, capsys):
   (tmp_path / 'in').write_text('the quick\nof King\n')
-  asked = command_line.parse_visualize(
+  asked = visualize_options.parse(
       ['visualize.py', f'--workdir={run}', f'--input={tmp_path}/in', f'--output={tmp_path}/page.html'], '')
   assert visualize.main(asked) == 0
   report = json.loads((tmp_path / 'page.html').read_text().split('id="report">')[1].split('</script>')[0])

@@ -10,7 +10,7 @@ import pytest
 import input_pipeline
 import packing
 from input_pipeline import BatchConfig, PackedPlan, Plan, Side, Store
-from options.command_line import ROOT
+from options.configurations import ROOT
 from tests.conftest import BOS, FILLER, sentences
 from transformer import architectures, tokens, training
 from transformer.config import LanguageModelConfig, LossConfig, ModelConfig, RecurrentConfig

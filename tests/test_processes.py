@@ -15,8 +15,8 @@ import pytest
 import decode
 import train
 from checks import exit_codes
-from options import command_line
-from options.command_line import ROOT
+from options import decode_options
+from options.configurations import ROOT
 from tests.test_runs import TINY, corpus, in_numbers, metrics, options, saved  # noqa: F401
 from training import peers
 
@@ -197,7 +197,7 @@ def test_two_processes_share_a_job(corpus, alone, tmp_path):  # noqa: F811
   asked = [f'--input={tmp_path}/in', f'--output={tmp_path}/out', '--part_lines=2']
   codes, told = share_decoding(alone, *asked)
   assert codes == [0, 0], told
-  assert decode.main(command_line.parse_decode(['decode.py', f'--workdir={alone}', asked[0], f'--output={tmp_path}/one'],
+  assert decode.main(decode_options.parse(['decode.py', f'--workdir={alone}', asked[0], f'--output={tmp_path}/one'],
                                                '')) == 0
   assert (tmp_path / 'out').read_text() == (tmp_path / 'one').read_text() and not parts.exists()
   codes, told = share_decoding(alone, asked[0])

@@ -19,10 +19,10 @@ import pytest
 
 import train
 from checks import exit_codes
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from corpora.vocabulary import Vocabulary
 from decoding.translator import Translator
-from options.command_line import ROOT, ConfigError
+from options.configurations import ROOT
 from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
 from training import checkpoint, evaluation, failures, run_folder, stopping
 from training.checkpoint import CheckpointError, Checkpoints
@@ -497,7 +497,7 @@ def sources():
 
 
 FORBIDDEN = {'eval', 'exec', 'compile', 'system', 'popen', 'exec_module', 'allow_pickle', '__import__'}
-ALLOWED = {('options/command_line.py', 'exec_module')}  # the Python file that the user names with --config
+ALLOWED = {('options/configurations.py', 'exec_module')}  # the Python file that the user names with --config
 
 
 def test_S1_nothing_that_is_loaded_is_executed():

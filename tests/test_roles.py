@@ -15,7 +15,7 @@ from decoding import translator as translation
 from explorer import analysis, gates, importance, pronouns, pruned_run, roles
 from explorer.capture import Reading
 from explorer.gates import Head
-from options import command_line
+from options import analyze_options, configurations
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
 from training import run_folder
 from training.run_folder import RunFolder
@@ -182,7 +182,7 @@ def test_gold_words_take_the_place_of_ours():
 
 
 def options(*arguments):
-  return command_line.parse_analyze(['analyze.py', *arguments], 'Analyses.')
+  return analyze_options.parse(['analyze.py', *arguments], 'Analyses.')
 
 
 @pytest.mark.parametrize('arguments, told', [
@@ -197,10 +197,10 @@ def test_mistaken_options_are_named(arguments, told, capsys):
 def run(tmp_path, monkeypatch):
   workdir = tmp_path / 'run'
   workdir.mkdir()
-  config = command_line.load_config('configs/phrasebook.py')
+  config = configurations.load_config('configs/phrasebook.py')
   for name, value in dict(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post').items():
-    config.model[name] = value
-  (workdir / 'config.json').write_text(config.to_json())
+    config['model'][name] = value
+  (workdir / 'config.json').write_text(json.dumps(config))
   RunFolder(str(workdir)).save_vocabularies(small_vocabulary().model, None)
   monkeypatch.setattr(translation, 'load', lambda *_, **__: small_translator())
   return workdir

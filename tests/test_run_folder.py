@@ -10,13 +10,13 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from checks.errors import ConfigError
-from options import command_line
+from options import configurations
 from training import run_folder
 from training.metrics import Metrics
 from training.run_folder import FolderBusyError, RunFolder
 
 CONFIG = run_folder.as_written(
-    command_line.load_config(os.path.join(command_line.CONFIGS, 'multi30k.py')).to_dict())
+    configurations.load_config(os.path.join(configurations.CONFIGS, 'multi30k.py')))
 
 
 def changed(**options):
@@ -73,8 +73,8 @@ def test_a_length_that_the_learning_rate_depends_on_may_not_change(workdir):
   RunFolder(workdir).create_or_resume(CONFIG).__exit__()
   longer = changed(train__num_minutes=90)
   with pytest.raises(ConfigError, match='train.num_minutes is 90, the run has 60'):
-    RunFolder(workdir).create_or_resume(longer, bound=command_line.LENGTHS)
-  RunFolder(workdir).create_or_resume(CONFIG, bound=command_line.LENGTHS).__exit__()
+    RunFolder(workdir).create_or_resume(longer, bound=configurations.LENGTHS)
+  RunFolder(workdir).create_or_resume(CONFIG, bound=configurations.LENGTHS).__exit__()
   RunFolder(workdir).create_or_resume(longer).__exit__()
 
 
@@ -95,7 +95,7 @@ def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, val
 
 
 def test_table_of_what_may_change_names_options_that_exist():
-  options = command_line.leaves(command_line.default_config())
+  options = configurations.leaves(configurations.default_tree())
   for name in run_folder.MAY_CHANGE:
     assert any(option == name or option.startswith(f'{name}.') for option in options), name
 
@@ -114,7 +114,7 @@ def test_lock_ends_with_a_killed_process(workdir):
   hold = ('import json, sys; from training.run_folder import RunFolder; '
           'folder = RunFolder(sys.argv[1]).create_or_resume(json.load(sys.stdin)); print("held", flush=True); '
           'import time; time.sleep(60)')
-  holder = subprocess.Popen([sys.executable, '-c', hold, workdir], cwd=command_line.ROOT, text=True,
+  holder = subprocess.Popen([sys.executable, '-c', hold, workdir], cwd=configurations.ROOT, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
   try:
     holder.stdin.write(json.dumps(CONFIG))

@@ -16,7 +16,7 @@ import decode
 import train
 from checks.errors import ConfigError
 from decoding import translator as translation
-from options import command_line
+from options import configurations, decode_options, train_options
 from training import checkpoint, run_folder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -43,7 +43,7 @@ def options(corpus, workdir, *more):
   programs = os.path.join(os.path.dirname(corpus), 'programs')  # compiled once for all tests of a session
   argv = ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
           f'--config.compile_cache={programs}', f'--workdir={workdir}', *TINY, *more]
-  return command_line.parse_train(argv, '')
+  return train_options.parse(argv, '')
 
 
 @pytest.fixture(scope='module')
@@ -130,8 +130,8 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
   config = {'recurrent': 'recurrent.py', 'transformer': 'phrasebook.py', 'language_model': 'language_model.py'}
   name = option.partition('=')[0]
   with pytest.raises(ConfigError, match=f"config.{name} has no effect.*'{architecture}'"):
-    train.main(command_line.parse_train(
-        ['train.py', f'--config={os.path.join(command_line.CONFIGS, config[architecture])}',
+    train.main(train_options.parse(
+        ['train.py', f'--config={os.path.join(configurations.CONFIGS, config[architecture])}',
          f'--workdir={tmp_path}/run', f'--config.{option}'], ''))
   assert not (tmp_path / 'run').exists()
 
@@ -145,8 +145,8 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
     ('search.diversity=0.2', 'search.groups is 1; leave it out, or set search.groups to something else')])
 def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, words, tmp_path):
   with pytest.raises(ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
-    train.main(command_line.parse_train(
-        ['train.py', f'--config={os.path.join(command_line.CONFIGS, "phrasebook.py")}', f'--workdir={tmp_path}/run',
+    train.main(train_options.parse(
+        ['train.py', f'--config={os.path.join(configurations.CONFIGS, "phrasebook.py")}', f'--workdir={tmp_path}/run',
          f'--config.{option}'], ''))
   assert not (tmp_path / 'run').exists()
 
@@ -158,8 +158,8 @@ def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, word
 def test_what_the_parts_cannot_do_together_is_refused_before_any_text_is_read(name, option, words, tmp_path):
   name, _, variant = name.partition(':')
   with pytest.raises(ConfigError, match=words):
-    train.main(command_line.parse_train(
-        ['train.py', f'--config={os.path.join(command_line.CONFIGS, name)}.py{":" * bool(variant)}{variant}',
+    train.main(train_options.parse(
+        ['train.py', f'--config={os.path.join(configurations.CONFIGS, name)}.py{":" * bool(variant)}{variant}',
          f'--workdir={tmp_path}/run', f'--config.{option}'], ''))
   assert not (tmp_path / 'run').exists()
 
@@ -226,7 +226,7 @@ def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
   source, output = tmp_path / 'in.en', tmp_path / 'out.de'
   source.write_text('\n'.join(lines))
   argv = ['decode.py', f'--workdir={run}', f'--input={source}', f'--output={output}', '--search.beam_size=2']
-  assert decode.main(command_line.parse_decode(argv, '')) == 0
+  assert decode.main(decode_options.parse(argv, '')) == 0
   translated = output.read_text().split('\n')
   assert len(translated) == 7 and translated[6] == ''
   assert translated[1] == translated[3] == ''
@@ -237,7 +237,7 @@ def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
 def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
   argv = ['decode.py', f'--workdir={run}', f'--input={corpus}/test.en', f'--output={tmp_path}/out',
           f'--reference={corpus}/test.de']
-  assert decode.main(command_line.parse_decode(argv, '')) == 0
+  assert decode.main(decode_options.parse(argv, '')) == 0
   results = json.loads((run / 'results.json').read_text())
   told = capsys.readouterr().err
   assert f'BLEU {results["bleu"]:.1f}, chrF {results["chrf"]:.1f}, TER' in told and 'on test.de' in told
@@ -248,7 +248,7 @@ def test_decode_scores_like_the_run_itself(corpus, run, tmp_path, capsys):
 def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp_path, capfd, monkeypatch):
   def decoded(*arguments):
     argv = ['decode.py', f'--workdir={run}', '--search.beam_size=1', *arguments]
-    assert decode.main(command_line.parse_decode(argv, '')) == 0
+    assert decode.main(decode_options.parse(argv, '')) == 0
     return capfd.readouterr()
 
   out, into = os.pipe()
@@ -309,7 +309,7 @@ def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path):
   ):
     argv = ['decode.py', f'--workdir={run}', f'--output={tmp_path}/out', *flags]
     with pytest.raises(Exception, match=words) as error:
-      decode.main(command_line.parse_decode(argv, ''))
+      decode.main(decode_options.parse(argv, ''))
     assert error.value.exit_code in (2, 3, 5)
     assert not list(tmp_path.iterdir())
 

@@ -10,7 +10,7 @@ import corpora
 import train
 from decoding import translator as translation
 from decoding.translator import Request, Translator
-from options import command_line
+from options import train_options
 from transformer import search
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -32,7 +32,7 @@ def run(tmp_path_factory):
     return os.environ['TRAINED_RUN']
   workdir = str(tmp_path_factory.mktemp('runs') / 'phrasebook')
   argv = ['train.py', f'--config={ROOT}/configs/phrasebook.py', f'--workdir={workdir}', *SMALL]
-  assert train.main(command_line.parse_train(argv, '')) == 0
+  assert train.main(train_options.parse(argv, '')) == 0
   return workdir
 
 

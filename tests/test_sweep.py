@@ -21,7 +21,7 @@ import train
 from checks import exit_codes
 from checks.errors import DataError
 from decoding import translator
-from options import command_line
+from options import configurations, programs, sweep_options, train_options
 from sweeps import length_curve, queue
 from sweeps import table as ablation_table
 from sweeps.table import FinishedRun, Row
@@ -30,7 +30,7 @@ from training.run_folder import RunFolder, as_written, read_json
 from transformer import model as models
 from transformer import tokens
 
-ROOT = command_line.ROOT
+ROOT = configurations.ROOT
 WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'Katze', 'house': 'Haus', 'tree': 'Baum'}
 CONFIG = '''
 from configs import multi30k
@@ -67,7 +67,7 @@ def config(tmp_path_factory):
 
 
 def options(config, workdir, *more):
-  return command_line.parse_sweep(['sweep.py', f'--config={config}', f'--workdir={workdir}', *more], 'Sweeps.')
+  return sweep_options.parse(['sweep.py', f'--config={config}', f'--workdir={workdir}', *more], 'Sweeps.')
 
 
 def start(config, workdir, *more):
@@ -221,9 +221,9 @@ TOLD = 'BLEU 12.0, chrF 34.0 on test, validation perplexity 5.00 per token, 3 st
 
 def scored(run):
   """The results.json of a run that TOLD tells of."""
-  options = command_line.leaves(ConfigDict(run.config))
+  options = configurations.leaves(run.config)
   return {'bleu': 12.0, 'chrf': 34.0, 'test_set': 'test', 'validation_perplexity': 5.0, 'step': 3, 'seconds': 60.0,
-          'length': {name.partition('.')[2]: options[name] for name in command_line.LENGTHS}}
+          'length': {name.partition('.')[2]: options[name] for name in configurations.LENGTHS}}
 
 
 def test_a_killed_sweep_leaves_a_child_that_goes_on(config, tmp_path, monkeypatch):
@@ -290,10 +290,10 @@ def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, cap
   tiny = {'data.text': config.parent / 'train.en', 'data.max_length': 16, 'vocabulary.size': 300, 'model.d_model': 16,
           'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'model.max_positions': 16,
           'search.extra_length': 6, 'train.batch_tokens': 256, 'train.num_steps': 2, 'train.first_eval': 0}
-  arguments = ['--rows=tiny=configs/language_model.py', *command_line.as_overrides(tiny)]
+  arguments = ['--rows=tiny=configs/language_model.py', *configurations.as_overrides(tiny)]
   asked = options('configs/language_model.py', tmp_path, *arguments)
   run, = queue.queue(asked)
-  assert train.main(command_line.parse_train(run.command[1:], '')) == 0
+  assert train.main(train_options.parse(run.command[1:], '')) == 0
   results, _ = read_json(run.folder.results), capsys.readouterr()
   assert sweep.main(asked) == 0  # which finds that run finished
   out = capsys.readouterr().out
@@ -315,11 +315,12 @@ def test_each_command_is_one_line_that_train_takes(config, tmp_path):
   assert [(run.row, run.seed) for run in runs] == [('narrow', 0), ('narrow', 1), ('mine', 0), ('mine', 1)]
   for run in runs:
     words = shlex.split(shlex.join(run.command))
-    train = command_line.parse_train(words[1:], '')
-    assert as_written(train.config.to_dict()) == run.config
+    train = train_options.parse(words[1:], '')
+    assert as_written(train.config) == run.config
     assert os.path.abspath(train.workdir) == run.folder.path == f'{tmp_path}/{run.row}/seed_{run.seed}'
-    assert train.config.seed == run.seed and train.config.data.test_split is None and not train.config.model.tie_output
-    assert train.config.data.cache_dir == f'{tmp_path}/.cache/text'
+    values = configurations.leaves(train.config)
+    assert values['seed'] == run.seed and values['data.test_split'] is None and not values['model.tie_output']
+    assert values['data.cache_dir'] == f'{tmp_path}/.cache/text'
   assert (runs[0].config['model']['d_ff'], runs[2].config['model']['dropout']) == (8, 0.5)
   assert runs[2].config['model']['norm'] == 'post' != runs[0].config['model']['norm']
 
@@ -359,7 +360,7 @@ def test_a_rows_own_places_stay(config, tmp_path):
 def test_what_train_would_refuse_is_neither_run_nor_printed(file, arguments, expected, right, tmp_path, capsys):
   asked = options(f'{ROOT}/configs/{file}.py', tmp_path / 'x', '--print', *arguments)
   with pytest.raises(SystemExit) as ended:
-    command_line.run(sweep.main, asked)
+    programs.run(sweep.main, asked)
   told = capsys.readouterr()
   assert ended.value.code == 2 and not told.out and all(part in told.err for part in expected)
   assert not any(name in told.err for name in right)
@@ -383,11 +384,11 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
   assert typed == ['python', 'one/python3', 'one/python3', 'python']
   monkeypatch.setattr(sys, 'executable', '/usr/somewhere/python3')
   monkeypatch.setenv('PATH', str(tmp_path / 'one'))
-  assert command_line.python() == '/usr/somewhere/python3'
+  assert programs.python() == '/usr/somewhere/python3'
   run = types.SimpleNamespace(
       folder=RunFolder('x'), total_steps=1, task=registry.TRANSLATION,
       records=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
-  assert train.next_commands(run, 'A text.').count(' /usr/somewhere/python3 ') == 2
+  assert train.next_commands(run, 'A text.', []).count(' /usr/somewhere/python3 ') == 2
 
 
 @pytest.mark.parametrize('arguments, expected', [
@@ -434,8 +435,8 @@ WRITTEN = {'perplexity': 9.0, 'bits_per_byte': 1.5, 'perplexity_per_byte': 2 ** 
 
 def finished(name, seeds, bleu=10.0, config=(), purpose=registry.TRANSLATION, **results):
   """A row of finished runs with the fields that a run of the paper's would have."""
-  variant = command_line.load_config(f'{ROOT}/configs/table3.py:{"A1" if name == "A1" else "base"}')
-  options_ = as_written(command_line.leaves(variant)) | dict(config)
+  variant = configurations.load_config(f'{ROOT}/configs/table3.py:{"A1" if name == "A1" else "base"}')
+  options_ = as_written(configurations.leaves(variant)) | dict(config)
   scored = {'bleu': bleu, 'chrf': 40.0, 'signature': 'tok:13a', 'chrf_signature': 'nc:6'}
   common = {'validation_perplexity': 5.0, 'test_set': 'newstest2013 (3,000 lines)', 'search': BEAM,
             'averaged_steps': [100], 'step': 100, 'parameters': 63_045_632}

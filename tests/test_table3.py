@@ -7,7 +7,7 @@ import re
 import pytest
 
 from configs import table3
-from options.command_line import ROOT
+from options.configurations import ROOT
 from transformer import model as models
 from transformer.config import ModelConfig
 

@@ -12,7 +12,7 @@ import corpora
 import decode
 from checks.errors import ConfigError, DataError
 from corpora import tfds_sets
-from options import command_line
+from options import decode_options
 from tasks import registry
 from tests import wmt_standins
 
@@ -171,7 +171,7 @@ def test_a_split_is_the_input_of_decoding_with_its_references(prepared, source, 
   data_dir, pairs = prepared
   data = dict(tfds_dir=str(data_dir), source_language=source, target_language=target)
   written = corpora.Pair(*zip(*pairs['test']))
-  options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
+  options = decode_options.parse(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
   lines, references = decode.read(options, {'data': data}, registry.TRANSLATION)
   assert sorted(lines) == sorted(written[side]) and sorted(references[0]) == sorted(written[1 - side])
   assert sorted(zip(lines, references[0])) == sorted(pair if not side else pair[::-1] for pair in pairs['test'])
@@ -187,7 +187,7 @@ def test_a_split_that_is_not_there_is_told_with_the_option(prepared):
     decode.tfds_pairs('tfds:wmt14_translate/de-en:tset', data)
   with pytest.raises(DataError, match="no text named 'fr'"):
     decode.tfds_pairs('tfds:wmt14_translate/de-en:test', data | {'target_language': 'fr'})
-  options = command_line.parse_decode(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
+  options = decode_options.parse(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
   with pytest.raises(ConfigError, match='--input=tfds.*: for translations'):
     decode.check(options, registry.LANGUAGE_MODELLING)
 

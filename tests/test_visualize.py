@@ -15,7 +15,7 @@ from checks.errors import ConfigError
 from decoding import translator as translation
 from explorer import forming, page, pruned_run, reports, texts, watching
 from explorer.gates import Head
-from options import command_line
+from options import configurations, visualize_options
 from tasks.language_model import Continuer
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from training.run_folder import RunFolder
@@ -24,14 +24,14 @@ from transformer.config import LanguageModelConfig, RecurrentConfig, SearchConfi
 
 
 def options(*arguments):
-  return command_line.parse_visualize(['visualize.py', *arguments], 'Looks.')
+  return visualize_options.parse(['visualize.py', *arguments], 'Looks.')
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
   """The folder of a run, and what is loaded from it."""
-  config = command_line.load_config('configs/phrasebook.py')
-  (tmp_path / 'config.json').write_text(config.to_json())
+  config = configurations.load_config('configs/phrasebook.py')
+  (tmp_path / 'config.json').write_text(json.dumps(config))
   monkeypatch.setattr(translation, 'load', lambda *_, **__: small_translator())
   return tmp_path
 
@@ -187,14 +187,14 @@ def test_a_recurrent_models_attention_is_one_head():
 
 def test_the_notebook_runs(tmp_path, monkeypatch):
   """Every cell of docs/explorer.ipynb, on a run that never was trained where the notebook expects one."""
-  with open(os.path.join(command_line.ROOT, 'docs', 'explorer.ipynb'), encoding='utf-8') as file:
+  with open(os.path.join(configurations.ROOT, 'docs', 'explorer.ipynb'), encoding='utf-8') as file:
     cells = json.load(file)['cells']
-  config = command_line.load_config('configs/phrasebook.py')
-  config.model.update(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post')
-  config.search.update(beam_size=1, extra_length=3)
+  config = configurations.load_config('configs/phrasebook.py')
+  config['model'].update(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post')
+  config['search'].update(beam_size=1, extra_length=3)
   donor = tmp_path / 'donor'
   donor.mkdir()
-  (donor / 'config.json').write_text(config.to_json())
+  (donor / 'config.json').write_text(json.dumps(config))
   RunFolder(str(donor)).save_vocabularies(small_vocabulary().model, None)
   (tmp_path / 'runs').mkdir()
   pruned_run.write(RunFolder.open(str(donor)), str(tmp_path / 'runs' / 'phrasebook'), small_translator().params[0], [])

@@ -9,7 +9,7 @@ import pytest
 import train
 from checks.errors import ConfigError, DataError
 from explorer import capture, forming, watching
-from options import command_line
+from options import configurations, train_options
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from tests.test_runs import corpus, options, run, saved  # noqa: F401
 from transformer import architectures
@@ -185,7 +185,7 @@ def test_what_cannot_be_watched_is_refused_before_anything_is_made(corpus, tmp_p
 
 def test_labelled_text_is_not_watched(tmp_path):
   with pytest.raises(ConfigError, match='for translators and language models'):
-    train.main(command_line.parse_train(
-        ['train.py', f'--config={os.path.join(command_line.CONFIGS, "fine_tune.py")}', f'--workdir={tmp_path}/run',
+    train.main(train_options.parse(
+        ['train.py', f'--config={os.path.join(configurations.CONFIGS, "fine_tune.py")}', f'--workdir={tmp_path}/run',
          '--config.train.watch_attention=samples'], ''))
   assert not (tmp_path / 'run').exists()

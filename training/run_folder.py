@@ -27,10 +27,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from checks import exit_codes
+from checks.errors import ConfigError
 from checks.whole_files import write_whole
 from configs import default
 from corpora.vocabulary import Vocabulary
-from options.command_line import ConfigError, leaves
+from options.configurations import leaves
 
 # What may differ from the saved configuration when a run goes on; anything else would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',

@@ -1,0 +1,105 @@
+"""What decode.py may be asked: its flags, and the record that they become."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from options import parsing
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value
+from options.programs import answering
+
+FLAGS = (
+    dataclasses.replace(WORKDIR, kind=tuple, help=f'{WORKDIR.help}; several, separated by commas, translate as an '
+                        'ensemble'),
+    Flag('input', 'text to translate, one sentence a line, or prompts to continue: a file, a pattern of files in the '
+         "order of their names, - for standard input, split:validation or split:test of the run's own corpus, or "
+         'tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test', default='-'),
+    Flag('output', 'where the result goes, a line for each line, in order: a file, or - for standard output',
+         default='-'),
+    Flag('reference', 'translations to score against, one a line; several files separated by commas', tuple, ()),
+    dataclasses.replace(CHECKPOINT, kind=tuple, default=(CHECKPOINT.default,),
+                        help=f'{CHECKPOINT.help}; several, separated by commas, are an ensemble'),
+    Flag('columns', 'what the tab-separated columns of the input are, in order, separated by commas; phrases in a '
+         'column are separated by |', tuple, ('source',), only_for='translation', pattern=r'source(,\w+){0,3}',
+         expected='source, then any of prefix, required, forbidden',
+         choices={'source': 'the text', 'prefix': 'what its translation begins with',
+                  'required': 'phrases that the translation contains',
+                  'forbidden': 'phrases that it does not'}),
+    Flag('format', 'what is written for each line', default='text', only_for='translation',
+         choices={'text': 'the translation alone', 'jsonl': 'with scores, tokens, alignments',
+                  'pharaoh': 'alignments: 0-0 1-2'}),
+    Flag('n_best', 'translations of each line, with --format=jsonl', int, 1, only_for='translation'),
+    Flag('alignment', 'the cross-attention that alignments are read from', default='shift',
+         only_for='translation',
+         choices={'shift': 'of the step after the one that predicts a token', 'plain': 'of the step that predicts it'}),
+    Flag('attention', 'with --format=jsonl: also writes the attention that alignments are read from', bool, False,
+         only_for='translation'),
+    Flag('target', 'translations of the input, one a line: writes their log-probability and perplexity, and translates '
+         'nothing', only_for='translation'),
+    Flag('mbr', 'draws so many samples of each line and takes the one most like the others (minimum Bayes risk)', int,
+         only_for='translation'),
+    Flag('utility', 'with --mbr: how alike two samples are', default='chrf', choices={'chrf': '', 'bleu': ''},
+         only_for='translation'),
+    Flag('paper_bleu', 'also prints BLEU as the papers on this test set do', only_for='translation',
+         choices={'wmt14': '', 'multi30k': '', 'iwslt14': ''}),
+    Flag('long_lines', 'what happens to lines that the model has no positions for', default='cut',
+         only_for='translation',
+         choices={'cut': 'at the longest length, and reported',
+                  'split': 'at ends of sentences or clauses or at spaces, also those longer than what training read'}),
+    Flag('part_lines', 'a longer job is written in parts of so many lines, and goes on where it was stopped', int,
+         20_000),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeOptions:
+  """What decode.py is asked to do."""
+
+  workdirs: tuple[str, ...]  # of one run, or of an ensemble
+  input: str  # path, pattern of paths, - for standard input, split:NAME or tfds:SET:SPLIT
+  output: str  # path, or - for standard output
+  references: tuple[str, ...]  # paths
+  checkpoints: tuple[str, ...]  # final, best, latest, average:N or a step: one for all runs, or as many as there are
+  columns: tuple[str, ...]  # of the input
+  format: str  # text, jsonl or pharaoh
+  n_best: int
+  alignment: str  # shift or plain
+  attention: bool  # whether jsonl holds it
+  target: str | None  # path of translations to score
+  mbr: int | None  # samples for minimum Bayes risk
+  utility: str  # chrf or bleu
+  paper_bleu: str | None  # wmt14, multi30k or iwslt14
+  long_lines: str  # cut or split
+  part_lines: int
+  search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
+
+  def not_for(self, task: str) -> list[str]:
+    """Return the given flags, as they are typed, that mean nothing for a run of this task."""
+    own = {flag.name: flag for flag in FLAGS if flag.only_for not in ('', task)}
+    found = [flag.written(getattr(self, name)) for name, flag in own.items() if getattr(self, name) != flag.default]
+    return [f'--input={self.input}'] * (bool(own) and self.input.startswith('tfds:')) + found
+
+
+def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
+  """Return the options of decode.py; answer --help and mistakes by ending the program."""
+  with answering(argv, doc, FLAGS, 'search'):
+    values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
+    several = {f'{name}s': values.pop(name) for name in ('workdir', 'reference', 'checkpoint')}
+    return DecodeOptions(**values, **several, search=given)
+
+
+def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
+  """What is wrong with flags beside each other."""
+  form, scored = values['format'], values['reference'] or values['paper_bleu']
+  for name, plain in (('n_best', 1), ('attention', False)):
+    if values[name] != plain and form != 'jsonl':
+      yield f'--{name} needs --format=jsonl: the others have one text a line'
+  if form != 'text' and scored:
+    yield f'--format={form} with --reference or --paper_bleu: scores are of text; expected --format=text'
+  if values['paper_bleu'] and not values['reference'] and not values['input'].startswith(('split:', 'tfds:')):
+    yield '--paper_bleu needs --reference'
+  if values['long_lines'] == 'split' and (form != 'text' or values['target']):
+    yield ('--long_lines=split with --target or another --format than text: tokens, alignments and scores are of one '
+           'translation, and a line in parts has several; expected --long_lines=cut')
+  if values['target'] and (values['mbr'] or values['reference'] or form == 'pharaoh'):
+    yield '--target scores given translations; it does not go with --mbr, --reference or --format=pharaoh'

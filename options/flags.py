@@ -1,0 +1,87 @@
+"""A script's own flag: what it means, what it may be and what it is by default, each said once.
+
+Parsing, the message about a wrong value, and --help all follow from the declaration.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from checks.errors import ConfigError
+
+Value = str | int | bool | tuple[str, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+  """A flag: --name=value, or --name alone where it is a switch."""
+
+  name: str
+  help: str = ''
+  kind: type = str  # str, int, bool (a switch) or tuple (texts separated by commas)
+  default: Value = None
+  # Of a text, or of each text of a tuple: a few words for --help, or none, by name. Any other value is refused.
+  choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  least: int = 1  # of a number
+  pattern: str = ''  # regular expression for the whole text; goes with `expected`
+  expected: str = ''  # what messages say is expected, where kind and choices do not say it
+  required: bool = False
+  positional: Literal['', 'one', 'rest'] = ''  # stands without a name, and takes one word or all that are left
+  stands_for: str = ''  # the override that this is another name of, such as 'config.init_from'
+  only_for: str = ''  # the task without which it means nothing
+
+  @property
+  def label(self) -> str:
+    """The flag as messages and --help call it."""
+    return self.name.upper() if self.positional else f'--{self.name}'
+
+  @property
+  def expectation(self) -> str:
+    """What a value has to be, in words."""
+    if self.choices and not self.expected:
+      return ' or '.join(self.choices) if len(self.choices) < 4 else f'one of {", ".join(self.choices)}'
+    number = 'a positive whole number' if self.least == 1 else f'a whole number, {self.least} or more'
+    return self.expected or {int: number, bool: 'true or false'}.get(self.kind, 'a text')
+
+  def read(self, text: str) -> Value:
+    """Return the value that a text on the command line stands for.
+
+    Raises:
+      ConfigError: saying what was expected and what was found.
+    """
+    parts = tuple(text.split(',')) if self.kind is tuple else (text,)
+    if not (set(parts) <= self.choices.keys() or not self.choices) or not re.fullmatch(self.pattern or '(?s:.*)', text):
+      raise self._refusal(text)
+    if self.kind is int:
+      if not re.fullmatch('[0-9]{1,18}', text) or int(text) < self.least:
+        raise self._refusal(text)
+      return int(text)
+    if self.kind is bool:
+      if text not in ('true', 'false'):
+        raise self._refusal(text)
+      return text == 'true'
+    return parts if self.kind is tuple else text
+
+  def written(self, value: Value) -> str:
+    """Return the flag with a value, as it is typed."""
+    if isinstance(value, tuple):
+      return f'--{self.name}={",".join(value)}'
+    return f'--{self.name}={str(value).lower() if isinstance(value, bool) else value}'
+
+  def described(self) -> str:
+    """Return what --help says of it: its meaning, its choices and its default."""
+    choices = ', '.join(f'{name} ({text})' if text else name for name, text in self.choices.items())
+    default = f' (default {self.written(self.default).partition("=")[2]})' if self.default not in (None, False, ()) else ''
+    return self.help + (f': {choices}' if choices else '') + (' (required)' if self.required else default)
+
+  def _refusal(self, text: str) -> ConfigError:
+    label = self.label if self.positional else f'{self.label}={text}'
+    return ConfigError(f'{label}: expected {self.expectation}, found {text!r}')
+
+
+# Flags of several scripts.
+WORKDIR = Flag('workdir', "the run's folder, made by train.py", required=True)
+CHECKPOINT = Flag('checkpoint', 'which parameters: final (the mean of the checkpoints that the final scores are of; '
+                  'best where there are none yet), best (on the validation split), latest, average:N (the mean of the '
+                  'last N) or the number of a step', default='final')

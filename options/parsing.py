@@ -1,0 +1,202 @@
+"""From the words of a command line to checked values: a script's own flags, and overrides of a tree of options.
+
+Flags are plain (--workdir=runs/a). Overrides have dotted names (--config.model.d_model=256, --search.beam_size=1) and
+are written as ml_collections has them. All mistakes are reported together, each with what was expected, before
+anything heavy is imported: this room knows neither jax nor data, unless --help asks for the choices of options.
+"""
+
+import copy
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import flags as absl_flags
+from ml_collections import config_dict, config_flags
+
+from checks.errors import ConfigError
+from options.configurations import choose_shipped, default_tree, leaves, load_tree
+from options.flags import Flag, Value
+from options.mistakes import did_you_mean, listed, nearest, no_such_option
+
+_ARTICLES = {int: 'a whole number', float: 'a number', bool: 'true or false', str: 'a text'}
+
+
+class Parsed(NamedTuple):
+  """A command line, checked."""
+
+  values: dict[str, Value]  # of the script's own flags, by name
+  tree: config_dict.ConfigDict  # the configuration, or a section of it, with the overrides
+  given: dict[str, Any]  # the overrides alone, by dotted name: {'train.num_steps': 100}
+  arguments: tuple[str, ...]  # what was given, each option with its value in one word
+
+
+def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str = '',
+          check: Callable[[Mapping[str, Value]], Iterable[str]] = lambda values: ()) -> Parsed:
+  """Check a command line against a script's flags and the options that it may override.
+
+  Args:
+    argv: the program's name and its arguments.
+    script_flags: the script's own options.
+    tree_name: what overrides begin with: 'config' of the file that --config names, wherever in the line that stands;
+      a section of the default configuration, such as 'search'; or '', for a script that overrides nothing.
+    check: yields further mistakes in the values of the script's flags. A value that was refused is the default there.
+
+  Raises:
+    ConfigError: naming every mistake.
+  """
+  known = {flag.name: flag for flag in script_flags}
+  # Until the file is read, and if it cannot be, the default configuration says which options there are.
+  tree = config_dict.ConfigDict() if not tree_name else default_tree()
+  tree = tree if tree_name in ('', 'config') else tree[tree_name]
+  tokens, alone, errors = _split(argv[1:], known, tree_name, tree)
+  values = {flag.name: flag.default for flag in script_flags if not flag.stands_for}
+  values |= _read_values(tokens, alone, known, errors)
+  if tree_name == 'config' and values['config']:
+    try:
+      tree = load_tree(values['config'])
+    except ConfigError as error:
+      errors.append(str(error))
+  named = {token.name for token in tokens if not token.tree}  # what is wrong with their values is told already
+  for flag in script_flags:
+    if flag.required and values[flag.name] is None and flag.name not in named:
+      errors.append(f'{flag.label} is missing: {flag.help}'
+                    + (f'; {choose_shipped()}' if flag.name == 'config' else ''))
+  errors += check(values)
+  given: dict[str, Any] = {}
+  for token in tokens:
+    if token.tree:
+      try:
+        given[token.name] = _override(tree, token)
+      except ConfigError as error:
+        errors.append(str(error))
+    elif token.name not in known:
+      errors.append(_unknown_flag(token, known, tree_name, tree))
+  if errors:
+    raise ConfigError(listed(errors))
+  tree.update_from_flattened_dict(given)
+  return Parsed(values, tree, given, tuple(token.text for token in tokens) + tuple(alone))
+
+
+class _Token(NamedTuple):
+  """One option as it stands on the command line."""
+
+  text: str  # as typed, for messages
+  tree: str  # 'config' of --config.model.d_model; '' of a plain flag
+  name: str  # 'model.d_model'
+  value: str | None  # None: a boolean without a value
+  negated: bool = False  # --noconfig.…
+
+
+def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict
+           ) -> tuple[list[_Token], list[str], list[str]]:
+  """Options in order, the words that belong to none of them, and the mistakes that show already here."""
+  switches = {flag.name for flag in known.values() if flag.kind is bool}
+  switches |= {f'{tree_name}.{name}' for name, value in leaves(tree).items() if isinstance(value, bool)}
+  positional = any(flag.positional for flag in known.values())
+  tokens, alone, errors, rest = [], [], [], list(words)
+  while rest:
+    text = rest.pop(0)
+    match = re.fullmatch(r'--?([A-Za-z_][\w.\-]*)(?:=(.*))?', text, re.DOTALL)
+    if not match:
+      alone.append(text)
+      errors += [] if positional else [f'{text!r} stands alone; expected --option=value']
+      continue
+    name, value = match.groups()
+    if name in known and known[name].stands_for:
+      name = known[name].stands_for
+    first, dot, option = name.partition('.')
+    negated = bool(dot and tree_name) and first == f'no{tree_name}'
+    overrides = bool(dot and tree_name) and (negated or first == tree_name)
+    if value is None and not negated and (overrides or name in known) and _is_value(rest, name in switches):
+      value = rest.pop(0)  # --option value
+      text = f'{text}={value}'
+    if value is None and name in known and known[name].kind is bool:
+      value = 'true'
+    if not value and name in known:
+      errors.append(f'{text} has no value; expected --{name}=…')
+      value = ''
+    tokens.append(_Token(text, tree_name if overrides else '', option if overrides else name, value, negated))
+  return tokens, alone, errors
+
+
+def _is_value(rest: Sequence[str], switch: bool) -> bool:
+  """Whether the next argument belongs to the option before it. A switch needs none, so it takes true or false only."""
+  if not rest or re.match(r'--?[A-Za-z_]', rest[0]):
+    return False
+  return not switch or rest[0].lower() in ('true', 'false')
+
+
+def _read_values(tokens: Sequence[_Token], alone: Sequence[str], known: Mapping[str, Flag], errors: list[str]
+                 ) -> dict[str, Value]:
+  """The values of the flags that are given; adds to `errors` what is wrong with them."""
+  found, left = [], list(alone)
+  for flag in known.values():
+    if flag.positional == 'one' and left:
+      found.append((flag, left.pop(0)))
+  found += [(known[token.name], token.value) for token in tokens
+            if not token.tree and token.name in known and token.value]
+  values: dict[str, Value] = {flag.name: tuple(left) for flag in known.values() if flag.positional == 'rest' and left}
+  for flag, text in found:
+    try:
+      values[flag.name] = flag.read(text)
+    except ConfigError as error:
+      errors.append(str(error))
+  return values
+
+
+def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
+  """The value that a token gives its option. Raises ConfigError when there is no such option or it is ill-typed."""
+  known = leaves(tree)
+  if token.name not in known:
+    raise ConfigError(f'{token.text} {no_such_option(token.name, token.value, known, f"--{token.tree}.")}')
+  if token.value == 'None' and _may_be_none(tree, token.name):
+    return None  # ml_collections would make a string of it
+  expected = _type_of(tree, token.name)
+  if token.value is None and expected is not bool:
+    raise ConfigError(f'{token.text}: expected {_article(expected)}, '
+                      + (f'not a switch; write --{token.tree}.{token.name}=…' if token.negated else
+                         f'found no value; write {token.text}=…'))
+  # ml_collections reads the value, so that its syntax is ours. Each option is tried alone: it stops at the first error.
+  argument = f'--{"no" if token.negated else ""}{token.tree}.{token.name}'
+  argument += '' if token.value is None else f'={token.value}'
+  values = absl_flags.FlagValues()
+  try:
+    if token.negated and token.value is not None:
+      raise ValueError
+    holder = config_flags.DEFINE_config_dict(
+        token.tree, copy.deepcopy(tree), flag_values=values, sys_argv=['', argument])
+    values(['', argument])
+    return leaves(holder.value)[token.name]
+  except (absl_flags.Error, ValueError, TypeError):
+    value = 'a value' if token.negated else repr(token.value)
+    raise ConfigError(f'{token.text}: expected {_article(expected)}, found {value}') from None
+
+
+def _section_of(tree: config_dict.ConfigDict, name: str) -> tuple[config_dict.ConfigDict, str]:
+  """The section that holds an option, and the option's name in it."""
+  *sections, option = name.split('.')
+  for section in sections:
+    tree = tree[section]
+  return tree, option
+
+
+def _type_of(tree: config_dict.ConfigDict, name: str) -> type:
+  """The type of an option, placeholders' included."""
+  section, option = _section_of(tree, name)
+  return section.get_type(option)
+
+
+def _may_be_none(tree: config_dict.ConfigDict, name: str) -> bool:
+  section, option = _section_of(tree, name)
+  return isinstance(dict(section.items(preserve_field_references=True))[option], config_dict.FieldReference)
+
+
+def _article(kind: type) -> str:
+  return _ARTICLES.get(kind, f'a {kind.__name__}')
+
+
+def _unknown_flag(token: _Token, known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict) -> str:
+  close = [f'--{name}' for name in difflib.get_close_matches(token.name, known, 1, 0.7)]
+  return f'{token.text} is no option; ' + did_you_mean(
+      close or [f'--{tree_name}.{name}' for name in nearest(token.name, leaves(tree))])

@@ -1,0 +1,131 @@
+"""What sweep.py may be asked: its flags, the rows that they name, and the record that they become."""
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from checks.errors import ConfigError
+from options import parsing, train_options
+from options.configurations import as_overrides, load_module
+from options.flags import Flag, Value
+from options.mistakes import listed
+from options.programs import answering
+
+FLAGS = (
+    Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
+    Flag('workdir', "the sweep's folder: a run in ROW/seed_N for each row and seed, and the table", required=True),
+    Flag('rows', 'which rows, separated by commas; by default all that the file lists. Each is VARIANT, or with '
+         'changes of your own NAME=VARIANT+option=value+…, or NAME=OTHER.py:VARIANT'),
+    Flag('seeds', 'how many runs of each row, with the seeds 0, 1, …', int, 1),
+    Flag('print', 'prints the command of each run, one a line, and runs nothing', bool, False),
+    Flag('table', 'makes the table of the runs that are finished, and runs nothing', bool, False),
+    Flag('by_length', 'also makes a table and a picture of BLEU by sentence length', bool, False),
+)
+# Kinds of corpora that hold out lines by the seed, and the kind that reads a file for each split.
+_HELD_OUT_BY_SEED = (('tsv', 'text'), ('labelled_tsv', 'labelled_text'))
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRow:
+  """One row of a sweep's table."""
+
+  name: str  # and folder
+  spec: str  # what --config is given: PATH.py:VARIANT
+  overrides: tuple[str, ...]  # the row's own, then those for all rows, as train.py takes them
+  given: tuple[str, ...]  # the options that they set, by dotted name
+  config: Mapping[str, Any]  # with them: nested dictionaries
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+  """What sweep.py is asked to do."""
+
+  path: str  # the configuration file
+  rows: tuple[SweepRow, ...]
+  seeds: int  # runs of each row, seeded 0, 1, …
+  workdir: str
+  print_commands: bool  # and do nothing else
+  table_only: bool  # run nothing
+  by_length: bool  # also BLEU by sentence length
+  order: tuple[str, ...]  # the rows of the configuration file, which say how a table is sorted
+  published: Mapping[str, Mapping[str, float]]  # the configuration file's figures from the literature, by row
+
+
+def parse(argv: Sequence[str], doc: str) -> SweepOptions:
+  """Return the options of sweep.py; answer --help and mistakes by ending the program."""
+  with answering(argv, doc, FLAGS, 'config'):
+    values, _, shared, _ = parsing.parse(argv, FLAGS, 'config', _mistakes)
+    module = load_module(values['config'])
+    order = tuple(getattr(module, 'VARIANTS', ()))
+    rows, seeds = _resolve(_row_texts(values['rows'], order), values['config'], shared), values['seeds']
+    for kind, files in _HELD_OUT_BY_SEED:
+      if seeds > 1 and any(row.config['data']['kind'] == kind for row in rows):
+        raise ConfigError(f'--seeds={seeds} with config.data.kind={kind}: which lines of the file are held out depends '
+                          'on the seed, so that the scores of two seeds would not compare; make a file for each split '
+                          f'of it once, and take config.data.kind={files}')
+    return SweepOptions(
+        path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'],
+        table_only=values['table'], by_length=values['by_length'], order=order,
+        published=getattr(module, 'PUBLISHED', {}))
+
+
+class _RowText(NamedTuple):
+  """A row as --rows has it: [NAME=][FILE.py:]VARIANT[+option=value…]."""
+
+  text: str
+  name: str
+  variant: str  # of the configuration file, or FILE.py:VARIANT; '' is the file's default
+  changes: tuple[str, ...]  # option=value
+
+
+def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
+  texts = []
+  for text in rows.split(',') if rows else order or ['default=']:
+    body, *changes = text.strip().split('+')
+    name, _, variant = body.rpartition('=')
+    texts.append(_RowText(text, name or variant, variant, tuple(changes)))
+  return texts
+
+
+def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
+  """What is wrong with the rows of a sweep, as far as their names tell."""
+  path, _, variant = (values['config'] or '').partition(':')
+  if not os.path.isfile(path):
+    return  # told already
+  if variant:
+    yield (f'--config={values["config"]}: the rows of a sweep are variants; give the file alone: --config={path} '
+           f'--rows={variant}')
+    return
+  order = tuple(getattr(load_module(path), 'VARIANTS', ()))
+  seen = set()
+  for row in _row_texts(values['rows'], order):
+    if not re.fullmatch(r'[A-Za-z0-9][\w\-]*', row.name) or row.changes and '=' not in row.text.partition('+')[0]:
+      yield (f'--rows: {row.text!r} needs a name of its own (letters, digits, _ and -), which becomes its folder: '
+             f'NAME={row.text}')
+    if row.name in seen:
+      yield f'--rows: two rows are called {row.name!r}; give one another name: NAME={row.variant}'
+    seen.add(row.name)
+    if order and row.variant and '.py' not in row.variant and row.variant not in order:
+      spelt = {name.lower(): name for name in order}
+      close = difflib.get_close_matches(row.variant.lower(), spelt, 1, 0.5)
+      yield (f'--rows: {path} has no row {row.variant!r}; ' + (f'did you mean {spelt[close[0]]}? ' if close else '')
+             + f'It has {", ".join(order)}')
+
+
+def _resolve(texts: Sequence[_RowText], path: str, shared: Mapping[str, Any]) -> tuple[SweepRow, ...]:
+  """Each row with its whole configuration. Raises ConfigError naming every mistake of every row."""
+  rows, errors = [], []
+  for row in texts:
+    spec = row.variant if '.py' in row.variant else f'{path}:{row.variant}'.rstrip(':')
+    overrides = (*(f'--config.{change}' for change in row.changes), *as_overrides(shared))
+    try:
+      asked = train_options.read(['train.py', f'--config={spec}', '--workdir=.', *overrides])
+      rows.append(SweepRow(row.name, spec, overrides, asked.given, asked.config))
+    except ConfigError as error:
+      errors.append(f'row {row.name}: {error}')
+  if errors:
+    raise ConfigError(listed(errors))
+  return tuple(rows)

@@ -1,0 +1,50 @@
+"""What train.py may be asked: its flags, and the record that they become."""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from options import parsing
+from options.configurations import choose_length
+from options.flags import Flag
+from options.programs import answering
+
+FLAGS = (
+    Flag('config', 'the configuration to start from: PATH.py or PATH.py:VARIANT', required=True),
+    Flag('workdir', "the run's folder, made if it is not there; if it holds a run, that run goes on", required=True),
+    Flag('init_from', stands_for='config.init_from'),
+    Flag('replay', 'number of a step whose update was not finite: computes it again from its dump, and trains nothing',
+         int, least=0, expected='the number of a step, as a folder in nonfinite/ is called'),
+    Flag('inspect', 'shows what training would read (what was left out and why, lengths, batches as text), and trains '
+         'nothing', bool, False),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+  """What train.py is asked to do."""
+
+  config: Mapping[str, Any]  # nested dictionaries; exactly one of train.num_steps, num_epochs, num_minutes is set
+  workdir: str
+  given: tuple[str, ...]  # the options of config that the command line set, by dotted name
+  arguments: tuple[str, ...]  # the command line, each option with its value in one word
+  replay: int | None  # a step whose dump is computed again, and nothing else
+  inspect: bool  # show what training would read, and nothing else
+
+  def arguments_without(self, names: Collection[str]) -> list[str]:
+    """Return the command line without the options of these names, such as 'config.train.num_steps' or 'workdir'."""
+    return [word for word in self.arguments if word.lstrip('-').partition('=')[0] not in names]
+
+
+def parse(argv: Sequence[str], doc: str) -> TrainOptions:
+  """Return the options of train.py; answer --help and mistakes by ending the program."""
+  with answering(argv, doc, FLAGS, 'config'):
+    return read(argv)
+
+
+def read(argv: Sequence[str]) -> TrainOptions:
+  """Return the options of train.py. Raises ConfigError naming every mistake."""
+  values, tree, given, arguments = parsing.parse(argv, FLAGS, 'config')
+  choose_length(tree, given)
+  del values['config']
+  return TrainOptions(tree.to_dict(), given=tuple(given), arguments=arguments, **values)

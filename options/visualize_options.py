@@ -1,0 +1,69 @@
+"""What visualize.py may be asked: its flags, and the record that they become."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from options import parsing
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value
+from options.programs import answering
+
+FLAGS = (
+    WORKDIR,
+    Flag('input', 'sentences to look into, one a line: a file, or - for standard input', default='-'),
+    Flag('output', 'the file to write; by default report.html, training.html or FIGURE.FORMAT'),
+    Flag('format', 'what is written', default='html',
+         choices={'html': 'the page, one file that needs no network', 'png': 'a figure', 'svg': 'a figure'}),
+    Flag('figure', 'what a figure shows; of the first sentence, where it is of one', default='encoder',
+         choices={'encoder': 'encoder self-attention', 'decoder': 'decoder self-attention', 'cross': 'cross-attention',
+                  'positions': 'position encodings', 'curves': 'losses and scores while the run was trained',
+                  'pruning': 'what is left when heads are closed',
+                  'distributions': "the smoothed target beside the model's own distribution"}),
+    Flag('beside', "what is drawn beside this run: for curves the folders of further runs, for pruning the files that "
+         'analyze.py wrote; separated by commas', tuple, ()),
+    Flag('reference', "translations to show beside the model's own, one a line"),
+    CHECKPOINT,
+    Flag('effects', 'closes each head in turn and shows what that changes; --effects=false saves the time', bool, True),
+    Flag('vectors', 'keeps queries, keys and values, and with them the calculation behind each weight, even where they '
+         'make the page large', bool, False),
+    Flag('training', 'a page about the attention that was recorded while the run was trained with '
+         '--config.train.watch_attention, with a slider over its evaluations; it takes no --input', bool, False),
+    Flag('open', 'shows the page in the browser', bool, False),
+)
+_WITH_TRAINING = ('workdir', 'output', 'training', 'open')
+
+
+@dataclasses.dataclass(frozen=True)
+class VisualizeOptions:
+  """What visualize.py is asked to do."""
+
+  workdir: str
+  input: str  # path, or - for standard input
+  output: str  # path of the page or figure
+  format: str  # html, png or svg
+  figure: str  # which figure, where format is not html
+  beside: tuple[str, ...]  # further runs, or what analyze.py wrote, to be drawn with this one
+  reference: str | None
+  checkpoint: str  # final, best, latest, average:N or a step
+  effects: bool  # whether to close each head in turn
+  vectors: bool  # whether the page holds queries, keys and values however many there are
+  training: bool  # whether the page is on what training recorded
+  open: bool  # whether to show the page in the browser
+  search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
+
+
+def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
+  """Return the options of visualize.py; answer --help and mistakes by ending the program."""
+  with answering(argv, doc, FLAGS, 'search'):
+    values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
+    page = 'training' if values['training'] else 'report'
+    name = page if values['format'] == 'html' else values['figure']
+    values['output'] = values['output'] or f'{name}.{values["format"]}'
+    return VisualizeOptions(**values, search=given)
+
+
+def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
+  """Flags that do nothing beside --training."""
+  for flag in FLAGS:
+    if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
+      yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'

@@ -1,0 +1,184 @@
+"""The flags of each script become typed records, all mistakes are told together, and --help says what there is."""
+
+import subprocess
+import sys
+
+import pytest
+
+from checks import choices
+from options import (
+  analyze_options,
+  compare_options,
+  configurations,
+  decode_options,
+  sweep_options,
+  train_options,
+  visualize_options,
+)
+from options.flags import Flag
+from options.help import help_text, option_comments
+
+TREES = {analyze_options: '', compare_options: '', decode_options: 'search', sweep_options: 'config',
+         train_options: 'config', visualize_options: 'search'}
+
+
+def decode(*arguments):
+  return decode_options.parse(['decode.py', '--workdir=runs/x', *arguments], 'Decodes.')
+
+
+def test_decode_options_hold_only_the_given_search_options():
+  options = decode('--input=in.txt', '--search.beam_size=5', '--search.alpha=1')
+  assert options.search == {'beam_size': 5, 'alpha': 1.0}
+  assert (options.input, options.output, options.references, options.checkpoints) == ('in.txt', '-', (), ('final',))
+
+
+def test_decode_takes_a_single_hyphen_for_standard_input():
+  assert decode('--input', '-').input == '-'
+
+
+def test_decode_tells_all_mistakes_together(capsys):
+  with pytest.raises(SystemExit) as ended:
+    decode('--format=xml', '--n_best=0', '--columns=prefix', '--mbr=many', '--paper_bleu=wmt14', '--attention',
+           '--target=x', '--reference=y')
+  told = capsys.readouterr().err
+  assert ended.value.code == 2
+  for words in ('--format=xml: expected text or jsonl or pharaoh', '--n_best=0: expected a positive', '--mbr=many',
+                '--columns=prefix: expected source', '--attention needs --format=jsonl', '--target scores given'):
+    assert words in told
+  with pytest.raises(SystemExit):
+    decode('--paper_bleu=wmt14')
+  with pytest.raises(SystemExit):
+    decode('--long_lines=split', '--format=jsonl')
+  assert '--long_lines=split with --target or another --format' in capsys.readouterr().err
+  given = decode('--n_best=2', '--format=jsonl')
+  assert given.not_for('language_modelling') == ['--format=jsonl', '--n_best=2'] and not given.not_for('translation')
+  given = decode('--input=tfds:x:test', '--long_lines=split')
+  assert given.not_for('fine_tuning') == ['--input=tfds:x:test', '--long_lines=split']
+
+
+def test_values_have_their_types():
+  options = decode('--columns=source,forbidden', '--mbr', '8', '--attention', '--format=jsonl', '--part_lines=7')
+  assert (options.columns, options.mbr, options.attention, options.part_lines) == (('source', 'forbidden'), 8, True, 7)
+  assert (options.workdirs, options.n_best, options.paper_bleu, options.target) == (('runs/x',), 1, None, None)
+  ensemble = decode('--workdir=a,b', '--checkpoint=best,7', '--reference=r,s', '--attention=false')
+  assert (ensemble.workdirs, ensemble.checkpoints) == (('a', 'b'), ('best', '7'))
+  assert ensemble.references == ('r', 's') and ensemble.attention is False
+
+
+def test_decode_knows_every_choice_that_there_is():
+  from decoding import alignments, minimum_bayes_risk, scores
+  from decoding.translator import Request
+  choices = {flag.name: tuple(flag.choices) for flag in decode_options.FLAGS}
+  for name, known in (('alignment', alignments.METHODS), ('utility', minimum_bayes_risk.UTILITIES),
+                      ('paper_bleu', scores.PAPERS)):
+    assert set(choices[name]) == set(known)
+  assert choices['columns'] == Request._fields[:4]
+
+
+def test_visualize_knows_every_figure_that_there_is():
+  import visualize
+  figures, = (flag.choices for flag in visualize_options.FLAGS if flag.name == 'figure')
+  assert set(figures) == set(visualize.FIGURES) and all(figures.values())
+
+
+def test_decode_names_the_nearest_search_option(capsys):
+  with pytest.raises(SystemExit) as ended:
+    decode('--beam_size=5')
+  assert ended.value.code == 2
+  assert '--search.beam_size?' in capsys.readouterr().err
+
+
+def refused(capsys, script, *arguments):
+  """What a script says of mistaken flags."""
+  with pytest.raises(SystemExit) as ended:
+    script.parse(['x.py', *arguments], 'Does.')
+  assert ended.value.code == 2
+  return capsys.readouterr().err
+
+
+def test_compare_takes_its_files_in_order(capsys):
+  options = compare_options.parse(['compare.py', 'r,s', 'a', '--samples', '20', 'b', 'c', '--sentences=0'], 'Compares.')
+  assert options == compare_options.CompareOptions(('r', 's'), ('a', 'b', 'c'), samples=20, sentences=0)
+  told = refused(capsys, compare_options, 'r', '--samples=0', '--sentences=-1', '--sample=3')
+  for words in ('4 mistakes', 'SYSTEMS is missing', '--samples=0: expected a positive whole number',
+                '--sentences=-1: expected a whole number, 0 or more', 'did you mean --samples?'):
+    assert words in told
+  assert 'expected two different systems or more, found a a' in refused(capsys, compare_options, 'r', 'a', 'a')
+
+
+def test_what_does_nothing_beside_other_flags_is_refused(capsys):
+  told = refused(capsys, visualize_options, '--workdir=a', '--training', '--effects=false', '--beside=b', '--figure=head')
+  for words in ('3 mistakes', '--training with --effects', '--training with --beside', '--figure=head: expected one of '):
+    assert words in told
+  assert '--search.beam_size=2 is no option' in refused(capsys, analyze_options, '--workdir=a', '--search.beam_size=2')
+
+
+def test_a_flag_says_its_default_once_and_it_is_a_value_of_it():
+  for script in TREES:
+    for flag in script.FLAGS:
+      assert flag.help or flag.stands_for
+      if flag.default not in (None, ()):
+        assert flag.read(flag.written(flag.default).partition('=')[2]) == flag.default
+      assert flag.kind is not bool or type(flag.default) is bool
+
+
+def test_every_option_has_its_comment():
+  assert set(option_comments()) == set(configurations.leaves(configurations.default_tree()))
+  assert all(option_comments().values())
+
+
+def test_help_names_what_scripts_rely_on():
+  text = help_text('Trains.', train_options.FLAGS, 'config')
+  for name in ('model.d_model=512', 'model.norm=post', 'train.num_minutes=…', 'train.batch_tokens=25000',
+               'data.tsv=…', 'seed=0'):
+    assert f'--config.{name}' in text
+  assert 'width of embeddings' in text and '--workdir' in text and 'configs' in text
+  assert '--config.optimizer.beta1' not in text
+  assert '--config.optimizer.beta1=0.9' in help_text('Trains.', train_options.FLAGS, 'config', True)
+  assert '--search.beam_size=4' in help_text('Decodes.', decode_options.FLAGS, 'search')
+
+
+@pytest.mark.parametrize('script', TREES)
+def test_help_describes_each_flag(script):
+  text = help_text('Does.', script.FLAGS, TREES[script])
+  words = ' '.join(text.split())
+  for flag in script.FLAGS:
+    assert flag.label in text and ' '.join(flag.described().split()) in words
+  assert all(len(line) <= 120 for line in text.splitlines())
+  assert ('--search.beam_size' in text, '--config.model.d_model' in text) == (
+      TREES[script] == 'search', TREES[script] == 'config')
+
+
+def test_help_shows_the_choices_that_are_registered(monkeypatch):
+  monkeypatch.setattr(choices, 'REGISTRIES', dict(choices.REGISTRIES))
+  monkeypatch.delitem(choices.REGISTRIES, 'search.extra_length', raising=False)
+  registry = choices.Registry('search.extra_length')
+  registry.add('short', 1, 'few tokens')
+  registry.add('long', 2)
+  for text in (help_text('Decodes.', decode_options.FLAGS, 'search'),
+               help_text('Trains.', train_options.FLAGS, 'config', True)):
+    assert 'search.extra_length=50' in text and ': short (few tokens), long' in ' '.join(text.split())
+  assert 'short (few tokens)' not in help_text('Trains.', train_options.FLAGS, 'config')  # among the most used alone
+
+
+def test_help_says_choices_and_default():
+  flag = Flag('dish', 'what is served', default='soup', choices={'soup': 'hot', 'bread': ''}, only_for='lunch')
+  assert flag.described() == 'what is served: soup (hot), bread (default soup)'
+  text = help_text('Serves.', [flag, Flag('table', 'where', required=True)])
+  assert text.index('Flags:') < text.index('--table=…') and text.index('Flags for lunch alone:') < text.index('--dish=…')
+
+
+EACH = """
+import importlib, pathlib
+from checks import choices
+from options import help
+told = {name: registry.describe() for name, registry in help.registries_by_option().items()}
+for room in help.ROOMS:
+  for path in sorted(pathlib.Path(room).rglob('*.py')):
+    importlib.import_module('.'.join(path.with_suffix('').parts).removesuffix('.__init__'))
+assert told == {name: registry.describe() for name, registry in choices.REGISTRIES.items()}, told
+"""
+
+
+def test_help_finds_every_module_that_enters_a_choice():
+  subprocess.run([sys.executable, '-c', EACH], check=True, cwd=configurations.ROOT)
