@@ -42,7 +42,7 @@ def main(options: sweep_options.SweepOptions) -> int:
   print(f'\n{ablation_table.as_text(table)}\n\nWritten: {os.path.join(options.workdir, "table.md")}, table.json')
   if options.by_length:
     asked = {row.name for row in options.rows}
-    tabulate_lengths(options, [row for row in rows if row.name in asked and row.runs[0].task.scores_references])
+    tabulate_lengths(options, [row for row in rows if row.name in asked and row.runs[0].task.references])
   return 1 if failed else 0
 
 

@@ -5,7 +5,6 @@ length, counted in words of the source.
 """
 
 import functools
-import json
 import math
 import os
 import statistics
@@ -15,9 +14,9 @@ from typing import Any, NamedTuple
 import corpora
 from checks.errors import DataError
 from decoding import scores
-from options import sections
 from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
 from sweeps.table import as_text as table_as_text
+from tasks import setup
 from training.run_folder import write_json
 
 MOST_GROUPS = 10
@@ -74,8 +73,7 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
 
 def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
   """The pairs that a run was scored on, found again through its configuration."""
-  config = run.folder.read_config()
-  pairs, fingerprint = _examined(json.dumps(config['data'], sort_keys=True), config['seed'])
+  pairs, fingerprint = _examined(setup.of_folder(run.folder).corpus)
   if fingerprint not in run.environment['data'].values():
     raise DataError(f'{run.folder.path} was scored on {run.results["test_set"]}, whose text has changed since; '
                     'BLEU by length needs the same text')
@@ -83,9 +81,9 @@ def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
 
 
 @functools.lru_cache(maxsize=4)
-def _examined(data: str, seed: int) -> tuple[list[corpora.Pair], str]:
-  corpus = corpora.load(sections.build(corpora.CorpusConfig, json.loads(data), name='config.data', seed=seed))
-  split = corpus.test or corpus.validation
+def _examined(config: corpora.CorpusConfig) -> tuple[list[corpora.Pair], str]:
+  corpus = corpora.load(config)
+  split, *_ = corpus.tests or (corpus.validation,)
   return list(split), split.fingerprint
 
 

@@ -21,7 +21,8 @@ from options.programs import python
 from options.sections import gather_errors
 from options.sweep_options import SweepOptions, SweepRow
 from sweeps.table import per_what
-from tasks import registry, setup
+from tasks import setup
+from tasks.task import TASKS, task_of
 from training.run_folder import RunFolder, as_written, read_json
 
 POLL_SECONDS = 0.5  # between looks at what a child has said
@@ -96,12 +97,11 @@ def _mistakes(row: SweepRow, options: SweepOptions) -> Iterator[str]:
   if 'seed' in row.given:
     yield 'config.seed is given, but a sweep seeds its runs 0, 1, … itself: leave it out; --seeds says how many'
   try:
-    setup.check(row.config, row.given)
+    task = TASKS[setup.records(row.config, row.given).task]
   except ConfigError as error:
     yield str(error).replace('\n', '\n  ')
   else:
-    task = registry.of(row.config)
-    if options.by_length and not task.scores_references:
+    if options.by_length and not task.references:
       yield f'--by_length is of BLEU, and {task.name.replace("_", " ")} has none; leave the one or the other out'
 
 
@@ -139,7 +139,7 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
 def told(run: QueuedRun) -> str:
   """A finished run's figures in a few words."""
   results = read_json(run.folder.results)
-  figures, *_ = registry.of(run.config).describe(results).split('\n')
+  figures, *_ = task_of(run.config).describe(results).split('\n')
   return (f'{figures}, validation perplexity {results["validation_perplexity"]:.2f} per {per_what(results)}, '
           f'{results["step"]:,} steps in {results["seconds"] / 60:.1f} min')
 

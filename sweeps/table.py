@@ -1,7 +1,7 @@
 """A table like the paper's Table 3 out of finished runs: a row of the sweep a line, mean ± deviation over its seeds.
 
 Everything is read from the runs' own folders: config.json, environment.json and results.json. Which figures there are,
-and what is to be said of them, is a matter of what the runs are for: see registry.py.
+and what is to be said of them, is a matter of what the runs are for: see tasks/.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from checks.errors import ConfigError
 from options.configurations import LENGTHS, leaves, load_config
 from options.sweep_options import SweepOptions
-from tasks import registry
+from tasks.task import Task, task_of
 from training.run_folder import MAY_CHANGE, RunFolder, as_written, read_json, write_json
 
 # What may differ between two runs of one row, and is no part of what a row changes.
@@ -50,7 +50,7 @@ class FinishedRun(NamedTuple):
   folder: RunFolder
   seed: int
   config: dict[str, Any]  # options by dotted name
-  task: registry.Task
+  task: type[Task]
   results: dict[str, Any]
   environment: dict[str, Any]
 
@@ -114,9 +114,10 @@ def _finished_runs(folder: str) -> list[FinishedRun]:
 def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
   config = folder.read_config()
   try:
-    task = registry.of(config)
-  except ConfigError as error:  # of another version of this program, perhaps
-    raise ConfigError(f'{folder.path}: {error}') from None
+    task = task_of(config)
+  except KeyError:
+    raise ConfigError(f'{folder.path}: data.kind is {config["data"]["kind"]!r}, which this version of the program does '
+                      'not know') from None
   results = read_json(folder.results)
   if 'search' in results:
     results['search'].setdefault('strategy', 'beam')  # all that there was when results did not name it
