@@ -81,8 +81,9 @@ def _with_classifier(model: Model, outputs: int, config: Any) -> Model:
 
 
 def _record(config: Any, outputs: int) -> ClassificationConfig:
+  answers = labelled.TASKS[config['data']['task']].answers
   return command_line.build(
-      ClassificationConfig, config['train'], name='config.train', task=config['data']['task'], outputs=outputs)
+      ClassificationConfig, config['train'], name='config.train', outputs=outputs, answers=answers)
 
 
 def language_model_of(workdir: str, wanted: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any]:

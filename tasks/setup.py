@@ -46,7 +46,6 @@ def check(config, given: Sequence[str] = ()) -> Records:
   """
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
-    build.mistakes += translator.without_effect(config, given)
     task = build.attempt(registry.of, config)
     model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     records = Records(
@@ -65,6 +64,11 @@ def check(config, given: Sequence[str] = ()) -> Records:
         guards=build(failures.GuardConfig, train_),
         loop=build(LoopConfig, train_),
         task=task)
+    sections = (('model', model), ('optimizer', records.optimizer), ('train', records.loss),
+                ('train', records.consistency))
+    idle = {f'{section}.{field}': f'{section}.{reason}' for section, record in sections if record
+            for field, reason in record.idle().items()}
+    build.mistakes[:0] = translator.without_effect(config, given, idle)
     if task and model and records.search:
       build.attempt(task.check_model, architectures.build(model), records.search)
     if task and task.texts != 'pairs' and records.cleaning not in (None, cleaning.CleaningConfig()):
