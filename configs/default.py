@@ -201,7 +201,7 @@ class ActsWhen(NamedTuple):
 
 
 _FILES, _LABELLED = ('tsv', 'labelled_tsv'), ('labelled_phrasebook', 'labelled_text', 'labelled_tsv')
-# Whoever sets one beside other values is told, not ignored.
+# Whoever sets one beside other values is told, not ignored. The records of model, optimizer and loss say it themselves.
 ACTS_WHEN = (
     ActsWhen(('data.tfds_name', 'data.tfds_dir'), 'data.kind', ('tfds',)),
     ActsWhen(('data.directory',), 'data.kind', ('text', 'labelled_text')),
@@ -215,17 +215,6 @@ ACTS_WHEN = (
     ActsWhen(('data.fixed_rows', 'data.fixed_source_length', 'data.fixed_target_length'), 'data.batching', ('fixed',)),
     ActsWhen(('data.bpe_dropout',), 'data.subword_sampling', ('bpe_dropout',)),
     ActsWhen(('data.unigram_alpha', 'data.unigram_nbest'), 'data.subword_sampling', ('unigram',)),
-    ActsWhen(('model.position_layout', 'model.position_frequencies'), 'model.positions', ('sinusoidal', 'rotary')),
-    ActsWhen(('model.max_positions',), 'model.positions', ('learned',)),
-    ActsWhen(('model.clip_distance',), 'model.positions', ('relative',)),
-    ActsWhen(('model.num_buckets', 'model.max_distance'), 'model.positions', ('t5',)),
-    ActsWhen(('model.norm_bias',), 'model.normalization', ('layer_norm',)),
-    ActsWhen(('optimizer.decay_steps', 'optimizer.final_share'), 'optimizer.schedule', ('cosine', 'linear')),
-    ActsWhen(('optimizer.beta1', 'optimizer.beta2', 'optimizer.epsilon'), 'optimizer.kind', ('adam', 'adamw')),
-    ActsWhen(('optimizer.momentum',), 'optimizer.kind', ('sgd',)),
-    ActsWhen(('train.smoothing_over',), 'train.label_smoothing', (0.0,), but=True),
-    ActsWhen(('train.consistency_weight',), 'train.consistency', ('r_drop', 'simcut')),
-    ActsWhen(('train.cut_rate',), 'train.consistency', ('simcut',)),
     ActsWhen(('search',), 'data.kind', _LABELLED, but=True),
     ActsWhen(('search.include_prompt',), 'data.kind', ('running_text', 'phrasebook_text')),
     ActsWhen(('search.beam_size', 'search.groups'), 'search.strategy', ('beam',)),

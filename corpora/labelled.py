@@ -54,6 +54,11 @@ TASKS = {task.name: task for task in (
 )}
 
 
+def has_answers(task: str) -> bool:
+  """Return whether the examples of a task have answers to choose from; False for a task that there is not."""
+  return task in TASKS and TASKS[task].answers
+
+
 @dataclasses.dataclass(frozen=True)
 class LabelledSplit:
   """Examples of one split."""

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -61,9 +62,9 @@ _OPTIONS = {
 }
 
 
-def without_effect(config, given: Iterable[str]) -> list[str]:
+def without_effect(config, given: Iterable[str], idle: Mapping[str, str] = MappingProxyType({})) -> list[str]:
   """Mistakes in what a user asked for: options, by dotted name, that the configured architecture does not have, and
-  those that another option leaves without a meaning."""
+  those that another option leaves without a meaning: those of ACTS_WHEN, and `idle` ones, with the reason."""
   architecture = config.model.architecture
   known = _OPTIONS.get(architecture, set(given)) | {'model.architecture'}  # an unknown one is a mistake of its own
   wrong = [f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; '
@@ -74,7 +75,7 @@ def without_effect(config, given: Iterable[str]) -> list[str]:
       remedy = 'something else' if but else ' or '.join(values)
       wrong += [f'config.{name} has no effect: {switch} is {config[switch]!r}; leave it out, or set {switch} to {remedy}'
                 for name in given if name in options or name.partition('.')[0] in options]
-  return wrong
+  return wrong + [f'config.{name} has no effect: {idle[name]}; leave it out' for name in given if name in idle]
 
 
 def check_asked(config, search_options: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ class Classification(Task):
   @classmethod
   def idle(cls, setup: Setup) -> dict[str, str]:
     """Return the section `search`: nothing is searched for."""
-    return {'search': f'data.kind is {setup.corpus.kind!r}; leave it out, or set data.kind to something else'}
+    return {'search': f'data.kind is {setup.corpus.kind!r}; nothing is searched for in {cls.texts}'}
 
   def read_corpus(self) -> LabelledCorpus:
     """Return the examples."""

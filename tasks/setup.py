@@ -13,7 +13,7 @@ from options.train_options import TrainOptions
 
 import corpora
 from checks.errors import ConfigError
-from corpora import cleaning, subword_sampling
+from corpora import cleaning, labelled, subword_sampling
 from corpora import vocabulary as vocabularies
 from input_pipeline import BatchConfig
 from tasks.records import DecodingConfig, ModelRecord, PlacesConfig, Setup
@@ -22,7 +22,6 @@ from training.evaluation import EvaluationConfig
 from training.loop import LoopConfig
 from training.run_folder import RunFolder
 from training.supervision import GuardConfig
-from transformer import architectures
 from transformer import optimizer as optimizers
 from transformer.config import (
   ArchitectureConfig,
@@ -89,7 +88,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         model=model,
         loss=build(LossConfig, train),
         consistency=build(ConsistencyConfig, train, dropout=largest_dropout(model)),
-        classification=build(ClassificationConfig, train, task=data['task'], outputs=2),
+        classification=build(ClassificationConfig, train, outputs=2, answers=labelled.has_answers(data['task'])),
         optimizer=build(OptimizerConfig, config['optimizer'], d_model=config['model']['d_model'],
                         length_known=train['num_minutes'] is None),
         search=build(SearchConfig, config['search'], n_best=n_best),
@@ -109,7 +108,7 @@ def model_record(build: Gathering, config: Config) -> ModelRecord | None:
   chosen = build(ArchitectureConfig, config['model'])
   if chosen is None:
     return None
-  record, size = architectures.ARCHITECTURES[chosen.architecture].record, config['vocabulary']['size']
+  record, size = ARCHITECTURES[chosen.architecture].record, config['vocabulary']['size']
   name = 'recurrent' if config['recurrent'].keys() & fields(record) else 'model'
   return build(record, config['model'] | config['recurrent'], name=f'config.{name}', vocab_size=size,
                target_vocab_size=size)
@@ -158,7 +157,7 @@ def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterat
       yield (f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; leave it '
              'out, or choose another architecture')
     elif reason := reasons.get(name) or reasons.get(section):
-      yield f'config.{name} has no effect: {reason}'
+      yield f'config.{name} has no effect: {reason}; leave it out'
 
 
 def idle(setup: Setup, task: type[Task]) -> dict[str, str]:
@@ -166,12 +165,10 @@ def idle(setup: Setup, task: type[Task]) -> dict[str, str]:
   reasons: dict[str, str] = {}
   sections = {'data': (setup.corpus, setup.sampling, setup.batches), 'model': (setup.model,),
               'train': (setup.loss, setup.consistency), 'optimizer': (setup.optimizer,), 'search': (setup.search,)}
-  for section, records_ in sections.items():
-    for record in filter(None, records_):
-      reasons |= {f'{section}.{name}': reason for name, reason in record.idle().items()}
-  kind = setup.saved['data']['kind']
+  for section, taken in sections.items():
+    for record in filter(None, taken):
+      reasons |= {f'{section}.{name}': f'{section}.{reason}' for name, reason in record.idle().items()}
   for other in TASKS.values():
-    others = ', '.join(name for name in corpora.KINDS if corpora.holds(name) == other.texts)
-    reasons |= {name: f'data.kind is {kind!r}; leave it out, or set data.kind to one of {others}'
+    reasons |= {name: f'data.kind is {setup.saved["data"]["kind"]!r}; only kinds that hold {other.texts} use it'
                 for name in other.own_options if name not in task.own_options}
   return reasons | dict(task.idle(setup))

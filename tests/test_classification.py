@@ -47,7 +47,7 @@ def draw_examples(count, each, seed=0):
 
 
 def setup(task, weight=0.5, dropout=0.0):
-  config = ClassificationConfig(task, 3, weight, dropout)
+  config = ClassificationConfig(3, task == 'multiple_choice', weight, dropout)
   model, hidden, logits = make_model()
   params = {'model': model, 'head': head_of(config)}
   return (params, jax.jit(classification.make_objective(hidden, logits, config)),
@@ -118,7 +118,7 @@ def test_answers_that_change_places_take_their_scores_along():
 
 
 def test_without_the_auxiliary_objective_no_logits_are_made():
-  config = ClassificationConfig('entailment', 3, auxiliary_weight=0.0)
+  config = ClassificationConfig(3, auxiliary_weight=0.0)
   params, hidden, _ = make_model()
   objective = classification.make_objective(hidden, None, config)
   found = objective({'model': params, 'head': head_of(config)}, batch_of(draw_examples(2, 1), [0, 1]))
@@ -144,10 +144,9 @@ def test_the_classifier_reads_the_extract_token():
 
 
 @pytest.mark.parametrize('options, message', [
-    (dict(task='sentiment', outputs=2), "task is 'sentiment'; expected one of classification"),
-    (dict(task='similarity', outputs=1), 'outputs is 1; expected two'),
-    (dict(task='similarity', outputs=2, auxiliary_weight=-1.0), 'auxiliary_weight is -1.0'),
-    (dict(task='similarity', outputs=2, classifier_dropout=1.0), 'classifier_dropout is 1.0'),
+    (dict(outputs=1), 'outputs is 1; expected two'),
+    (dict(outputs=2, auxiliary_weight=-1.0), 'auxiliary_weight is -1.0'),
+    (dict(outputs=2, classifier_dropout=1.0), 'classifier_dropout is 1.0'),
 ])
 def test_impossible_options(options, message):
   with pytest.raises(ValueError, match=message):

@@ -1,5 +1,6 @@
 """The coverage penalty over tiny Markov chains that look at a source, and in models."""
 
+import dataclasses
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -201,7 +202,7 @@ def test_coverage_goes_with_wishes_groups_and_short_outputs():
 def test_off_it_leaves_the_program_as_it_was():
   """A model that cannot tell what it looks at has the same program, word for word."""
   model, params = parts('scanned')
-  blind = Translator([model._replace(attend_step=None)], [params], small_vocabulary(), small_vocabulary(), OFF, 128,
+  blind = Translator([dataclasses.replace(model, attend_step=None)], [params], small_vocabulary(), small_vocabulary(), OFF, 128,
                      devices=jax.devices()[:1])
   program = lambda one: one._compiled.lower(one.params, one._batch(
       [0], [[5, 6, 7]], [one._wishes(1, Request('x'))], 8, 8, [0], 0)).as_text()

@@ -33,7 +33,7 @@ def classifier(request):
   """A real language model with a classifier on it, and its params."""
   sizes = conftest.SIZES | {'vocab_size': 23, 'target_vocab_size': 23}
   model = classification.build(architectures.build(LanguageModelConfig(**sizes)),
-                               ClassificationConfig(request.param, 3))
+                               ClassificationConfig(3, answers=request.param == 'multiple_choice'))
   return request.param, model, jax.jit(model.init)(jax.random.key(3))
 
 
@@ -51,7 +51,7 @@ def test_the_objectives_auxiliary_part_is_the_language_models_own_loss(classifie
   task, model, params = classifier
   examples = test_classification.draw_examples(3, test_classification.EACH[task])
   batch = test_classification.batch_of(examples, [0, 1, 2])
-  found = jax.jit(model.objective)(params, batch)
+  found = jax.jit(classification.build_objective(model))(params, batch)
   rows = Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in batch.sequences))
   nothing = np.zeros((len(rows.ids), 0), np.int32)
   log_p = jax.nn.log_softmax(model.decode(params, model.encode(params, Tokens(nothing, nothing, nothing)), rows))

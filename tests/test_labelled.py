@@ -10,12 +10,9 @@ import pytest
 
 import input_pipeline
 from checks.errors import DataError
-from corpora import labelled, labelled_baselines, text_files, vocabulary
+from corpora import input_formats, labelled, labelled_baselines, text_files, vocabulary
 from corpora.labelled import Example, LabelledConfig, LabelledCorpus, LabelledSplit
 from corpora.phrasebook import labelled_tasks
-from corpora import input_formats
-from transformer import classification
-from transformer.config import LABELLED_TASKS
 
 # ------------------------------------------------------------------------------------------------------- files
 
@@ -107,7 +104,7 @@ def test_an_unsplit_file_is_split_without_leakage(tmp_path):
 # ------------------------------------------------------------------------------------------- the phrasebook's sets
 
 
-@pytest.fixture(scope='module', params=LABELLED_TASKS)
+@pytest.fixture(scope='module', params=labelled.TASKS)
 def corpus(request):
   """A small edition of each set."""
   sizes = {'train': 3000, 'validation': 120, 'test': 600}
@@ -323,8 +320,7 @@ def test_figure_1(task, texts, sequences):
 
 
 def test_every_task_is_everywhere():
-  assert (set(labelled.TASKS) == set(LABELLED_TASKS) == set(classification.TASKS) == set(input_formats.FORMATS)
-          == set(labelled_tasks.SETS))
+  assert set(labelled.TASKS) == set(input_formats.FORMATS) == set(labelled_tasks.SETS)
 
 
 def test_the_longest_text_is_cut_and_no_symbol():

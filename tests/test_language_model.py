@@ -27,7 +27,8 @@ from tests.conftest import BOS, FILLER, SIZES, rows, sentences
 from tests.test_model_family import away_from_zero, stepwise
 from transformer import architectures, tokens
 from transformer import model as models
-from transformer.config import POSITIONS, LanguageModelConfig
+from transformer.config import LanguageModelConfig
+from transformer.registries import POSITIONS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OTHERS = itertools.cycle([

@@ -9,7 +9,8 @@ import optax
 import pytest
 
 from transformer import loss
-from transformer.config import SMOOTHINGS, LossConfig
+from transformer.config import LossConfig
+from transformer.registries import SMOOTHINGS
 
 B, T, V = 2, 3, 5
 

@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
-from transformer import architectures, feed_forward, layers, normalization, positions, tokens
+from transformer import architectures, feed_forward, layers, normalization, tokens
 from transformer import model as models
-from transformer.config import (
-    ACTIVATIONS,
-    ATTENTION_SCORES,
-    NORMALIZATIONS,
-    POSITIONS,
-    LanguageModelConfig,
-    ModelConfig,
-)
+from transformer.config import LanguageModelConfig, ModelConfig
+from transformer.registries import ATTENTION_SCORES, POSITIONS
 
 SMALL = {**SIZES, 'num_layers': 1, 'num_decoder_layers': 2, 'd_k': 6, 'd_v': 3, 'clip_distance': 2, 'num_buckets': 8,
          'max_distance': 11, 'max_positions': 19}
@@ -54,11 +48,6 @@ def stepwise(model, params, memory, target, beams):
 
   room = target.ids.shape[1] + 2  # more than is written
   return jax.lax.scan(step, model.init_cache(params, memory, room, beams), target.ids.T)[1]
-
-
-def test_the_tables_hold_every_choice():
-  assert set(positions.KINDS) == set(POSITIONS) and set(normalization.KINDS) == set(NORMALIZATIONS)
-  assert set(feed_forward.ACTIVATIONS) == set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize('options', PRODUCT, ids=name)

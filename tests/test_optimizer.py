@@ -9,7 +9,8 @@ import pytest
 from tests.conftest import SIZES
 from transformer import model as models
 from transformer import optimizer
-from transformer.config import OPTIMIZERS, SCHEDULES, ModelConfig, OptimizerConfig
+from transformer.config import ModelConfig, OptimizerConfig
+from transformer.registries import OPTIMIZERS
 
 
 @pytest.mark.parametrize('step, expected', [
@@ -177,10 +178,6 @@ def test_decay_acts_on_matrices_and_embeddings_alone(positions, scanned, decayin
       'scale', 'bias', 'b1', 'b2', 'b_query', 'b_key', 'b_value', 'b_out'}
   assert any(path[-1].key == 'b_query' and leaf.ndim == 2 + scanned for path, leaf in
              jax.tree_util.tree_leaves_with_path(shapes))  # so that ranks could not tell
-
-
-def test_every_option_has_its_function():
-  assert set(optimizer.RULES) == set(OPTIMIZERS) and set(optimizer.SCHEDULES) == set(SCHEDULES)
 
 
 def test_defaults_are_the_papers():

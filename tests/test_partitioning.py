@@ -137,7 +137,7 @@ OTHERS = {
     'recurrent': lambda: architectures.build(RecurrentConfig(32, 32, 16, num_layers=1)),
     'language_model': lambda: architectures.build(LanguageModelConfig(**SIZES)),
     'classifier': lambda: classification.build(
-        architectures.build(LanguageModelConfig(**SIZES)), ClassificationConfig('entailment', 2)),
+        architectures.build(LanguageModelConfig(**SIZES)), ClassificationConfig(2)),
     'scanned': lambda: models.build(ModelConfig(**{**SIZES, 'num_layers': 2}, scan_layers=True, remat=True,
                                                 positions='t5', num_kv_heads=1, attention_bias=True)),
 }

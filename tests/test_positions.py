@@ -10,8 +10,9 @@ import pytest
 
 from transformer import positions
 from transformer.attention import MultiHeadAttention
-from transformer.config import FREQUENCIES, LAYOUTS, ModelConfig
+from transformer.config import ModelConfig
 from transformer.positions import sinusoids, wavenumbers
+from transformer.registries import POSITION_FREQUENCIES, POSITION_LAYOUTS
 
 
 def test_equals_a_double_loop_over_the_formula():
@@ -37,7 +38,7 @@ def test_tensor2tensor_reaches_one_ten_thousandth_and_the_paper_does_not():
   assert math.isclose(wavenumbers(22, 'paper')[-1], 10000 ** (-20 / 22))
 
 
-@pytest.mark.parametrize('frequencies', FREQUENCIES)
+@pytest.mark.parametrize('frequencies', POSITION_FREQUENCIES)
 def test_halves_hold_the_same_columns_sines_first(frequencies):
   interleaved, halves = (sinusoids(11, 14, layout, frequencies) for layout in ('interleaved', 'halves'))
   np.testing.assert_array_equal(halves[:, :7], interleaved[:, 0::2])
@@ -51,8 +52,8 @@ def test_the_figure_of_20_by_512():
   np.testing.assert_array_equal(table[0], np.repeat([0.0, 1.0], 256))  # the figure's split down its centre
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
-@pytest.mark.parametrize('frequencies', FREQUENCIES)
+@pytest.mark.parametrize('layout', POSITION_LAYOUTS)
+@pytest.mark.parametrize('frequencies', POSITION_FREQUENCIES)
 def test_bounded_and_unique(layout, frequencies):
   table = sinusoids(503, 22, layout, frequencies)
   assert np.abs(table).max() <= 1.0
@@ -61,7 +62,7 @@ def test_bounded_and_unique(layout, frequencies):
   np.testing.assert_allclose((table**2).sum(-1), 11, rtol=1e-5)  # d/2 pairs of sine² + cosine²
 
 
-@pytest.mark.parametrize('layout', LAYOUTS)
+@pytest.mark.parametrize('layout', POSITION_LAYOUTS)
 def test_the_product_of_two_positions_depends_on_their_distance_alone(layout):
   table = sinusoids(61, 22, layout).astype(np.float64)
   for k in (1, 7, 19):
@@ -70,7 +71,7 @@ def test_the_product_of_two_positions_depends_on_their_distance_alone(layout):
   assert abs((table[0] * table[1]).sum() - (table[0] * table[7]).sum()) > 0.1
 
 
-@pytest.mark.parametrize('frequencies', FREQUENCIES)
+@pytest.mark.parametrize('frequencies', POSITION_FREQUENCIES)
 def test_a_step_of_k_is_one_rotation_at_every_position(frequencies):
   table, k = sinusoids(53, 10, frequencies=frequencies).astype(np.float64), 5
   turn = np.zeros((10, 10))

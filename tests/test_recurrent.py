@@ -13,7 +13,7 @@ from tests.conftest import BOS, EOS, FILLER, sentences
 from transformer import architectures, search, tokens
 from transformer import model as models
 from transformer.config import RecurrentConfig, SearchConfig
-from transformer.recurrent_cells import Recurrence, segment_starts
+from transformer.recurrent.cells import Recurrence, segment_starts
 from transformer.tokens import Tokens
 
 V, D = 29, 7

@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017) as pure functions and small modules.
 
 Read in this order: config, tokens, masks, attention (§3.2), positions, feed_forward, layers, model (Figure 1), language_model,
-architectures, loss, optimizer, training, beam_cache, search, search_rules, coverage, partitioning. The library knows no
-flags, files or experiments.
+recurrent, architectures, loss, optimizer, training, classification, beam_cache, search, search_rules, coverage,
+partitioning. The library knows no flags, files or experiments. The choices of its options stand in registries.
 
 Dimensions, everywhere:
 
@@ -11,3 +11,21 @@ Dimensions, everywhere:
     H heads                K d_k                 L length of search output
     Q queries and M entries looked at, inside attention
 """
+
+# Each of these enters its choices into the registries, which are full once anything of the library is imported.
+from transformer import (  # noqa: F401
+    attention_scores,
+    dtypes,
+    feed_forward,
+    initializers,
+    language_model,
+    layers,
+    loss,
+    model,
+    normalization,
+    optimizer,
+    partitioning,
+    positions,
+    recurrent,
+    training,
+)

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import attention_scores, beam_cache, initializers, positions
+from transformer import attention_scores, beam_cache, dtypes, initializers, positions
 from transformer.beam_cache import KeyValue
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
@@ -112,7 +112,7 @@ class MultiHeadAttention(nn.Module):
       param('b', nn.initializers.zeros_init(), inputs)
 
   def _project(self, equation: str, x: jax.Array, name: str) -> jax.Array:
-    dtype = jnp.dtype(self.config.dtype)
+    dtype = dtypes.of(self.config)
     y = jnp.einsum(equation, x, getattr(self, f'w_{name}').astype(dtype))
     return y + getattr(self, f'b_{name}').astype(dtype)[None, None] if self.config.attention_bias else y
 

@@ -1,4 +1,4 @@
-"""How well a query and an entry fit. A new score gets a class here, a line in SCORES, and its name in config.py.
+"""How well a query and an entry fit. A new score is a class here, entered under its name.
 
 A score has two methods. `prepare` changes the queries [B, Q, H, K] before they are turned by rotary positions (most
 leave them). `compare` takes
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from transformer import initializers
 from transformer.config import ModelConfig
+from transformer.registries import ATTENTION_SCORES
 
 
 def dot_products(query: jax.Array, key: jax.Array, edges: jax.Array | None = None) -> jax.Array:
@@ -30,10 +31,11 @@ def dot_products(query: jax.Array, key: jax.Array, edges: jax.Array | None = Non
   return scores
 
 
-class Dot(nn.Module):
-  """q · k (Luong et al., 2015, "dot")."""
+class Score(nn.Module):
+  """What every score has; the dot product where nothing else is said."""
 
   config: ModelConfig
+  of_products = True  # of query and key, in which rotary positions leave distances
 
   def prepare(self, query: jax.Array) -> jax.Array:
     return query
@@ -42,14 +44,21 @@ class Dot(nn.Module):
     return dot_products(query, key, edges)
 
 
-class ScaledDot(Dot):
+@ATTENTION_SCORES.register('scaled_dot')
+class ScaledDot(Score):
   """q · k / √d_k (Vaswani et al., 2017, Eq. 1)."""
 
   def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
     return dot_products(query, key, edges) / math.sqrt(query.shape[-1])
 
 
-class Multiplicative(Dot):
+@ATTENTION_SCORES.register('dot')
+class Dot(Score):
+  """q · k (Luong et al., 2015, "dot")."""
+
+
+@ATTENTION_SCORES.register('multiplicative', 'q W k')
+class Multiplicative(Score):
   """qᵀ W k, W of each head's own (Luong et al., 2015, "general")."""
 
   def setup(self):
@@ -62,11 +71,14 @@ class Multiplicative(Dot):
     return jnp.einsum('bqhk,hkc->bqhc', query, self.w_score.astype(query.dtype))
 
 
-class Additive(Dot):
+@ATTENTION_SCORES.register('additive', 'v tanh(q + k)')
+class Additive(Score):
   """v · tanh(q + k), v of each head's own (Bahdanau et al., 2015; q and k are its W s and U h).
 
   Makes [B, H, Q, M, K]: much slower than products, and K times as much memory.
   """
+
+  of_products = False
 
   def setup(self):
     cfg = self.config
@@ -82,9 +94,6 @@ class Additive(Dot):
     return jnp.einsum('bgrqmk,grk->bgrqm', jnp.tanh(total), weight, preferred_element_type=jnp.float32)
 
 
-SCORES = {'scaled_dot': ScaledDot, 'dot': Dot, 'multiplicative': Multiplicative, 'additive': Additive}
-
-
 def make(config: ModelConfig) -> nn.Module:
   """The score that `config.attention_score` names."""
-  return SCORES[config.attention_score](config)
+  return ATTENTION_SCORES[config.attention_score](config)

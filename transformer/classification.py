@@ -13,6 +13,7 @@ mean over a sequence's tokens and over an example's sequences, so that λ means 
     B examples   C sequences of an example   T tokens   D d_model   Y labels, or answers
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 from transformer import loss
 from transformer.config import ClassificationConfig, LossConfig
 from transformer.dropout import dropout
-from transformer.model import Model
+from transformer.language_model import LanguageModel
 from transformer.tokens import Tokens
 
 Array = Any
@@ -49,7 +50,7 @@ class ClassificationSums(NamedTuple):
 
 def init_head(key: jax.Array, d_model: int, config: ClassificationConfig) -> dict[str, jax.Array]:
   """W_y [D, Y], or [D, 1] for multiple choice; drawn like Radford et al.'s other weights, N(0, 0.02²)."""
-  columns = 1 if config.task == 'multiple_choice' else config.outputs
+  columns = 1 if config.answers else config.outputs
   return {'kernel': 0.02 * jax.random.normal(key, (d_model, columns), jnp.float32)}
 
 
@@ -69,17 +70,12 @@ def _of_each(kernel: jax.Array, representations: jax.Array) -> jax.Array:
   return jnp.einsum('bcd,dy->bcy', representations, kernel)[:, :, 0]
 
 
-# How the scores of an example's labels come from its sequences.
-TASKS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    'classification': _of_all, 'entailment': _of_all, 'similarity': _of_all, 'multiple_choice': _of_each}
-
-
 def make_scores(hidden: Callable, config: ClassificationConfig) -> Callable:
   """scores(params, sequences, key=None) -> (label scores [B, Y] float32, hidden states [B · C, T, D]).
 
   Args:
     hidden: (model's params, Tokens with leaves [N, T], key=None) -> [N, T, D], causal.
-    config: task and dropout.
+    config: whether sequences are answers, and dropout.
   """
   def scores(params: dict[str, Any], sequences: Tokens, key: jax.Array | None = None):
     of_model, of_head = (None, None) if key is None else jax.random.split(key)
@@ -88,7 +84,7 @@ def make_scores(hidden: Callable, config: ClassificationConfig) -> Callable:
     found = at_extract(states, sequences.segments.reshape(-1, length)).astype(jnp.float32)
     found = found.reshape(examples, count, -1)
     found = found if key is None else dropout(found, config.classifier_dropout, of_head)
-    return TASKS[config.task](params['head']['kernel'], found), states
+    return (_of_each if config.answers else _of_all)(params['head']['kernel'], found), states
 
   return scores
 
@@ -104,7 +100,7 @@ def make_objective(hidden: Callable, logits: Callable, config: ClassificationCon
   Args:
     hidden: see make_scores.
     logits: (model's params, hidden states [N, T, D]) -> [N, T, V] float32.
-    config: the task, λ and dropout.
+    config: whether sequences are answers, λ and dropout.
   """
   scores = make_scores(hidden, config)
 
@@ -125,6 +121,11 @@ def make_objective(hidden: Callable, logits: Callable, config: ClassificationCon
   return objective
 
 
+def build_objective(model: 'Classifier') -> Callable:
+  """What fine-tuning a classifier descends on, see make_objective."""
+  return make_objective(model.base.hidden, model.base.logits, model.head)
+
+
 def token_loss(logits: jax.Array, sequences: Tokens) -> jax.Array:
   """[N]: each sequence's mean of -log p(token | those before it), over all tokens but the start token."""
   labels, real = sequences.ids[:, 1:], sequences.segments[:, 1:] > 0
@@ -132,11 +133,20 @@ def token_loss(logits: jax.Array, sequences: Tokens) -> jax.Array:
   return jnp.where(real, nll, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
 
 
-def build(model: Model, config: ClassificationConfig) -> Model:
+@dataclasses.dataclass(frozen=True)
+class Classifier(LanguageModel):
   """A language model with a classifier on it. Its params are {'model': the language model's, 'head': the classifier's}.
 
-  Every other function is the language model's own, so that what was fine-tuned still writes.
+  Every function of a language model is that one's own, so that what was fine-tuned still writes.
   """
+
+  base: LanguageModel = dataclasses.field(kw_only=True)  # what the classifier stands on
+  head: ClassificationConfig = dataclasses.field(kw_only=True)
+  scores: Callable = dataclasses.field(kw_only=True)  # (params, sequences, key=None) -> [B, Y] float32
+
+
+def build(model: LanguageModel, config: ClassificationConfig) -> Classifier:
+  """`model` with a classifier on it."""
   inner = lambda function: lambda params, *inputs, **options: function(params['model'], *inputs, **options)
   scores = make_scores(model.hidden, config)
 
@@ -144,10 +154,12 @@ def build(model: Model, config: ClassificationConfig) -> Model:
     of_model, of_head = jax.random.split(key)
     return {'model': model.init(of_model), 'head': init_head(of_head, model.config.d_model, config)}
 
-  return model._replace(
-      init=init,
-      axes=lambda: {'model': model.axes(), 'head': {'kernel': jax.sharding.PartitionSpec(None, None)}},
-      scores=lambda params, sequences, key=None: scores(params, sequences, key)[0],
-      objective=make_objective(model.hidden, model.logits, config),
-      **{name: inner(getattr(model, name))
-         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'inspect', 'hidden', 'logits')})
+  own = {name: inner(getattr(model, name))
+         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'inspect', 'hidden', 'logits')}
+  return Classifier(
+      **vars(model) | own | dict(
+          init=init,
+          axes=lambda: {'model': model.axes(), 'head': {'kernel': jax.sharding.PartitionSpec(None, None)}}),
+      base=model,
+      head=config,
+      scores=lambda params, sequences, key=None: scores(params, sequences, key)[0])

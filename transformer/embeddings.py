@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer import initializers
-from transformer.config import ArchitectureConfig
+from transformer.config import AnyModelConfig
 
 
 class Tables(NamedTuple):
@@ -25,7 +25,7 @@ class Tables(NamedTuple):
   output: jax.Array
 
 
-def tables(module: nn.Module, config: ArchitectureConfig) -> Tables:
+def tables(module: nn.Module, config: AnyModelConfig) -> Tables:
   """Makes the tables parameters of `module`, whose setup calls this."""
   init = nn.with_logical_partitioning(initializers.embedding(config.d_model), ('vocab', 'embed_table'))
   parameter = lambda name, rows: module.param(name, init, (rows, config.d_model), jnp.float32)

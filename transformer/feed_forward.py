@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network, §3.3. A new activation gets a line in ACTIVATIONS."""
+"""Position-wise feed-forward network, §3.3. A new activation is an entry of ACTIVATIONS here."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from transformer import initializers
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
+from transformer.registries import ACTIVATIONS
 
 
 class Activation(NamedTuple):
@@ -19,11 +20,10 @@ class Activation(NamedTuple):
   gated: bool = False  # whether the result is multiplied by a second product of the input, of a matrix of its own
 
 
-ACTIVATIONS = {
-    'relu': Activation(jax.nn.relu),  # Eq. 2
-    'gelu': Activation(lambda x: jax.nn.gelu(x, approximate=False)),  # Hendrycks & Gimpel, 2016: x Φ(x)
-    'swiglu': Activation(jax.nn.silu, gated=True),  # Shazeer, 2020: silu(x W1 + b1) ⊙ (x W_gate); half as wide again
-}
+ACTIVATIONS.add('relu', Activation(jax.nn.relu), 'max(0, x), Eq. 2')
+ACTIVATIONS.add('gelu', Activation(lambda x: jax.nn.gelu(x, approximate=False)))  # Hendrycks & Gimpel, 2016: x Φ(x)
+# Shazeer, 2020: silu(x W1 + b1) ⊙ (x W_gate).
+ACTIVATIONS.add('swiglu', Activation(jax.nn.silu, gated=True), 'a third matrix: half as many parameters again')
 
 
 class FeedForward(nn.Module):

@@ -11,22 +11,30 @@ Embeddings are scaled by √d_model as in §3.4 of Vaswani et al., which neither
 """
 
 import dataclasses
-import functools
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, embeddings, layers, masks, normalization, positions
-from transformer.attention import WITNESS
+from transformer import beam_cache, dtypes, embeddings, layers, masks, normalization, positions
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
-from transformer.model import Cache, Model, Params, witnessed
+from transformer.model import Cache, Family, Model, Record, Witness, apply_method, of_module, witnessed
+from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.tokens import Tokens
 
 
-class LanguageModel(nn.Module):
-  """p(token | the tokens before it). The methods are what build() turns into functions."""
+@dataclasses.dataclass(frozen=True)
+class LanguageModel(Model):
+  """A model that also shows what it makes its predictions of, for a head of another kind (classification)."""
+
+  hidden: Callable = dataclasses.field(kw_only=True)  # (params, target, key=None) -> [B, T, D] of the last layer
+  logits: Callable = dataclasses.field(kw_only=True)  # (params, hidden [B, T, D]) -> [B, T, V] float32
+
+
+class Decoder(nn.Module):
+  """p(token | the tokens before it). The methods are what of_module() turns into functions."""
 
   config: LanguageModelConfig
 
@@ -36,16 +44,16 @@ class LanguageModel(nn.Module):
     self.layers = layers.stack(layers.EncoderLayer, cfg, cfg.num_layers)
     self.positions = positions.make(cfg, cfg.num_layers, causal=True)
     self.embedding_dropout = Dropout(cfg.dropout)
-    if cfg.norm == 'pre':  # a pre-norm stream leaves its last layer unnormalised
+    if NORMS[cfg.norm].normalizes_end:
       self.final_norm = normalization.make(cfg)
 
   def _embed(self, ids: jax.Array, places: jax.Array | float) -> jax.Array:
     """ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
     x = embeddings.embed(self.tables.target, ids) + places
-    return self.embedding_dropout(x.astype(jnp.dtype(self.config.dtype)))
+    return self.embedding_dropout(x.astype(dtypes.of(self.config)))
 
   def _finish(self, x: jax.Array) -> jax.Array:
-    return self.final_norm(x) if self.config.norm == 'pre' else x
+    return self.final_norm(x) if NORMS[self.config.norm].normalizes_end else x
 
   def encode(self, source: Tokens) -> Tokens:
     """The source itself, which has no columns: it says how many rows there are."""
@@ -65,9 +73,9 @@ class LanguageModel(nn.Module):
   def decode(self, memory: Tokens, target: Tokens) -> jax.Array:
     """Teacher forcing: [B, T, V] float32; `memory` says nothing."""
     del memory
-    return self._logits(self.hidden(target))
+    return self.logits(self.hidden(target))
 
-  def _logits(self, x: jax.Array) -> jax.Array:
+  def logits(self, x: jax.Array) -> jax.Array:
     """[B, T, D] -> [B, T, V] float32."""
     return embeddings.logits(x, self.tables.output)
 
@@ -89,46 +97,32 @@ class LanguageModel(nn.Module):
     for number, (layer, past) in enumerate(zip(self.layers, cache.past)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
       written.append(past)
-    return self._logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
+    return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
     """Both at once; what initialisation traces and inspect() reads."""
     return self.decode(self.encode(source), target)
 
 
-def build(config: LanguageModelConfig) -> Model:
+def build(config: LanguageModelConfig) -> LanguageModel:
   """The language model of `config` as functions of its parameters."""
-  module = LanguageModel(config)
-  # Decoding and inspection go layer by layer: a scanned stack is written out for them.
-  plain = LanguageModel(dataclasses.replace(config, scan_layers=False, remat=False))
-  stacks = ('layers',) if config.scan_layers else ()
+  def record(seen: Witness) -> Record:
+    return witnessed(encoder=[], decoder=[seen[f'layers_{n}']['self_attention'] for n in range(config.num_layers)],
+                     cross=[])
 
-  def variables(key: jax.Array):
-    blank = lambda length: Tokens(*(jnp.zeros((1, length), jnp.int32) for _ in Tokens._fields))
-    return module.init(key, blank(0), blank(2))['params']
+  module = Decoder(config)
+  model = of_module(
+      module, record, source_length=0,
+      written_out=Decoder(dataclasses.replace(config, scan_layers=False, remat=False)),
+      stacks=('layers',) if config.scan_layers else (),
+      longest=POSITIONS[config.positions].longest(config))
+  hidden = apply_method(module, 'hidden')
+  return LanguageModel(**vars(model), hidden=lambda params, target, key=None: hidden(params, target, key=key),
+                       logits=apply_method(module, 'logits'))
 
-  def call(method, params: Params, *inputs, key: jax.Array | None = None):
-    return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
 
-  def call_plain(method, params: Params, *inputs, **options):
-    return plain.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
+def _describe(config: LanguageModelConfig) -> str:
+  return f'{config.num_layers} layers without an encoder, d_model {config.d_model}'
 
-  def inspect(params: Params, source: Tokens, target: Tokens):
-    logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
-    layers_seen = [seen[WITNESS][f'layers_{n}']['self_attention'] for n in range(config.num_layers)]
-    return logits, witnessed(encoder=[], decoder=layers_seen, cross=[])
 
-  return Model(
-      config=config,
-      init=lambda key: nn.unbox(variables(key)),
-      axes=lambda: nn.get_partition_spec(jax.eval_shape(variables, jax.random.key(0))),
-      encode=lambda params, source, key=None: call('encode', params, source, key=key),
-      decode=lambda params, memory, target, key=None: call('decode', params, memory, target, key=key),
-      init_cache=lambda params, memory, length, beams=1: call_plain(
-          functools.partial(LanguageModel.init_cache, length=length, beams=beams), params, memory),
-      decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
-      grow_cache=beam_cache.grow,
-      inspect=inspect,
-      longest=config.max_positions if config.positions == 'learned' else None,
-      hidden=lambda params, target, key=None: call('hidden', params, target, key=key),
-      logits=lambda params, states: call('_logits', params, states))
+ARCHITECTURES.add('language_model', Family(LanguageModelConfig, build, _describe), 'the decoder alone')

@@ -1,6 +1,7 @@
 """One layer of the encoder and one of the decoder, §3.1, and stacks of them. Residual alone wraps sub-layers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -12,6 +13,21 @@ from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.feed_forward import FeedForward
 from transformer.positions import Relation
+from transformer.registries import NORMS
+
+
+class Placement(NamedTuple):
+  """Where a residual sub-layer normalises."""
+
+  enter: Callable[[nn.Module, jax.Array], jax.Array]  # (norm, stream) -> what the sub-layer reads
+  leave: Callable[[nn.Module, jax.Array], jax.Array]  # (norm, stream + sub-layer's output) -> the stream
+  normalizes_end: bool  # whether a norm follows the last layer, which leaves the stream unnormalised
+
+
+NORMS.add('post', Placement(enter=lambda norm, x: x, leave=lambda norm, total: norm(total), normalizes_end=False),
+          'Norm(x + Sublayer(x)), the paper')
+NORMS.add('pre', Placement(enter=lambda norm, x: norm(x), leave=lambda norm, total: total, normalizes_end=True),
+          'x + Sublayer(Norm(x))')
 
 
 class Residual(nn.Module):
@@ -24,17 +40,16 @@ class Residual(nn.Module):
   config: ModelConfig
 
   def setup(self):
-    self.norm = normalization.make(self.config)
+    self.norm, self.placement = normalization.make(self.config), NORMS[self.config.norm]
     self.dropout = Dropout(self.config.dropout)
 
   def enter(self, x: jax.Array) -> jax.Array:
     """What the sub-layer reads."""
-    return self.norm(x) if self.config.norm == 'pre' else x
+    return self.placement.enter(self.norm, x)
 
   def leave(self, x: jax.Array, y: jax.Array) -> jax.Array:
     """The layer's stream x, with the sub-layer's output y taken in."""
-    total = x + self.dropout(y)
-    return self.norm(total) if self.config.norm == 'post' else total
+    return self.placement.leave(self.norm, x + self.dropout(y))
 
 
 class EncoderLayer(nn.Module):

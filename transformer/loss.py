@@ -6,6 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from transformer.config import LossConfig
+from transformer.registries import SMOOTHINGS
+
+# The share ε of the smoothed target, as the share that is spread evenly over all V entries.
+SMOOTHINGS.add('vocabulary', lambda share, size: share, 'over all V entries')  # Szegedy et al., 2016
+# tensor2tensor: ε over V - 1 wrong ones = ε V/(V-1) over all, the label's part added to it.
+SMOOTHINGS.add('others', lambda share, size: share * size / (size - 1), 'over the V - 1 wrong ones')
 
 
 class Sums(NamedTuple):
@@ -52,8 +58,7 @@ _log_likelihoods.defvjp(_forward, _backward)
 def smoothed_cross_entropy(logits: jax.Array, labels: jax.Array, config: LossConfig) -> tuple[jax.Array, jax.Array]:
   """Cross-entropy against (1 - ε) on the label and ε spread evenly, in closed form.
 
-  smoothing_over 'vocabulary' spreads ε over all V entries, the label among them (Szegedy et al., 2016);
-  'others' over the V - 1 wrong ones (tensor2tensor). The target's entropy is not subtracted.
+  config.smoothing_over says over which entries, see SMOOTHINGS. The target's entropy is not subtracted.
 
   Args:
     logits: [B, T, V] float32.
@@ -63,9 +68,7 @@ def smoothed_cross_entropy(logits: jax.Array, labels: jax.Array, config: LossCon
     loss and negative log-likelihood of each token, [B, T] nats.
   """
   log_label, log_mean = _log_likelihoods(logits, labels)
-  size, share = logits.shape[-1], config.label_smoothing
-  if config.smoothing_over == 'others':
-    share = share * size / (size - 1)  # ε over V - 1 wrong ones = ε V/(V-1) over all, the label's part added to it
+  share = SMOOTHINGS[config.smoothing_over](config.label_smoothing, logits.shape[-1])
   return -(1.0 - share) * log_label - share * log_mean, -log_label
 
 

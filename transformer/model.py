@@ -2,26 +2,28 @@
 
 A Model is what trainer, search and explorer know of any architecture: `encode`, `decode` (teacher forcing),
 `init_cache` and `decode_step` (one token at a time), and `inspect`, the witness. Dropout acts when a key is given
-and not otherwise; there is no training flag.
+and not otherwise; there is no training flag. of_module() makes one of any Linen module.
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, coverage, embeddings, layers, masks, normalization, positions
+from transformer import beam_cache, coverage, dtypes, embeddings, layers, masks, normalization, positions
 from transformer.attention import WITNESS
-from transformer.config import ModelConfig
+from transformer.config import AnyModelConfig, ModelConfig
 from transformer.dropout import Dropout
+from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.tokens import Tokens
 
 Params = Any  # a nested dict of float32 arrays
+Witness = Mapping[str, Any]  # a module's collection WITNESS
+Record = dict[str, Any]  # see witnessed
 
 
 class Memory(NamedTuple):
@@ -40,28 +42,89 @@ class Cache(NamedTuple):
   step: jax.Array  # [] int32: tokens fed so far
 
 
-class Model(NamedTuple):
-  """Pure functions over parameters; see the file's head. Shapes: B sentences, S source, T target, V vocabulary."""
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """Pure functions over parameters; see the file's head."""
 
-  config: Any
-  init: Callable  # (key) -> params
-  axes: Callable  # () -> the logical axis names of each parameter, a tree of PartitionSpec like params
+  config: AnyModelConfig
+  init: Callable[[jax.Array], Params]  # (key) -> params
+  axes: Callable[[], Any]  # () -> the logical axis names of each parameter, a tree of PartitionSpec like params
   encode: Callable  # (params, source, key=None) -> memory
   decode: Callable  # (params, memory, target, key=None) -> logits [B, T, V] float32; target starts from BOS
-  init_cache: Callable  # (params, memory, length, beams=1) -> cache
+  init_cache: Callable[..., Cache]  # (params, memory, length, beams=1) -> cache
   decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
-  grow_cache: Callable  # (cache, length) -> the same cache with room for `length` tokens
+  grow_cache: Callable[[Cache, int], Cache]  # (cache, length) -> the same cache with room for `length` tokens
   inspect: Callable  # (params, source, target) -> (logits, record): every head's weights and operands, see witnessed
   attend_step: Callable | None = None  # decode_step with its cross-attention, [B, W, S], behind; None: there is none
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
-  hidden: Callable | None = None  # language models: (params, target, key=None) -> [B, T, D], what a head may read
-  logits: Callable | None = None  # language models: (params, hidden [B, T, D]) -> [B, T, V] float32
-  scores: Callable | None = None  # classifiers: (params, sequences, key=None) -> [B, Y] float32, see classification
-  objective: Callable | None = None  # (params, batch, key=None) -> sums; None: teacher forcing
+
+
+class Family(NamedTuple):
+  """An architecture: what is done with its record."""
+
+  record: type[AnyModelConfig]
+  build: Callable[[Any], Model]  # of the record
+  describe: Callable[[Any], str]  # in the words of a sentence, sizes included
+
+
+def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Callable[[Witness], jax.Array] | None = None,
+              written_out: nn.Module | None = None, stacks: Sequence[str] = (), source_length: int = 2,
+              grow_cache: Callable[[Cache, int], Cache] = beam_cache.grow, longest: int | None = None) -> Model:
+  """A Linen module's methods as functions of its parameters.
+
+  Args:
+    module: has a `config` and the methods encode, decode, init_cache and decode_step; called with a source and a target,
+      it does both, which is what initialisation traces and inspect() reads.
+    record: what inspect() says, from what that call left in the collection WITNESS.
+    looked: the cross-attention [B, W, S] of a step, from what decode_step left there; None: there is none.
+    written_out: the module that decodes and is inspected layer by layer, where `module` scans over its layers.
+    stacks: names of the scanned stacks, whose parameters are written out for it.
+    source_length: tokens of the source that is traced to initialise.
+    grow_cache, longest: see Model.
+  """
+  stepping = written_out or module
+
+  def variables(key: jax.Array):
+    blank = lambda length: Tokens(*(jnp.zeros((1, length), jnp.int32) for _ in Tokens._fields))
+    return module.init(key, blank(source_length), blank(2))['params']
+
+  def step(method: str, params: Params, *inputs, **options):
+    return stepping.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
+
+  def attend_step(params: Params, cache: Cache, tokens: jax.Array):
+    (logits, cache), seen = step('decode_step', params, cache, tokens, mutable=[WITNESS])
+    return logits, cache, looked(seen[WITNESS])
+
+  def inspect(params: Params, source: Tokens, target: Tokens):
+    logits, seen = step('__call__', params, source, target, mutable=[WITNESS])
+    return logits, record(seen.get(WITNESS, {}))
+
+  encode, decode = apply_method(module, 'encode'), apply_method(module, 'decode')
+  return Model(
+      config=module.config,
+      init=lambda key: nn.unbox(variables(key)),
+      axes=lambda: nn.get_partition_spec(jax.eval_shape(variables, jax.random.key(0))),
+      encode=lambda params, source, key=None: encode(params, source, key=key),
+      decode=lambda params, memory, target, key=None: decode(params, memory, target, key=key),
+      init_cache=lambda params, memory, length, beams=1: step(
+          'init_cache', params, memory, length=length, beams=beams),
+      decode_step=lambda params, cache, tokens: step('decode_step', params, cache, tokens),
+      grow_cache=grow_cache,
+      inspect=inspect,
+      attend_step=looked and attend_step,
+      longest=longest)
+
+
+def apply_method(module: nn.Module, method: str) -> Callable:
+  """A method as a function (params, *inputs, key=None); dropout acts where a key is given."""
+  def call(params: Params, *inputs, key: jax.Array | None = None):
+    return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
+
+  return call
 
 
 class EncoderDecoder(nn.Module):
-  """Figure 1. The methods are what build() turns into functions."""
+  """Figure 1. The methods are what of_module() turns into functions."""
 
   config: ModelConfig
 
@@ -73,13 +136,13 @@ class EncoderDecoder(nn.Module):
     self.encoder_positions = positions.make(cfg, cfg.num_layers, causal=False)
     self.decoder_positions = positions.make(cfg, cfg.decoder_layers, causal=True)
     self.embedding_dropout = Dropout(cfg.dropout)
-    if cfg.norm == 'pre':  # a pre-norm stream leaves its last layer unnormalised
+    if NORMS[cfg.norm].normalizes_end:
       self.encoder_norm, self.decoder_norm = normalization.make(cfg), normalization.make(cfg)
 
   def _embed(self, table: jax.Array, ids: jax.Array, places: jax.Array | float) -> jax.Array:
     """Embeddings times √d_model plus positions (§3.4, §3.5); ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
     x = embeddings.embed(table, ids) + places
-    return self.embedding_dropout(x.astype(jnp.dtype(self.config.dtype)))
+    return self.embedding_dropout(x.astype(dtypes.of(self.config)))
 
   def encode(self, source: Tokens) -> Memory:
     length = source.ids.shape[1]
@@ -87,7 +150,7 @@ class EncoderDecoder(nn.Module):
     mask = masks.segment_mask(source.segments, source.segments)
     relations = self.encoder_positions.relate(jnp.arange(length), jnp.arange(length))
     x = layers.run(self.encoder_layers, self.config.num_layers, x, relations, mask)
-    return Memory(self.encoder_norm(x) if self.config.norm == 'pre' else x, source.segments)
+    return Memory(self.encoder_norm(x) if NORMS[self.config.norm].normalizes_end else x, source.segments)
 
   def decode(self, memory: Memory, target: Tokens) -> jax.Array:
     length = target.ids.shape[1]
@@ -100,7 +163,8 @@ class EncoderDecoder(nn.Module):
 
   def _logits(self, x: jax.Array) -> jax.Array:
     """[B, T, D] -> [B, T, V] float32."""
-    return embeddings.logits(self.decoder_norm(x) if self.config.norm == 'pre' else x, self.tables.output)
+    x = self.decoder_norm(x) if NORMS[self.config.norm].normalizes_end else x
+    return embeddings.logits(x, self.tables.output)
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
     batch = memory.values.shape[0]
@@ -130,7 +194,7 @@ class EncoderDecoder(nn.Module):
     return self.decode(self.encode(source), target)
 
 
-def witnessed(encoder: Sequence[dict], decoder: Sequence[dict], cross: Sequence[dict]) -> dict[str, Any]:
+def witnessed(encoder: Sequence[Witness], decoder: Sequence[Witness], cross: Sequence[Witness]) -> Record:
   """The record that inspect() returns, from what the attention of each layer put into WITNESS.
 
   Returns:
@@ -144,47 +208,29 @@ def witnessed(encoder: Sequence[dict], decoder: Sequence[dict], cross: Sequence[
 
 def build(config: ModelConfig) -> Model:
   """The Transformer of `config` as functions of its parameters."""
-  module = EncoderDecoder(config)
-  # Decoding and inspection go layer by layer: a scanned stack is written out for them.
-  plain = EncoderDecoder(dataclasses.replace(config, scan_layers=False, remat=False))
-  stacks = ('encoder_layers', 'decoder_layers') if config.scan_layers else ()
-
-  def variables(key: jax.Array):
-    blank = Tokens(*(jnp.zeros((1, 2), jnp.int32) for _ in Tokens._fields))
-    return module.init(key, blank, blank)['params']
-
-  def call(method, params: Params, *inputs, key: jax.Array | None = None):
-    return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
-
-  def call_plain(method, params: Params, *inputs, **options):
-    return plain.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
-
-  def attend_step(params: Params, cache: Cache, tokens: jax.Array):
-    (logits, cache), seen = call_plain('decode_step', params, cache, tokens, mutable=[WITNESS])
-    layer = seen[WITNESS][f'decoder_layers_{coverage.middle(config.decoder_layers)}']
-    return logits, cache, layer['cross_attention']['weights'][0].mean(axis=1)
-
-  def inspect(params: Params, source: Tokens, target: Tokens):
-    logits, seen = call_plain('__call__', params, source, target, mutable=[WITNESS])
-    parts = lambda side, count, part: [seen[WITNESS][f'{side}_layers_{n}'][part] for n in range(count)]
-    return logits, witnessed(
+  def record(seen: Witness) -> Record:
+    parts = lambda side, count, part: [seen[f'{side}_layers_{n}'][part] for n in range(count)]
+    return witnessed(
         encoder=parts('encoder', config.num_layers, 'self_attention'),
         decoder=parts('decoder', config.decoder_layers, 'self_attention'),
         cross=parts('decoder', config.decoder_layers, 'cross_attention'))
 
-  return Model(
-      config=config,
-      init=lambda key: nn.unbox(variables(key)),
-      axes=lambda: nn.get_partition_spec(jax.eval_shape(variables, jax.random.key(0))),
-      encode=lambda params, source, key=None: call('encode', params, source, key=key),
-      decode=lambda params, memory, target, key=None: call('decode', params, memory, target, key=key),
-      init_cache=lambda params, memory, length, beams=1: call_plain(
-          functools.partial(EncoderDecoder.init_cache, length=length, beams=beams), params, memory),
-      decode_step=lambda params, cache, tokens: call_plain('decode_step', params, cache, tokens),
-      grow_cache=beam_cache.grow,
-      inspect=inspect,
-      attend_step=attend_step,
-      longest=config.max_positions if config.positions == 'learned' else None)
+  def looked(seen: Witness) -> jax.Array:
+    layer = seen[f'decoder_layers_{coverage.middle(config.decoder_layers)}']
+    return layer['cross_attention']['weights'][0].mean(axis=1)
+
+  return of_module(
+      EncoderDecoder(config), record, looked,
+      written_out=EncoderDecoder(dataclasses.replace(config, scan_layers=False, remat=False)),
+      stacks=('encoder_layers', 'decoder_layers') if config.scan_layers else (),
+      longest=POSITIONS[config.positions].longest(config))
+
+
+def _describe(config: ModelConfig) -> str:
+  return f'{config.num_layers}+{config.decoder_layers} layers, d_model {config.d_model}'
+
+
+ARCHITECTURES.add('transformer', Family(ModelConfig, build, _describe), 'encoder and decoder')
 
 
 def check_length(model: Model, length: int) -> None:

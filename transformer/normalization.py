@@ -1,16 +1,18 @@
-"""Normalisation of a stream's width, §3.1. A new kind gets a class here and a line in KINDS."""
+"""Normalisation of a stream's width, §3.1. A new kind is a class here, entered under its name."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from transformer.config import ModelConfig
+from transformer.registries import NORMALIZATIONS
 
 
 def _vector(module: nn.Module, name: str, init) -> jax.Array:
   return module.param(name, nn.with_logical_partitioning(init, ('embed',)), (module.config.d_model,), jnp.float32)
 
 
+@NORMALIZATIONS.register('layer_norm', uses=['norm_bias'])
 class LayerNorm(nn.Module):
   """Layer normalisation (Ba et al., 2016) over d_model, computed in float32."""
 
@@ -28,6 +30,7 @@ class LayerNorm(nn.Module):
     return normal.astype(x.dtype)
 
 
+@NORMALIZATIONS.register('rms_norm')
 class RMSNorm(nn.Module):
   """Root mean square normalisation (Zhang & Sennrich, 2019): no mean is taken off, nothing is added."""
 
@@ -40,9 +43,6 @@ class RMSNorm(nn.Module):
     return (normal * _vector(self, 'scale', nn.initializers.ones_init())[None, None]).astype(x.dtype)
 
 
-KINDS = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
-
-
 def make(config: ModelConfig) -> nn.Module:
   """The normalisation that `config.normalization` names."""
-  return KINDS[config.normalization](config)
+  return NORMALIZATIONS[config.normalization](config)

@@ -1,20 +1,29 @@
 """The update rule, §5.3: by default Adam with the learning rate of Eq. 3; others by name.
 
-A new rule is a function and a line in RULES, a new schedule a function and a line in SCHEDULES.
+A new rule is a function and an entry of OPTIMIZERS, a new schedule a function and an entry of SCHEDULES, both here.
 """
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from transformer.config import OptimizerConfig
+from transformer.registries import OPTIMIZERS, SCHEDULES
 
 # ------------------------------------------------------------------------------------------------ the learning rate
-# Schedules take the config, the number of the update, counted from 1, and the last one.
+
+
+class Schedule(NamedTuple):
+  """A learning rate over the updates of a run."""
+
+  rate: Callable[[OptimizerConfig, jax.Array, float], jax.Array]  # of the update, counted from 1, and the last one
+  ends: bool = False  # whether it falls to an end: config.decay_steps or the run's last update
+  by_peak: bool = True  # whether it is measured by config.peak, and not by Eq. 3's scale
+  least_warmup: int = 0  # fewest updates of its warm-up
 
 
 def _noam(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
@@ -57,8 +66,12 @@ def _between(config: OptimizerConfig, height: jax.Array) -> jax.Array:
   return config.peak * (config.final_share + (1.0 - config.final_share) * height)
 
 
-SCHEDULES: dict[str, Callable] = {'noam': _noam, 'inverse_sqrt': _inverse_sqrt, 'cosine': _cosine, 'linear': _linear,
-                                  'constant': _constant}
+_ENDS = ('decay_steps', 'final_share')  # options of schedules with an end
+SCHEDULES.add('noam', Schedule(_noam, by_peak=False, least_warmup=1), 'Eq. 3')
+SCHEDULES.add('inverse_sqrt', Schedule(_inverse_sqrt, least_warmup=1))
+SCHEDULES.add('cosine', Schedule(_cosine, ends=True), uses=_ENDS)
+SCHEDULES.add('linear', Schedule(_linear, ends=True), uses=_ENDS)
+SCHEDULES.add('constant', Schedule(_constant))
 
 
 def learning_rate(config: OptimizerConfig, total_steps: int | None = None) -> optax.Schedule:
@@ -75,11 +88,19 @@ def learning_rate(config: OptimizerConfig, total_steps: int | None = None) -> op
   if config.ends_with_run and (last is None or last <= config.warmup_steps):
     raise ValueError(f'schedule {config.schedule} falls from warmup_steps, {config.warmup_steps}, to the end of the '
                      f'run, {last}; expected a later end: train longer, or set warmup_steps or decay_steps')
-  schedule = SCHEDULES[config.schedule]
-  return lambda count: schedule(config, jnp.asarray(count, jnp.float32) + 1.0, float(last or 0))
+  rate = SCHEDULES[config.schedule].rate
+  return lambda count: rate(config, jnp.asarray(count, jnp.float32) + 1.0, float(last or 0))
 
 
 # -------------------------------------------------------------------------------------------------- the update rule
+
+
+class Rule(NamedTuple):
+  """What makes a direction of a gradient; weight decay, sign and learning rate come after."""
+
+  direction: Callable[[OptimizerConfig], optax.GradientTransformation]
+  decays: bool = True  # whether it goes with decoupled weight decay
+  weight_decay: float = 0.0  # where config.weight_decay gives none
 
 
 def _adam(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -102,8 +123,11 @@ def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
   return optax.trace(decay=config.momentum) if config.momentum else optax.identity()
 
 
-# Gradients in, directions out; weight decay, sign and learning rate come after.
-RULES: dict[str, Callable] = {'adam': _adam, 'adamw': _adam, 'adafactor': _adafactor, 'sgd': _sgd}
+_MOMENTS = ('beta1', 'beta2', 'epsilon')  # options of Adam
+OPTIMIZERS.add('adam', Rule(_adam, decays=False), 'the paper', uses=_MOMENTS)
+OPTIMIZERS.add('adamw', Rule(_adam, weight_decay=0.01), uses=_MOMENTS)
+OPTIMIZERS.add('adafactor', Rule(_adafactor), 'rates relative to each parameter')
+OPTIMIZERS.add('sgd', Rule(_sgd), uses=['momentum'])
 
 # Names, not ranks: layers stacked for a scan have one more axis, and biases of heads have two. `scale` and `bias` are
 # a norm's, b1, b_query and the like a projection's, bias_table T5's.
@@ -122,7 +146,7 @@ def build(config: OptimizerConfig, total_steps: int | None = None) -> optax.Grad
   Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is taken away beside the direction, never
   mixed into the gradient. See learning_rate() for total_steps and the errors.
   """
-  direction, rate = RULES[config.kind](config), optax.scale_by_learning_rate(learning_rate(config, total_steps))
+  direction, rate = OPTIMIZERS[config.kind].direction(config), optax.scale_by_learning_rate(learning_rate(config, total_steps))
   decay = [optax.add_decayed_weights(config.decay, mask=decays)] if config.decay else []
   update = optax.chain(direction, *decay, rate)
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer.config import MeshConfig
+from transformer.registries import COMPILATIONS
 from transformer.tokens import Batch
 
 DATA, FSDP, TENSOR = 'data', 'fsdp', 'tensor'  # the axes of a mesh
@@ -44,13 +45,13 @@ AXIS_RULES = {
 }
 
 
-def make_mesh(config: MeshConfig = MeshConfig()) -> Mesh:
-  """The devices of all processes as data x fsdp x tensor; with data -1, all of them, else the first.
+def make_mesh(config: MeshConfig | None = None) -> Mesh:
+  """The devices of all processes as data x fsdp x tensor; with data -1, or without a config, all of them, else the first.
 
   Raises:
     ValueError: when there are not that many devices.
   """
-  devices = jax.devices()
+  config, devices = config or MeshConfig(), jax.devices()
   rest = config.fsdp * config.tensor
   data = len(devices) // rest if config.data == -1 else config.data
   if not 1 <= data * rest <= len(devices) or config.data == -1 and len(devices) % rest:
@@ -260,15 +261,32 @@ def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: Any =
   Args:
     step: step(first, batch, axis=None), see training.py.
     mesh: the devices.
-    mode: 'jit' (one global program; XLA inserts the sums) or 'pmap' (one program per device, sums by psum).
+    mode: of COMPILATIONS.
     donate: whether `first` may be overwritten.
-    out: shardings of what the step returns; None leaves them to XLA. 'jit' only.
+    out: shardings of what the step returns; None leaves them to XLA. Read by 'jit' alone.
   """
-  if mode == 'jit':
-    return CompiledStep(jax.jit(step, donate_argnums=(0,) if donate else (), out_shardings=out),
-                        functools.partial(place, mesh=mesh))
+  return COMPILATIONS[mode].compile(step, mesh, donate, out)
+
+
+class Compilation(NamedTuple):
+  """One way in which a step becomes a program."""
+
+  compile: Callable[[Callable, Mesh, bool, Any], CompiledStep]  # (step, mesh, donate, out), see compile_step
+  rows_alone: bool  # whether a mesh can split the rows of a batch and nothing else
+
+
+def _by_jit(step: Callable, mesh: Mesh, donate: bool, out: Any) -> CompiledStep:
+  return CompiledStep(jax.jit(step, donate_argnums=(0,) if donate else (), out_shardings=out),
+                      functools.partial(place, mesh=mesh))
+
+
+def _by_pmap(step: Callable, mesh: Mesh, donate: bool, out: Any) -> CompiledStep:
   count = mesh.shape[DATA]
   mapped = jax.pmap(functools.partial(step, axis=DATA), axis_name=DATA, in_axes=(None, 0), out_axes=None,
                     devices=list(mesh.devices.flat))
   split = lambda x: np.asarray(x).reshape((count, x.shape[0] // count) + x.shape[1:])
   return CompiledStep(mapped, functools.partial(jax.tree.map, split))
+
+
+COMPILATIONS.add('jit', Compilation(_by_jit, rows_alone=False), 'one program over the mesh; XLA inserts the sums')
+COMPILATIONS.add('pmap', Compilation(_by_pmap, rows_alone=True), 'one per device, sums by psum: data parallelism only')

@@ -1,6 +1,6 @@
 """Where a token stands: §3.5's sines and cosines, and what came after.
 
-A new kind gets a class here, a line in KINDS, and its name in config.py.
+A new kind is a class here, entered under its name with the options that it reads.
 
 A kind is a module of the encoder, and another of the decoder, with two methods:
 
@@ -8,10 +8,13 @@ A kind is a module of the encoder, and another of the decoder, with two methods:
     relate(queries, entries)   what the layers' self-attention is told: a Relation whose leaves have a first axis of
                                layers; places [Q] and [M] of one row
 
+and two functions of the configuration: `mistakes`, what does not fit the kind, and `longest`, the longest text in tokens.
+
 Within a row two tokens of one sentence are as far apart as their places, packed or not, so relate() takes one row's
 places for all rows. Cross-attention is told nothing: source and target have no common places.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -20,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
+from transformer.registries import ATTENTION_SCORES, POSITION_FREQUENCIES, POSITION_LAYOUTS, POSITIONS
 
 
 class Relation(NamedTuple):
@@ -48,21 +52,26 @@ class Relation(NamedTuple):
 NOTHING = Relation()
 
 
+# Which columns form pair i, as the axis of its two columns in a width that is laid out as pairs.
+POSITION_LAYOUTS.add('interleaved', -1, 'columns 2i and 2i + 1, the paper')
+POSITION_LAYOUTS.add('halves', -2, 'columns i and i + d/2: sines first')  # MarianMT's, with the paper's frequencies
+
+
+@POSITION_FREQUENCIES.register('paper', '10000^(-2i/d)')
+def paper_wavenumbers(d_model: int) -> np.ndarray:
+  """1 / 10000^(2i / d_model), §3.5."""
+  return 10000.0 ** -(2 * np.arange(d_model // 2, dtype=np.float64) / d_model)
+
+
+@POSITION_FREQUENCIES.register('tensor2tensor', '10000^(-i/(d/2-1))')
+def tensor2tensor_wavenumbers(d_model: int) -> np.ndarray:
+  """1 / 10000^(i / (d_model/2 - 1)), which reaches 1/10000 exactly; what the authors' code did."""
+  return 10000.0 ** -(np.arange(d_model // 2, dtype=np.float64) / max(d_model // 2 - 1, 1))
+
+
 def wavenumbers(d_model: int, frequencies: str) -> np.ndarray:
-  """Radians per position of each sine-cosine pair i = 0 … d_model/2 - 1.
-
-    paper          1 / 10000^(2i / d_model)          §3.5
-    tensor2tensor  1 / 10000^(i / (d_model/2 - 1))   reaches 1/10000 exactly; what the authors' code did
-
-  MarianMT has the paper's frequencies laid in halves.
-
-  Returns:
-    [d_model / 2] float64.
-  """
-  pair = np.arange(d_model // 2, dtype=np.float64)
-  if frequencies == 'tensor2tensor':
-    return 10000.0 ** -(pair / max(d_model // 2 - 1, 1))
-  return 10000.0 ** -(2 * pair / d_model)
+  """Radians per position of each sine-cosine pair i = 0 … d_model/2 - 1, [d_model / 2] float64."""
+  return POSITION_FREQUENCIES[frequencies](d_model)
 
 
 def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencies: str = 'paper') -> np.ndarray:
@@ -71,16 +80,14 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
   Args:
     length: positions 0 … length - 1.
     d_model: width, even.
-    layout: 'interleaved' as in the formula, or 'halves': all sines, then all cosines.
-    frequencies: see wavenumbers.
+    layout: of POSITION_LAYOUTS: 'interleaved' as in the formula, or 'halves'.
+    frequencies: of POSITION_FREQUENCIES.
 
   Returns:
     [length, d_model] float32. Computed on the host in float64, so that far positions keep their phase.
   """
   angles = np.arange(length, dtype=np.float64)[:, None] * wavenumbers(d_model, frequencies)
-  pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)  # [length, d_model / 2, 2]
-  if layout == 'halves':
-    pairs = pairs.swapaxes(1, 2)
+  pairs = np.stack([np.sin(angles), np.cos(angles)], axis=POSITION_LAYOUTS[layout])
   return pairs.reshape(length, d_model).astype(np.float32)
 
 
@@ -90,9 +97,9 @@ def turn(x: jax.Array, angles: jax.Array, layout: str) -> jax.Array:
   Args:
     x: [B, T, H, K].
     angles: [T, K/2] radians.
-    layout: which columns form pair i: 'interleaved' 2i and 2i + 1, 'halves' i and i + K/2.
+    layout: which columns form a pair, of POSITION_LAYOUTS.
   """
-  axis = -1 if layout == 'interleaved' else -2
+  axis = POSITION_LAYOUTS[layout]
   pairs = x.reshape(*x.shape[:-1], *((-1, 2) if axis == -1 else (2, -1)))
   a, b = jnp.moveaxis(pairs, axis, 0)
   cos, sin = (f(angles).astype(x.dtype)[None, :, None] for f in (jnp.cos, jnp.sin))
@@ -122,6 +129,16 @@ class Absent(nn.Module):
   layers: int  # N of the stack
   causal: bool  # whether queries never see later entries
 
+  @staticmethod
+  def mistakes(config: ModelConfig) -> Iterator[str]:
+    """Yield what in a configuration does not fit this kind."""
+    yield from ()
+
+  @staticmethod
+  def longest(config: ModelConfig) -> int | None:
+    """The longest text, in tokens, that a model can read or write; None: any."""
+    return None
+
   def embed(self, places: jax.Array, length: int) -> jax.Array | float:
     return 0.0
 
@@ -133,16 +150,27 @@ class Absent(nn.Module):
     return jnp.broadcast_to(leaf[None], (self.layers, *leaf.shape))
 
 
+@POSITIONS.register('sinusoidal', '§3.5', uses=['position_layout', 'position_frequencies'])
 class Sinusoidal(Absent):
   """Sines and cosines added to the embeddings (§3.5)."""
+
+  @staticmethod
+  def mistakes(config: ModelConfig) -> Iterator[str]:
+    if config.d_model % 2:
+      yield f'd_model is {config.d_model}; sinusoidal positions pair sines with cosines and need an even one'
 
   def embed(self, places: jax.Array, length: int) -> jax.Array:
     cfg = self.config
     return jnp.asarray(sinusoids(length, cfg.d_model, cfg.position_layout, cfg.position_frequencies))[places]
 
 
+@POSITIONS.register('learned', uses=['max_positions'])
 class Learned(Absent):
   """A learned vector for each place, added to the embeddings (Gehring et al., 2017; Table 3, row E)."""
+
+  @staticmethod
+  def longest(config: ModelConfig) -> int:
+    return config.max_positions
 
   def setup(self):
     cfg = self.config
@@ -156,6 +184,7 @@ class Learned(Absent):
     return self.table[places]
 
 
+@POSITIONS.register('relative', 'Shaw et al.', uses=['clip_distance'])
 class ClippedRelative(Absent):
   """Learned vectors for clipped distances, added to keys and values (Shaw et al., 2018, Eqs. 3 and 4).
 
@@ -175,11 +204,18 @@ class ClippedRelative(Absent):
     return Relation(distance=self._same(distance), key_table=self.key_table, value_table=self.value_table)
 
 
+@POSITIONS.register('t5', 'bias', uses=['num_buckets', 'max_distance'])
 class T5Bias(Absent):
   """A learned number for each head and group of distances, added to the scores (Raffel et al., 2020, §2.1).
 
   The layers share it. T5 itself goes with attention_score dot.
   """
+
+  @staticmethod
+  def mistakes(config: ModelConfig) -> Iterator[str]:
+    if config.num_buckets % 4 or config.max_distance <= config.num_buckets // 2:
+      yield (f'num_buckets is {config.num_buckets} and max_distance {config.max_distance}; expected a multiple '
+             'of 4, and a distance of more than half of it (Raffel et al., 2020, have 32 and 128)')
 
   def setup(self):
     cfg = self.config
@@ -193,18 +229,27 @@ class T5Bias(Absent):
     return Relation(bias=self._same(self.bias_table[bucket].transpose(2, 0, 1)))
 
 
+@POSITIONS.register('rotary', uses=['position_layout', 'position_frequencies'])
 class Rotary(Absent):
   """Queries and keys turned by angles that grow with their place: products see distances (Su et al., 2021)."""
+
+  @staticmethod
+  def mistakes(config: ModelConfig) -> Iterator[str]:
+    if config.key_size % 2:
+      yield f'd_k is {config.key_size}; rotary positions turn pairs of columns and need an even one'
+    score = ATTENTION_SCORES.get(config.attention_score)
+    if score and not score.of_products:
+      yield (f'positions rotary with attention_score {config.attention_score}: a rotation leaves distances in products '
+             'of query and key only, not in their sum; choose another of the two')
 
   def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
     waves = jnp.asarray(wavenumbers(self.config.key_size, self.config.position_frequencies), jnp.float32)
     return Relation(angles=self._same(queries[:, None].astype(jnp.float32) * waves[None]))
 
 
-KINDS = {'sinusoidal': Sinusoidal, 'learned': Learned, 'relative': ClippedRelative, 't5': T5Bias, 'rotary': Rotary,
-         'none': Absent}
+POSITIONS.add('none', Absent)
 
 
 def make(config: ModelConfig, layers: int, causal: bool) -> nn.Module:
   """The kind that `config.positions` names, for a stack of so many layers."""
-  return KINDS[config.positions](config, layers, causal)
+  return POSITIONS[config.positions](config, layers, causal)

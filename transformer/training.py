@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from transformer import loss
+from transformer import classification, loss
 from transformer.config import ConsistencyConfig, LossConfig
 from transformer.model import Model
+from transformer.registries import CONSISTENCIES
 from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 
 
@@ -89,14 +90,26 @@ def simcut(model: Model, config: LossConfig, bos_id: int, consistency: Consisten
   return objective
 
 
-OBJECTIVES = {'none': lambda model, config, bos_id, consistency: cross_entropy(model, config, bos_id),
-              'r_drop': r_drop, 'simcut': simcut}
+class Consistency(NamedTuple):
+  """What training descends on when two passes over a batch shall agree, or one is enough."""
+
+  objective: Callable[[Model, LossConfig, int, ConsistencyConfig], Objective]  # of model, loss, bos_id and consistency
+  weight: float = 0.0  # the paper's, times the divergence
+  by_dropout: bool = False  # whether the passes differ by their dropout alone
+
+
+CONSISTENCIES.add('none', Consistency(lambda model, config, bos_id, _: cross_entropy(model, config, bos_id)))
+CONSISTENCIES.add('r_drop', Consistency(r_drop, weight=5.0, by_dropout=True), 'dropout differs',
+                  uses=['consistency_weight'])
+CONSISTENCIES.add('simcut', Consistency(simcut, weight=3.0), 'tokens are cut', uses=['consistency_weight', 'cut_rate'])
 
 
 def build_objective(model: Model, config: LossConfig, bos_id: int,
                     consistency: ConsistencyConfig = ConsistencyConfig()) -> Objective:
-  """The model's own objective, where it has one; else that of consistency.consistency."""
-  return model.objective or OBJECTIVES[consistency.consistency](model, config, bos_id, consistency)
+  """What training a model descends on: of a classifier its labels' likelihood, else what consistency.consistency says."""
+  if isinstance(model, classification.Classifier):
+    return classification.build_objective(model)
+  return CONSISTENCIES[consistency.consistency].objective(model, config, bos_id, consistency)
 
 
 # -------------------------------------------------------------------------------------------------------- the steps

@@ -11,8 +11,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers
+from transformer import dtypes, initializers
 from transformer.config import RecurrentConfig
+from transformer.registries import CELLS
 
 State = tuple[jax.Array, ...]
 
@@ -49,10 +50,10 @@ def lstm_step(entered: jax.Array, state: State, product: Callable) -> State:
   return leave * jnp.tanh(c), c
 
 
-CELLS = {
-    'gru': Cell(gates=3, parts=1, step=gru_step, first_bias=(0.0, 0.0, 0.0)),
-    'lstm': Cell(gates=4, parts=2, step=lstm_step, first_bias=(0.0, 1.0, 0.0, 0.0)),  # an open forget gate at first
-}
+CELLS.add('gru', Cell(gates=3, parts=1, step=gru_step, first_bias=(0.0, 0.0, 0.0)), 'Cho et al., 2014')
+# An open forget gate at first.
+CELLS.add('lstm', Cell(gates=4, parts=2, step=lstm_step, first_bias=(0.0, 1.0, 0.0, 0.0)),
+          'Hochreiter & Schmidhuber, 1997')
 
 
 def segment_starts(segments: jax.Array, backward: bool) -> jax.Array:
@@ -91,7 +92,7 @@ class Recurrence(nn.Module):
                            jnp.float32)
 
   def _product(self, x: jax.Array, matrix: jax.Array) -> jax.Array:
-    dtype = jnp.dtype(self.config.dtype)
+    dtype = dtypes.of(self.config)
     return jnp.einsum('...i,igd->...gd', x.astype(dtype), matrix.astype(dtype), preferred_element_type=jnp.float32)
 
   def enter(self, x: jax.Array) -> jax.Array:

@@ -4,27 +4,27 @@
     additive       looks with s(t-1), before the cell moves (Bahdanau et al., 2015)
     dot, general   look with s(t), after it moved (Luong et al., 2015)
 
-How a decoder comes by the source is one object of LINKS; scores are in recurrent_attention, cells in recurrent_cells.
+How a decoder comes by the source is one object of CONTEXTS, or with attention LookBefore or LookAfter.
 One step of the decoder is one method, which training scans over time and search calls. Embeddings are scaled by
 √d_model, as the Transformer's are, so that one matrix serves both embeddings and the output; the papers had three.
 
 Besides the library's letters: A width of the encoder's output, d_model or, read both ways, twice that.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import embeddings, masks
+from transformer import dtypes, embeddings, masks
 from transformer.attention import WITNESS
 from transformer.config import RecurrentConfig
 from transformer.dropout import Dropout
-from transformer.model import Cache, Model, Params
-from transformer.recurrent_attention import Attention, Glance, Source, projection
-from transformer.recurrent_cells import Recurrence, State, segment_starts
+from transformer.model import Cache, Family, Model, Record, Witness, of_module
+from transformer.recurrent.attention import Attention, Glance, Source, projection
+from transformer.recurrent.cells import Recurrence, State, segment_starts
+from transformer.registries import ARCHITECTURES, CONTEXTS, RECURRENT_SCORES
 from transformer.tokens import Tokens
 
 
@@ -54,11 +54,13 @@ class Moment(NamedTuple):
 # ------------------------------------------------------------------------------- how the decoder comes by the source
 
 
+@CONTEXTS.register('first', "the decoder's first state")
 class FirstState(nn.Module):
   """The encoder's last state is the decoder's first, and all that it gets (Sutskever et al., 2014)."""
 
   config: RecurrentConfig
   fed_width = 0  # of what enters the first layer beside the word
+  summarises = False  # whether steps read the sentence in one vector
 
   def source(self, values: jax.Array) -> Source | None:
     """What steps read of the encoder's outputs [B, S, A]."""
@@ -77,8 +79,11 @@ class FirstState(nn.Module):
     return top
 
 
+@CONTEXTS.register('every', 'each of its steps')
 class EveryStep(FirstState):
   """A summary of the sentence enters every step, and the output (Cho et al., 2014), which is a deep one."""
+
+  summarises = True
 
   @property
   def fed_width(self) -> int:
@@ -157,15 +162,19 @@ class DeepOutput(nn.Module):
     return jnp.maximum(y[..., :width], y[..., width:])
 
 
-# Two models without attention, by the option `context`; then the scores.
-LINKS = {'first': FirstState, 'every': EveryStep, 'additive': LookBefore, 'dot': LookAfter, 'general': LookAfter}
+def make_link(config: RecurrentConfig) -> FirstState:
+  """How the decoder of a configuration comes by the source."""
+  score = RECURRENT_SCORES[config.score]
+  if score is None:
+    return CONTEXTS[config.context](config)
+  return LookAfter(config) if score.looks_after else LookBefore(config)
 
 
 # -------------------------------------------------------------------------------------------------------- the whole
 
 
 class RecurrentEncoderDecoder(nn.Module):
-  """Encoder, hand-over and decoder. The methods are what build() turns into functions."""
+  """Encoder, hand-over and decoder. The methods are what of_module() turns into functions."""
 
   config: RecurrentConfig
 
@@ -176,14 +185,14 @@ class RecurrentEncoderDecoder(nn.Module):
     layers = lambda: [Recurrence(cfg, width) for width in [cfg.d_model, *above]]
     self.forward_layers = layers() if cfg.bidirectional or not cfg.backward else []
     self.backward_layers = layers() if cfg.backward else []
-    self.link = LINKS[cfg.context if cfg.score == 'none' else cfg.score](cfg)
+    self.link = make_link(cfg)
     self.decoder_layers = [Recurrence(cfg, cfg.d_model, 0 if n else self.link.fed_width) for n in range(cfg.num_layers)]
     self.hand_over = HandOver(cfg)
     self.dropout = Dropout(cfg.dropout)
 
   def _embed(self, table: jax.Array, ids: jax.Array) -> jax.Array:
     """[B, T] -> [B, T, D]."""
-    return self.dropout(embeddings.embed(table, ids).astype(jnp.dtype(self.config.dtype)))
+    return self.dropout(embeddings.embed(table, ids).astype(dtypes.of(self.config)))
 
   def encode(self, source: Tokens) -> RecurrentMemory:
     x, states = self._embed(self.tables.source, source.ids), []
@@ -210,12 +219,12 @@ class RecurrentEncoderDecoder(nn.Module):
   def _start(self, states: list[State]) -> Carry:
     """The carry before the first word."""
     first = states[0][0]
-    fed = jnp.zeros(first.shape, jnp.dtype(self.config.dtype)) if self.config.input_feeding else None
+    fed = jnp.zeros(first.shape, dtypes.of(self.config)) if self.config.input_feeding else None
     return Carry(states, fed)
 
   def _logits(self, features: jax.Array) -> jax.Array:
     """[B, T, D] -> [B, T, V] float32."""
-    return embeddings.logits(self.dropout(features.astype(jnp.dtype(self.config.dtype))), self.tables.output)
+    return embeddings.logits(self.dropout(features.astype(dtypes.of(self.config))), self.tables.output)
 
   def look(self, memory: RecurrentMemory, target: Tokens) -> tuple[jax.Array, jax.Array | None]:
     """Teacher forcing: logits [B, T, V], and the attention of every step [B, T, S] where there is one."""
@@ -240,7 +249,14 @@ class RecurrentEncoderDecoder(nn.Module):
     return self._logits(self.link.features(top, words, context)), weights
 
   def decode(self, memory: RecurrentMemory, target: Tokens) -> jax.Array:
-    return self.look(memory, target)[0]
+    logits, weights = self.look(memory, target)
+    self._witness(weights)
+    return logits
+
+  def _witness(self, weights: jax.Array | None) -> None:
+    """Keeps the weights of attention, when the caller makes the collection mutable."""
+    if weights is not None:
+      self.sow(WITNESS, 'weights', weights)
 
   def init_cache(self, memory: RecurrentMemory, length: int, beams: int) -> Cache:
     del length  # a state has one size, however much was read
@@ -256,13 +272,13 @@ class RecurrentEncoderDecoder(nn.Module):
     source, mask, summary = cache.source
     words = self._embed(self.tables.target, tokens)
     carry, (top, glance) = self._step(cache.beams, Moment(self.decoder_layers[0].enter(words), mask, summary), source)
-    self.sow(WITNESS, 'weights', glance.weights)  # kept only when attend_step asks
+    self._witness(glance.weights)
     logits = self._logits(self.link.features(top, words, glance.context))
     return logits, cache._replace(beams=carry, step=cache.step + 1)
 
-  def __call__(self, source: Tokens, target: Tokens) -> tuple[jax.Array, jax.Array | None]:
+  def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
     """Both halves at once; what initialisation traces and inspect() reads."""
-    return self.look(self.encode(source), target)
+    return self.decode(self.encode(source), target)
 
 
 class HandOver(nn.Module):
@@ -281,13 +297,13 @@ class HandOver(nn.Module):
 
     A query's sentence is where its mask is True; the last state is that of the last token read there.
     """
-    cfg, dtype = self.config, jnp.dtype(self.config.dtype)
+    cfg, dtype = self.config, dtypes.of(self.config)
     # The last True is the first of the row turned round. A query without a sentence reads place 0 or S-1, unused.
     place = mask.argmax(-1) if cfg.backward else mask.shape[-1] - 1 - mask[:, :, ::-1].argmax(-1)
     pick = lambda part: jnp.take_along_axis(part, place[:, :, None], axis=1)
     project = lambda name, x: jnp.tanh(x.astype(dtype) @ projection(self, name, cfg.d_model, cfg.d_model))
     last = [tuple(pick(part) for part in state) for state in memory.states]
-    every = cfg.score == 'none' and cfg.context == 'every'
+    every = not cfg.attends and CONTEXTS[cfg.context].summarises
     summary = project('w_summary', last[-1][0]) if every else None
     if every or cfg.bidirectional:
       last = [tuple(project(f'w_first_{n}_{p}', summary if every else part).astype(jnp.float32)
@@ -297,33 +313,21 @@ class HandOver(nn.Module):
 
 def build(config: RecurrentConfig) -> Model:
   """The recurrent encoder-decoder of `config` as functions of its parameters."""
-  module = RecurrentEncoderDecoder(config)
+  def record(seen: Witness) -> Record:  # one "layer" of one "head", [B, 1, T, S]
+    return {'encoder': [], 'decoder': [], 'cross': [seen['weights'][0][:, None]] if config.attends else []}
 
-  def variables(key: jax.Array):
-    blank = Tokens(*(jnp.zeros((1, 2), jnp.int32) for _ in Tokens._fields))
-    return module.init(key, blank, blank)['params']
+  return of_module(RecurrentEncoderDecoder(config), record,
+                   looked=(lambda seen: seen['weights'][0]) if config.attends else None,
+                   grow_cache=lambda cache, length: cache)  # a state has one size
 
-  def call(method, params: Params, *inputs, key: jax.Array | None = None):
-    return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
 
-  def attend_step(params: Params, cache: Cache, tokens: jax.Array):
-    (logits, cache), seen = module.apply({'params': params}, cache, tokens, method='decode_step', mutable=[WITNESS])
-    return logits, cache, seen[WITNESS]['weights'][0]
+def _describe(config: RecurrentConfig) -> str:
+  reader = 'read both ways' if config.bidirectional else 'read backward' if config.reverse_source else 'read forward'
+  how = (f'{config.score} score' if config.attends else
+         f'no attention, the last state at {"every" if config.context == "every" else "the first"} step')
+  fed = ', input feeding' if config.input_feeding else ''
+  return (f'{config.num_layers}+{config.num_layers} {config.cell.upper()} layers, d_model {config.d_model}, source '
+          f'{reader}, {how}{fed}')
 
-  def inspect(params: Params, source: Tokens, target: Tokens):
-    logits, weights = module.apply({'params': params}, source, target)
-    cross = [] if weights is None else [weights[:, None]]  # one "layer" of one "head", [B, 1, T, S]
-    return logits, {'encoder': [], 'decoder': [], 'cross': cross}
 
-  return Model(
-      config=config,
-      init=lambda key: nn.unbox(variables(key)),
-      axes=lambda: nn.get_partition_spec(jax.eval_shape(variables, jax.random.key(0))),
-      encode=lambda params, source, key=None: call('encode', params, source, key=key),
-      decode=lambda params, memory, target, key=None: call('decode', params, memory, target, key=key),
-      init_cache=lambda params, memory, length, beams=1: call(
-          functools.partial(RecurrentEncoderDecoder.init_cache, length=length, beams=beams), params, memory),
-      decode_step=lambda params, cache, tokens: call('decode_step', params, cache, tokens),
-      grow_cache=lambda cache, length: cache,  # a state has one size
-      inspect=inspect,
-      attend_step=None if config.score == 'none' else attend_step)
+ARCHITECTURES.add('recurrent', Family(RecurrentConfig, build, _describe), 'see recurrent.*')

@@ -1,4 +1,6 @@
-"""Attention as recurrent decoders have it: one head, over the encoder's outputs, with one of three scores.
+"""Attention as recurrent decoders have it: one head, over the encoder's outputs, with one of several scores.
+
+A new score is a class here, entered under its name.
 
 Letters: B sentences, W queries (beams), S source length, D d_model, A width of the encoder's output.
 """
@@ -9,8 +11,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import initializers
+from transformer import dtypes, initializers
 from transformer.config import RecurrentConfig
+from transformer.registries import RECURRENT_SCORES
 
 
 class Source(NamedTuple):
@@ -30,13 +33,15 @@ class Glance(NamedTuple):
 def projection(module: nn.Module, name: str, rows: int, columns: int) -> jax.Array:
   """A parameter [rows, columns] of a projection, in the dtype of products."""
   init = nn.with_logical_partitioning(initializers.matrix(module.config.initializer), ('embed', 'cell'))
-  return module.param(name, init, (rows, columns), jnp.float32).astype(jnp.dtype(module.config.dtype))
+  return module.param(name, init, (rows, columns), jnp.float32).astype(dtypes.of(module.config))
 
 
-class Dot(nn.Module):
-  """score(s, h) = sᵀh (Luong et al., 2015, §3.1)."""
+class Score(nn.Module):
+  """What every score has; the dot product where nothing else is said."""
 
   config: RecurrentConfig
+  looks_after = True  # whether the decoder looks with s(t), after its cells moved (Luong et al.), or before, with s(t-1)
+  equal_widths = False  # whether the states of encoder and decoder have to be equally wide
 
   def keys(self, values: jax.Array) -> jax.Array:
     """What queries are compared with: [B, S, A] -> [B, S, D]."""
@@ -47,7 +52,10 @@ class Dot(nn.Module):
     return jnp.einsum('bwd,bsd->bws', query.astype(keys.dtype), keys, preferred_element_type=jnp.float32)
 
 
-class General(Dot):
+RECURRENT_SCORES.add('none', None, 'no attention')
+
+
+class General(Score):
   """score(s, h) = sᵀW h (Luong et al., 2015, §3.1)."""
 
   def setup(self):
@@ -57,8 +65,11 @@ class General(Dot):
     return values @ self.w_key
 
 
+@RECURRENT_SCORES.register('additive', 'Bahdanau et al., 2015')
 class Additive(General):
   """score(s, h) = vᵀ tanh(W s + U h) (Bahdanau et al., 2015, §A.1.2)."""
+
+  looks_after = False
 
   def setup(self):
     super().setup()
@@ -74,7 +85,14 @@ class Additive(General):
     return compare(query.astype(keys.dtype) @ self.w_query, keys, self.v)
 
 
-SCORES = {'dot': Dot, 'general': General, 'additive': Additive}
+@RECURRENT_SCORES.register('dot', 'Luong et al., 2015')
+class Dot(Score):
+  """score(s, h) = sᵀh (Luong et al., 2015, §3.1)."""
+
+  equal_widths = True
+
+
+RECURRENT_SCORES.add('general', General, 'Luong et al., 2015')
 
 
 class Attention(nn.Module):
@@ -83,7 +101,7 @@ class Attention(nn.Module):
   config: RecurrentConfig
 
   def setup(self):
-    self.score = SCORES[self.config.score](self.config)
+    self.score = RECURRENT_SCORES[self.config.score](self.config)
 
   def source(self, values: jax.Array) -> Source:
     """The encoder's outputs [B, S, A], projected once for all steps and beams."""

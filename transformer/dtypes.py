@@ -1,0 +1,14 @@
+"""In which precision a model computes. Parameters, logits and loss are float32 in any case."""
+
+import jax.numpy as jnp
+
+from transformer.config import AnyModelConfig
+from transformer.registries import DTYPES
+
+DTYPES.add('float32', jnp.dtype(jnp.float32))
+DTYPES.add('bfloat16', jnp.dtype(jnp.bfloat16), 'for TPU and GPU')
+
+
+def of(config: AnyModelConfig) -> jnp.dtype:
+  """The dtype of a model's activations and products."""
+  return DTYPES[config.dtype]
