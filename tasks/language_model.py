@@ -21,9 +21,9 @@ from corpora.vocabulary import Vocabulary
 from decoding.translator import check_attention, line_numbers, read_run, search_batches, search_rows, until
 from training.checkpoint import Measure
 from training.evaluation import Conclusion, Examination, Setting, exponential, per_token
-from transformer import search, search_rules, tokens
-from transformer.config import SearchConfig
+from transformer import search, tokens
 from transformer.model import Model
+from transformer.search import SearchConfig, constraints
 
 BITS_PER_BYTE = Measure('bits_per_byte', higher_is_better=False)
 BATCH_TOKENS = 2048  # where the configuration leaves search.batch_tokens open: each row's cache is as long as the context
@@ -212,9 +212,10 @@ class Continuer:
     nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
     memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
     cache = self._model.init_cache(params, memory, length, self._config.width)
-    best = search.search(lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
-                         self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id, self._config,
-                         search.row_keys(self._config.seed, lines), [search_rules.prefix(prefix, lengths)])
+    best = search.search(search.SearchProblem(
+        lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
+        self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id,
+        keys=search.row_keys(self._config.seed, lines), rules=[constraints.prefix(prefix, lengths)]), self._config)
     return best.tokens[:, 0], best.log_probs[:, 0]
 
   def continue_lines(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Continuation]:

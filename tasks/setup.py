@@ -16,7 +16,8 @@ from training import failures
 from training.loop import LoopConfig
 from transformer import architectures
 from transformer import optimizer as optimizers
-from transformer.config import ConsistencyConfig, LossConfig, MeshConfig, OptimizerConfig, SearchConfig
+from transformer.config import ConsistencyConfig, LossConfig, MeshConfig, OptimizerConfig
+from transformer.search import SearchConfig
 
 
 class Records(NamedTuple):

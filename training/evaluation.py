@@ -9,8 +9,8 @@ import numpy as np
 import corpora
 from corpora.vocabulary import Vocabulary
 from transformer import loss
-from transformer.config import SearchConfig
 from transformer.model import Model
+from transformer.search import SearchConfig
 
 
 class Setting(NamedTuple):
