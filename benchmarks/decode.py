@@ -21,7 +21,8 @@ import numpy as np
 
 from training import hardware
 from transformer import architectures, partitioning, search, tokens
-from transformer.config import ModelConfig, SearchConfig
+from transformer.config import ModelConfig
+from transformer.search import SearchConfig
 
 BOS, EOS, FILLER = 2, 3, 0
 
@@ -68,8 +69,8 @@ def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
   def translate(params, source):
     limits = jnp.full(source.ids.shape[0], options.length, jnp.int32)
     cache = model.init_cache(params, model.encode(params, source), options.length, options.beam)
-    return search.search(lambda cache, last: model.decode_step(params, cache, last), cache, limits, options.length, BOS,
-                         EOS, FILLER, config)
+    step = lambda cache, last: model.decode_step(params, cache, last)
+    return search.search(search.SearchProblem(step, cache, limits, options.length, BOS, EOS, FILLER), config)
 
   ids = np.random.default_rng(1).integers(4, options.vocab, (options.batch, options.length), np.int32)
   source = tokens.pad(ids.tolist(), options.batch, options.length, FILLER)

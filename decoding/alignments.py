@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from decoding.translator import Translation, Translator
-from transformer import coverage, tokens
+from transformer import tokens
+from transformer.search import coverage
 
 Links = set[tuple[int, int]]  # (source word, target word), counted from 0
 _BYTE = re.compile('<0x[0-9A-F]{2}>')

@@ -20,9 +20,11 @@ from options import sections
 from training import hardware
 from training.checkpoint import BLEU, Checkpoints, Measure
 from training.run_folder import RunFolder, read_json
-from transformer import architectures, beam_cache, coverage, partitioning, search, search_rules, tokens
-from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
+from transformer import architectures, partitioning, search, tokens
+from transformer.config import ArchitectureConfig, LanguageModelConfig, ModelConfig, RecurrentConfig
 from transformer.model import Model
+from transformer.search import SearchConfig, constraints, coverage, ensemble
+from transformer.search import cache as beam_cache
 
 LONGEST_SOURCE = 1024  # tokens; what is longer is cut, and counted in Translator.cut; a model may know fewer
 _ROWS = 8
@@ -293,18 +295,19 @@ class Translator:
     real = (source.segments > 0).sum(axis=1)
     limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
     steps, caches, grows = zip(*self._members(params, source))
-    step, cache, grow = search.ensemble(steps, caches, grows) if len(steps) > 1 else (steps[0], caches[0], grows[0])
+    step, cache, grow = ensemble.combine(steps, caches, grows) if len(steps) > 1 else (steps[0], caches[0], grows[0])
     rules = []
     if batch.prefix is not None:
-      rules.append(search_rules.prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1)))
+      rules.append(constraints.prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1)))
     if batch.forbidden is not None:
-      rules.append(search_rules.forbidden(batch.forbidden, width))
+      rules.append(constraints.forbidden(batch.forbidden, width))
     if batch.required is not None:
-      rules.append(search_rules.required(batch.required, width, self._target.eos_id))
+      rules.append(constraints.required(batch.required, width, self._target.eos_id))
     length = source.ids.shape[1] + self._config.extra_length
-    return search.search(step, cache, limits, length, self._target.bos_id, self._target.eos_id, self._target.pad_id,
-                         self._config, search.row_keys(batch.seeds, batch.lines), rules,
-                         search.Growth(self._first_places(source), grow), self._coverage(source))
+    return search.search(search.SearchProblem(
+        step, cache, limits, length, self._target.bos_id, self._target.eos_id, self._target.pad_id,
+        search.row_keys(batch.seeds, batch.lines), rules, search.Growth(self._first_places(source), grow),
+        self._coverage(source)), self._config)
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
     """What the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
@@ -469,7 +472,7 @@ class Translator:
                          for part in self._scoring(self.params, batch))
       for row, i in enumerate(members):
         each = gained[row, :len(written[i])]
-        score = float(each.sum()) / float(search.length_penalty(len(written[i]), self._config))
+        score = float(each.sum()) / float(self._config.penalty(len(written[i])))
         score += 0.0 if covered is None else float(covered[row])
         out[i] = Translation(texts[i], score, float(each.sum()), tuple(written[i][:-1]), tuple(each.tolist()))
       if progress:
@@ -511,8 +514,8 @@ class SearchBatch(NamedTuple):
   lines: np.ndarray  # [B] numbers on which what is drawn depends ...
   seeds: np.ndarray  # [B] ... and these
   prefix: tokens.Tokens | None
-  required: np.ndarray | None  # [B, P, N], see search_rules.required
-  forbidden: np.ndarray | None  # [B, P, N], see search_rules.forbidden
+  required: np.ndarray | None  # [B, P, N], see constraints.required
+  forbidden: np.ndarray | None  # [B, P, N], see constraints.forbidden
 
 
 def lay_phrases(phrases: Sequence[list[list[int]]], rows: int, to_the_right: bool) -> np.ndarray | None:
@@ -521,7 +524,7 @@ def lay_phrases(phrases: Sequence[list[list[int]]], rows: int, to_the_right: boo
     return None
   count, longest = (1 << (max(sizes) - 1).bit_length() for sizes in (
       [len(some) for some in phrases], [len(phrase) for some in phrases for phrase in some]))
-  laid = np.full((rows, count, longest), search_rules.NO_TOKEN, np.int32)
+  laid = np.full((rows, count, longest), constraints.NO_TOKEN, np.int32)
   for row, some in enumerate(phrases):
     for number, phrase in enumerate(some):
       start = longest - len(phrase) if to_the_right else 0

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer import tokens
-from transformer.config import SearchConfig
 from transformer.model import Model, Params
-from transformer.search import length_penalty
+from transformer.search import SearchConfig
 
 KEPT, PRUNED, FINISHED = 'kept', 'pruned', 'finished'
 
@@ -66,7 +65,7 @@ def grow(step: Callable, cache: Any, limit: int, bos_id: int, eos_id: int, confi
   width = config.beam_size
   if width < 2 or config.strategy != 'beam':
     raise ValueError(f'beam_size is {width} and strategy {config.strategy!r}; a tree needs a beam of 2 or more')
-  penalty = lambda length: float(length_penalty(length, config))
+  penalty = lambda length: float(config.penalty(length))
   nodes: list[Node] = []
   live, log_probs, found = [-1], np.zeros(1), []
   last = np.full((1, width), bos_id, np.int32)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
-from options.train_options import TrainOptions
 
 from checks.exit_codes import DONE
 from options import programs
+from options.train_options import TrainOptions
 from tasks.records import Setup
 from tasks.task import Task
 from training import hardware

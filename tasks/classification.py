@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from decoding.classifier import Classifier
-from options.decode_options import DecodeOptions
 
 import corpora
 import input_pipeline
@@ -18,6 +17,7 @@ from corpora import input_formats, labelled, labelled_baselines
 from corpora import vocabulary as vocabularies
 from corpora.labelled import LabelledCorpus, LabelledSplit
 from decoding.answers import PlainAnswers
+from options.decode_options import DecodeOptions
 from tasks import setup as setups
 from tasks import trained
 from tasks.records import Setup

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from decoding.continuer import BATCH_TOKENS, Continuer, plain
-from options.decode_options import DecodeOptions
 
 import corpora
 import input_pipeline
 from corpora import vocabulary as vocabularies
 from decoding.answers import PlainAnswers
+from options.decode_options import DecodeOptions
 from tasks import trained
 from tasks.records import Setup
 from tasks.task import Task, only_run, task, tokenising

@@ -21,8 +21,8 @@ from transformer.config import (
   ModelConfig,
   OptimizerConfig,
   RecurrentConfig,
-  SearchConfig,
 )
+from transformer.search import SearchConfig
 
 ModelRecord = ModelConfig | RecurrentConfig | LanguageModelConfig
 

@@ -8,14 +8,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from options.sections import Gathering, gather_errors
-from options.train_options import TrainOptions
-
-import corpora
 from checks.errors import ConfigError
 from corpora import cleaning, labelled, subword_sampling
 from corpora import vocabulary as vocabularies
 from input_pipeline import BatchConfig
+from options.sections import Gathering, gather_errors
+from options.train_options import TrainOptions
 from tasks.records import DecodingConfig, ModelRecord, PlacesConfig, Setup
 from tasks.task import TASKS, Task, task_of
 from training.evaluation import EvaluationConfig
@@ -30,8 +28,9 @@ from transformer.config import (
   LossConfig,
   MeshConfig,
   OptimizerConfig,
-  SearchConfig,
 )
+from transformer.registries import ARCHITECTURES
+from transformer.search import SearchConfig
 
 Config = Mapping[str, Any]  # a configuration as nested dictionaries
 

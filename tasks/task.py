@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import jax
 import tqdm
-from options.decode_options import DecodeOptions
 
 import corpora
 import input_pipeline
@@ -20,6 +19,7 @@ from checks.errors import ConfigError, config_errors
 from corpora import vocabulary as vocabularies
 from corpora.vocabulary import Vocabulary
 from decoding.answers import Answers
+from options.decode_options import DecodeOptions
 from tasks.records import Setup
 from training import peers, run_folder
 from training.checkpoint import Checkpoints, Measure

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tqdm
-from options.decode_options import DecodeOptions
 
 import corpora
 import input_pipeline
@@ -19,13 +18,14 @@ from decoding.answers import TranslationAnswers, TranslationOptions
 from decoding.long_lines import Splitter
 from decoding.output_formats import Format
 from decoding.translator import Translator
+from options.decode_options import DecodeOptions
 from tasks import inspection, trained
 from tasks.records import Setup
 from tasks.task import Task, task, tokenising
 from training import hardware
 from training.checkpoint import BLEU
 from training.evaluation import Evaluation, Score, Sums
-from transformer.config import SearchConfig
+from transformer.search import SearchConfig
 
 
 @task

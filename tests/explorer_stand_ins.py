@@ -11,7 +11,8 @@ from explorer.capture import Capture
 from explorer.texts import Text
 from transformer import model as models
 from transformer.attention import Operands
-from transformer.config import ModelConfig, SearchConfig
+from transformer.config import ModelConfig
+from transformer.search import SearchConfig
 
 LINES = ['the tired dog sleeps because it was tired', 'a cat sees the wide street', 'the dog sees it', 'cats sleep']
 

@@ -16,8 +16,9 @@ from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import LINES, shaken, small_vocabulary
 from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability
 from tests.test_search import penalty as length_penalty
-from transformer import architectures, coverage, search
-from transformer.config import LanguageModelConfig, ModelConfig, RecurrentConfig, SearchConfig
+from transformer import architectures, search
+from transformer.config import LanguageModelConfig, ModelConfig, RecurrentConfig
+from transformer.search import SearchConfig, coverage
 
 SOURCE = np.array([3, 2, 5])  # tokens of each source that are to be covered
 
@@ -48,8 +49,9 @@ def compiled(config, stop_early):
     shape = (*cache.beams.shape, cache.looks.shape[-1])
     step, covered, _ = coverage.cover(attend_step, cache, shape, None)
     counted = jnp.arange(shape[-1])[None] < jnp.asarray(SOURCE)[:, None]
-    return search.beam_search(step, covered, LIMITS, LONGEST, BOS, EOS, FILLER, config, stop_early=stop_early,
-                              coverage=lambda cache: coverage.penalty(cache.beams[1], counted, config.coverage_penalty))
+    return search.beam_search(search.SearchProblem(
+        step, covered, LIMITS, LONGEST, BOS, EOS, FILLER,
+        coverage=lambda cache: coverage.penalty(cache.beams[1], counted, config.coverage_penalty)), config, stop_early)
   return jax.jit(run)
 
 
@@ -173,7 +175,7 @@ def test_scores_are_those_of_the_forced_output(kind):
     for line, scored in zip(listed, forced):
       assert line.score == pytest.approx(scored.score, abs=1e-4)
       assert line.log_prob == pytest.approx(scored.log_prob, abs=1e-4)
-      priced += line.score < line.log_prob / float(search.length_penalty(len(line.ids) + 1, BEAM)) - 1e-3
+      priced += line.score < line.log_prob / float(BEAM.penalty(len(line.ids) + 1)) - 1e-3
   assert priced
   for line in found:
     assert [line.score, *(other.score for other in line.others)] == sorted(

@@ -10,7 +10,7 @@ from checks.errors import ConfigError
 from decoding import long_lines
 from decoding.translator import Request, Translator
 from tests.explorer_stand_ins import small_translator, small_vocabulary
-from transformer.config import SearchConfig
+from transformer.search import SearchConfig
 
 fits = lambda text: len(text) <= 20
 

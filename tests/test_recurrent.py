@@ -12,8 +12,9 @@ import pytest
 from tests.conftest import BOS, EOS, FILLER, sentences
 from transformer import architectures, search, tokens
 from transformer import model as models
-from transformer.config import RecurrentConfig, SearchConfig
+from transformer.config import RecurrentConfig
 from transformer.recurrent.cells import Recurrence, segment_starts
+from transformer.search import SearchConfig, hypotheses
 from transformer.tokens import Tokens
 
 V, D = 29, 7
@@ -174,7 +175,7 @@ def test_cached_steps_of_every_beam_equal_the_loops(kind):
   for t in range(5):
     if t == 3:  # hypotheses move, as in a beam search
       order = np.array([[2, 0, 1], [0, 2, 1]])
-      cache = cache._replace(beams=search._take(cache.beams, jnp.asarray(order)))
+      cache = cache._replace(beams=hypotheses.take(cache.beams, jnp.asarray(order)))
     fed = np.take_along_axis(draw[:, :, t - 1], order, 1) if t else np.full((2, 3), BOS)
     logits, cache = advance(params, cache, jnp.asarray(fed, jnp.int32))
     for row in range(2):
@@ -223,8 +224,9 @@ def test_beam_search_finds_what_it_says_it_found(kind):
   @jax.jit
   def find(params, source):
     cache = model.init_cache(params, model.encode(params, source), 6, 3)
-    return search.search(lambda cache, last: model.decode_step(params, cache, last), cache, jnp.array([6, 5]), 6, BOS,
-                         EOS, FILLER, SearchConfig(beam_size=3))
+    step = lambda cache, last: model.decode_step(params, cache, last)
+    return search.search(search.SearchProblem(step, cache, jnp.array([6, 5]), 6, BOS, EOS, FILLER),
+                         SearchConfig(beam_size=3))
 
   found = jax.tree.map(np.asarray, find(params, tokens.pad(sources, 2, 7, FILLER)))
   assert len({tuple(row) for row in found.tokens[0]}) == 3

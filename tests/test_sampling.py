@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import BOS, EOS, FILLER
-from transformer import search, search_rules
-from transformer.config import SearchConfig
+from transformer import search
+from transformer.search import SearchConfig, constraints
 
 V, LONGEST = 7, 5
 SAMPLE = SearchConfig(strategy='sample', length_penalty='none')
@@ -34,8 +34,9 @@ def chain(seed=0, spread=1.3):
 @functools.partial(jax.jit, static_argnames=('config', 'length'))
 def run(table, limits, lines, prefix, lengths, config, length=LONGEST):
   cache = Cache(jax.numpy.full((len(limits), config.width), BOS), table)
-  return search.search(chain_step, cache, limits, length, BOS, EOS, FILLER, config,
-                       search.row_keys(config.seed, lines), [search_rules.prefix(prefix, lengths)])
+  return search.search(search.SearchProblem(
+      chain_step, cache, limits, length, BOS, EOS, FILLER, keys=search.row_keys(config.seed, lines),
+      rules=[constraints.prefix(prefix, lengths)]), config)
 
 
 def draw(table, rows, config, lines=None, prefixes=None, limit=LONGEST):

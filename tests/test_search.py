@@ -11,7 +11,8 @@ import pytest
 
 from tests.conftest import BOS, EOS, FILLER, rows
 from transformer import search, tokens
-from transformer.config import LENGTH_PENALTIES, SearchConfig
+from transformer.search import LENGTH_PENALTIES, SearchConfig, ensemble
+from transformer.search.largest import largest
 
 V, LONGEST = 5, 4
 SEED = 17  # of a chain whose best translation is another for every penalty
@@ -38,7 +39,8 @@ def chains(seed=0, spread=1.5):
 
 @functools.lru_cache
 def compiled(how, config):
-  return jax.jit(lambda cache, limits: how(chain_step, cache, limits, LONGEST, BOS, EOS, FILLER, config))
+  return jax.jit(lambda cache, limits: how(
+      search.SearchProblem(chain_step, cache, limits, LONGEST, BOS, EOS, FILLER), config))
 
 
 def run(table, config, limits=LIMITS, how=search.beam_search):
@@ -79,7 +81,7 @@ def test_the_largest_entries_are_those_of_a_sort(entries, count):
   scores, offsets = random.normal(size=(2, 3, entries)).astype(np.float32), np.float32([[0, 1, 2], [0, -1, search.NEVER]])
   scores[0, 0, -count:] += 9.0  # in the last, incomplete group
   scores[1, 1, :min(count, 40)] += 9.0  # most in one group
-  values, beams, places = jax.jit(search.largest, static_argnums=2)(scores, offsets, count)
+  values, beams, places = jax.jit(largest, static_argnums=2)(scores, offsets, count)
   with np.errstate(over='ignore'):
     total = (scores + offsets[..., None]).reshape(2, -1)
   order = np.argsort(-total, axis=-1)[:, :count]
@@ -113,7 +115,7 @@ def test_the_penalties_choose_different_translations():
 @pytest.mark.parametrize('length, kind, expected', [(7, 'gnmt', 2**0.6), (1, 'gnmt', 1.0), (7, 'length', 7**0.6),
                                                     (7, 'none', 1.0)])
 def test_length_penalties(length, kind, expected):
-  assert abs(search.length_penalty(length, SearchConfig(length_penalty=kind)) - expected) < 1e-5
+  assert abs(SearchConfig(length_penalty=kind).penalty(length) - expected) < 1e-5
 
 
 @pytest.mark.parametrize('width', [2, 3])
@@ -214,7 +216,8 @@ def test_going_on_with_half_the_rows_changes_nothing(halvings, places):
   limits = np.array([4, 1, 3, 2, 4, 1, 1], np.int32)
   table = np.concatenate([chains(seed, spread=2.5) for seed in range(3)])[:len(limits)]
   plain, config = SearchConfig(beam_size=3), SearchConfig(beam_size=3, halvings=halvings)
-  growing = functools.partial(search.beam_search, growth=search.Growth(places, lambda cache, length: cache))
+  growth = search.Growth(places, lambda cache, length: cache)
+  growing = lambda problem, config: search.beam_search(problem._replace(growth=growth), config)
   for field, expected in zip(run(table, config, limits, growing), run(table, plain, limits)):
     np.testing.assert_array_equal(field, expected)
 
@@ -266,14 +269,19 @@ def test_groups_without_diversity_are_searches_of_their_size():
     np.testing.assert_allclose(found.log_probs[:, 0], alone.log_probs[:, 0], atol=1e-5)
 
 
-def ensemble_search(step, cache, *rest):
+def search_with(problem, other, config):
+  """Of two models, of which the second has another cache."""
+  step, cache, _ = ensemble.combine([problem.step, problem.step], [problem.cache, other])
+  return search.beam_search(problem._replace(step=step, cache=cache), config)
+
+
+def ensemble_search(problem, config):
   """Two models, the second of which reads the chains from the end of the batch."""
-  other = cache._replace(chains=cache.chains[::-1])
-  return search.beam_search(*search.ensemble([step, step], [cache, other])[:2], *rest)
+  return search_with(problem, problem.cache._replace(chains=problem.cache.chains[::-1]), config)
 
 
-def twice(step, cache, *rest):
-  return search.beam_search(*search.ensemble([step, step], [cache, cache])[:2], *rest)
+def twice(problem, config):
+  return search_with(problem, problem.cache, config)
 
 
 def test_an_ensemble_has_the_mean_probability():
@@ -305,7 +313,8 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
   def translate(params, source):
     cache = model.init_cache(params, model.encode(params, source), length)
     step = lambda cache, last: model.decode_step(params, cache, last)
-    return search.greedy_search(step, cache, limits, length, BOS, EOS, FILLER, SearchConfig(beam_size=1))
+    return search.greedy_search(search.SearchProblem(step, cache, limits, length, BOS, EOS, FILLER),
+                                SearchConfig(beam_size=1))
 
   found = jax.tree.map(np.asarray, jax.jit(translate)(params, source))
   words = [found.tokens[row, 0, :found.lengths[row, 0]].tolist() for row in range(3)]

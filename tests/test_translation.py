@@ -17,7 +17,8 @@ from decoding import translator as translation
 from decoding.translator import Request, Translation, Translator
 from tests.conftest import SIZES
 from transformer import architectures, search
-from transformer.config import ModelConfig, SearchConfig
+from transformer.config import ModelConfig
+from transformer.search import SearchConfig
 
 LINES = ['The dog sleeps.', 'Maria reads the book.', '', 'A cat', 'The dog sleeps.', 'He calls.', 'It was too wide.']
 # As many tokens more than the source as the cache has from the start: each search is compiled once, without growth.

@@ -20,7 +20,8 @@ from tasks.language_model import Continuer
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from training.run_folder import RunFolder
 from transformer import architectures
-from transformer.config import LanguageModelConfig, RecurrentConfig, SearchConfig
+from transformer.config import LanguageModelConfig, RecurrentConfig
+from transformer.search import SearchConfig
 
 
 def options(*arguments):

@@ -10,11 +10,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import attention_scores, beam_cache, dtypes, initializers, positions
-from transformer.beam_cache import KeyValue
+from transformer import attention_scores, dtypes, initializers, positions
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.positions import NOTHING, Relation
+from transformer.search import cache as beam_cache
+from transformer.search.cache import CachedKeyValue, KeyValue
 
 WITNESS = 'witness'  # the collection into which heads put what they did when someone asks (model.inspect)
 
@@ -148,8 +149,8 @@ class MultiHeadAttention(nn.Module):
     """Queries from x [B, Q, D] over another text's projected memory, mask [B or 1, Q, M]; [B, Q, D]."""
     return self.attend(self.queries(x), memory, mask)
 
-  def extend(self, x: jax.Array, past: KeyValue, step: jax.Array, mask: jax.Array, relation: Relation = NOTHING
-             ) -> tuple[jax.Array, KeyValue]:
+  def extend(self, x: jax.Array, past: CachedKeyValue, step: jax.Array, mask: jax.Array, relation: Relation = NOTHING
+             ) -> tuple[jax.Array, CachedKeyValue]:
     """One cached step of causal self-attention: every beam's newest token over its own past.
 
     The beams stand where queries stand in training, and what all of them wrote, place by place, where entries do.
@@ -165,4 +166,4 @@ class MultiHeadAttention(nn.Module):
       [B, W, D], and the cache with place `step` filled.
     """
     past = beam_cache.write(past, self.memory(x, relation), step)
-    return self.attend(self.queries(x, relation), beam_cache.view(past), mask, relation), past
+    return self.attend(self.queries(x, relation), beam_cache.from_cache_layout(past), mask, relation), past

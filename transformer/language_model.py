@@ -2,7 +2,7 @@
 
 Figure 1's decoder without its attention over an encoder: a layer is masked self-attention and the feed-forward network.
 It fulfils the same Model record as the encoder-decoder, with a source of no columns, so that trainer, loss and search
-are those of translation. A prompt is no source: it is the beginning of the target (search_rules.prefix).
+are those of translation. A prompt is no source: it is the beginning of the target (search.constraints.prefix).
 
     GPT    (Radford et al., 2018, §4.1)   norm post, learned positions, GELU, biases
     GPT-2  (Radford et al., 2019, §2.3)   norm pre with a final normalisation, else the same
@@ -17,11 +17,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, dtypes, embeddings, layers, masks, normalization, positions
+from transformer import dtypes, embeddings, layers, masks, normalization, positions
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
 from transformer.model import Cache, Family, Model, Record, Witness, apply_method, of_module, witnessed
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
+from transformer.search import cache as beam_cache
 from transformer.tokens import Tokens
 
 
@@ -59,7 +60,7 @@ class Decoder(nn.Module):
     """The source itself, which has no columns: it says how many rows there are."""
     if source.ids.shape[1]:
       raise ValueError(f'a language model has no source, found {source.ids.shape[1]} columns; give a prompt as the '
-                       "target's beginning (search_rules.prefix)")
+                       "target's beginning (search.constraints.prefix)")
     return source
 
   def hidden(self, target: Tokens) -> jax.Array:
@@ -91,7 +92,7 @@ class Decoder(nn.Module):
     beams, length = cache.beams.shape[1:]
     x = self._embed(tokens, self.positions.embed(cache.step[None, None], length))
     relations = self.positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
-    origin = beam_cache.stay(cache.beams, cache.step)
+    origin = beam_cache.with_own_token(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)
     written = []
     for number, (layer, past) in enumerate(zip(self.layers, cache.past)):

@@ -8,12 +8,12 @@ import jax
 
 from transformer import normalization
 from transformer.attention import WITNESS, MultiHeadAttention
-from transformer.beam_cache import KeyValue
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
 from transformer.feed_forward import FeedForward
 from transformer.positions import Relation
 from transformer.registries import NORMS
+from transformer.search.cache import CachedKeyValue, KeyValue
 
 
 class Placement(NamedTuple):
@@ -70,8 +70,8 @@ class EncoderLayer(nn.Module):
     y = self.self_attention(self.around_self.enter(x), mask, relation)
     return self._after_self(self.around_self.leave(x, y))
 
-  def extend(self, x: jax.Array, relation: Relation, past: KeyValue, step: jax.Array, mask: jax.Array
-             ) -> tuple[jax.Array, KeyValue]:
+  def extend(self, x: jax.Array, relation: Relation, past: CachedKeyValue, step: jax.Array, mask: jax.Array
+             ) -> tuple[jax.Array, CachedKeyValue]:
     """One cached step under a causal mask: x [B, W, D] over the beams' past, see MultiHeadAttention.extend."""
     y, past = self.self_attention.extend(self.around_self.enter(x), past, step, mask, relation)
     return self._after_self(self.around_self.leave(x, y)), past
@@ -103,8 +103,8 @@ class DecoderLayer(nn.Module):
     """This layer's keys and values of the encoder's output [B, S, D]."""
     return self.cross_attention.memory(memory)
 
-  def extend(self, x: jax.Array, relation: Relation, past: KeyValue, step: jax.Array, mask: jax.Array,
-             memory: KeyValue, cross_mask: jax.Array) -> tuple[jax.Array, KeyValue]:
+  def extend(self, x: jax.Array, relation: Relation, past: CachedKeyValue, step: jax.Array, mask: jax.Array,
+             memory: KeyValue, cross_mask: jax.Array) -> tuple[jax.Array, CachedKeyValue]:
     """One cached step: x [B, W, D] over the beams' past, see MultiHeadAttention.extend, and memory [B, S, G, K].
 
     In cross-attention the beams of a sentence are its queries: they share one memory, and it is never copied.

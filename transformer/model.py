@@ -14,11 +14,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from transformer import beam_cache, coverage, dtypes, embeddings, layers, masks, normalization, positions
+from transformer import dtypes, embeddings, layers, masks, normalization, positions
 from transformer.attention import WITNESS
 from transformer.config import AnyModelConfig, ModelConfig
 from transformer.dropout import Dropout
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
+from transformer.search import cache as beam_cache
+from transformer.search import coverage
 from transformer.tokens import Tokens
 
 Params = Any  # a nested dict of float32 arrays
@@ -36,9 +38,9 @@ class Memory(NamedTuple):
 class Cache(NamedTuple):
   """What decoding step by step carries. A search reorders `beams` as hypotheses move; it never touches the rest."""
 
-  beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (beam_cache)
-  past: Any  # leaves [B, ...], which a step writes: here one KeyValue per layer, see beam_cache.keep
-  source: Any  # leaves [B, ...], which it does not: here one KeyValue per layer, and the mask [B, W, S]
+  beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (search.cache)
+  past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, see search.cache.to_cache_layout
+  source: Any  # leaves [B, ...], which it does not: here one CachedKeyValue per layer, and the mask [B, W, S]
   step: jax.Array  # [] int32: tokens fed so far
 
 
@@ -172,7 +174,7 @@ class EncoderDecoder(nn.Module):
         beams=beam_cache.origins(batch, beams, length),
         past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.decoder_layers],
         source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
-            [beam_cache.keep(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
+            [beam_cache.to_cache_layout(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
@@ -180,12 +182,12 @@ class EncoderDecoder(nn.Module):
     beams, length = cache.beams.shape[1:]
     x = self._embed(self.tables.target, tokens, self.decoder_positions.embed(cache.step[None, None], length))
     relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
-    origin = beam_cache.stay(cache.beams, cache.step)
+    origin = beam_cache.with_own_token(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)
     memories, cross_mask = cache.source
     written = []
     for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.past, memories)):
-      x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.view(memory), cross_mask)
+      x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.from_cache_layout(memory), cross_mask)
       written.append(past)
     return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 

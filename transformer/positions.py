@@ -40,7 +40,7 @@ class Relation(NamedTuple):
     return jax.tree.map(lambda leaf: leaf[layer], self)
 
   def of_beams(self, beams: int) -> 'Relation':
-    """Of one place to T, for W beams that all stand there, and the T·W entries that they have written (beam_cache)."""
+    """Of one place to T, for W beams that all stand there, and the T·W entries that they have written (search.cache)."""
     spread = lambda leaf: None if leaf is None else jnp.repeat(jnp.repeat(leaf, beams, axis=-1), beams, axis=-2)
     return self._replace(bias=spread(self.bias), distance=spread(self.distance))
 

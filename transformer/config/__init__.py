@@ -8,11 +8,9 @@ beside the others: `idle()` maps them to the reason, which begins with the name 
 from transformer.config.mesh import MeshConfig
 from transformer.config.model import ArchitectureConfig, LanguageModelConfig, ModelConfig
 from transformer.config.recurrent import RecurrentConfig
-from transformer.config.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig
 from transformer.config.training import ClassificationConfig, ConsistencyConfig, LossConfig, OptimizerConfig
 
 AnyModelConfig = ModelConfig | RecurrentConfig | LanguageModelConfig
 
-__all__ = ['AnyModelConfig', 'ArchitectureConfig', 'ClassificationConfig', 'ConsistencyConfig', 'LENGTH_PENALTIES',
-           'LanguageModelConfig', 'LossConfig', 'MeshConfig', 'ModelConfig', 'OptimizerConfig', 'RecurrentConfig',
-           'STRATEGIES', 'SearchConfig']
+__all__ = ['AnyModelConfig', 'ArchitectureConfig', 'ClassificationConfig', 'ConsistencyConfig', 'LanguageModelConfig',
+           'LossConfig', 'MeshConfig', 'ModelConfig', 'OptimizerConfig', 'RecurrentConfig']

@@ -1,17 +1,38 @@
-"""What a search takes."""
+"""How to search: the record of the options, and the registry of the strategies that one of them names."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+import jax.numpy as jnp
+from jaxtyping import Float, Num
+
+from checks.choices import Registry
 from checks.refusals import positive, refuse
+from transformer.search.hypotheses import Hypotheses
+from transformer.search.length_penalty import LENGTH_PENALTIES
+from transformer.search.problem import SearchProblem
+from transformer.tokens import Array
 
-LENGTH_PENALTIES = ('gnmt', 'length', 'none')
-STRATEGIES = ('beam', 'sample')
+
+class Strategy(NamedTuple):
+  """A way to search."""
+
+  search: Callable[[SearchProblem, 'SearchConfig'], Hypotheses]
+  width: Callable[['SearchConfig'], int]  # W: beams of the cache; a coverage penalty needs several to choose from
+  options: frozenset[str]  # the fields of SearchConfig that no other strategy reads
+  outputs: str  # how many outputs it gives, for the message about n_best: 'one draw gives'
+
+
+STRATEGIES: Registry[Strategy] = Registry('search.strategy')  # entered in beam and sampling
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-  """How translations and continuations are looked for (§6.1). See search.search."""
+  """How to search for translations and continuations (§6.1).
+
+  Raises ValueError on creation when options do not fit each other.
+  """
 
   beam_size: int = 4  # beam: hypotheses kept; 1 is greedy search
   length_penalty: str = 'gnmt'  # gnmt: ((5 + |y|) / 6)^alpha (Wu et al., 2016); length: |y|^alpha; none
@@ -20,7 +41,7 @@ class SearchConfig:
   min_length: int = 0  # fewest tokens before EOS
   groups: int = 1  # beam: parts of it that look for different translations (Vijayakumar et al., 2018); 1: off
   diversity: float = 0.5  # groups: taken off a log-probability for each earlier group that took the same token now
-  strategy: str = 'beam'  # beam: the likeliest found; sample: drawn at random, see search.sample
+  strategy: str = 'beam'  # beam: the likeliest found; sample: drawn at random, see sampling
   temperature: float = 1.0  # sample: logits are divided by it
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
   top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
@@ -34,10 +55,8 @@ class SearchConfig:
 
   def _mistakes(self) -> Iterator[str]:
     yield from positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
-    if self.strategy not in STRATEGIES:
-      yield f'strategy is {self.strategy!r}; expected one of {", ".join(STRATEGIES)}'
-    if self.length_penalty not in LENGTH_PENALTIES:
-      yield f'length_penalty is {self.length_penalty!r}; expected one of {", ".join(LENGTH_PENALTIES)}'
+    yield from STRATEGIES.mistakes(self.strategy)
+    yield from LENGTH_PENALTIES.mistakes(self.length_penalty)
     if not 0 <= self.min_length <= self.extra_length:
       yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: every '
              'sentence, the shortest too, may be so long')
@@ -51,14 +70,18 @@ class SearchConfig:
       yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
     if self.alpha < 0:
       yield f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)'
+    if self.coverage_penalty < 0:
+      yield f'coverage_penalty is {self.coverage_penalty}; expected 0 (off) or more'
+    if self.strategy in STRATEGIES:
+      yield from self._mistakes_of_width()
+
+  def _mistakes_of_width(self) -> Iterator[str]:
     if self.width > 0 and not 1 <= self.n_best <= self.width:
-      yield (f'n_best is {self.n_best}; expected 1 to {self.width}, as many as ' + (
-          'beam_size keeps' if self.strategy == 'beam' else 'one draw gives'))
+      yield (f'n_best is {self.n_best}; expected 1 to {self.width}, as many as '
+             f'{STRATEGIES[self.strategy].outputs}')
     if self.halvings < 0 or self.halvings and self.width == 1:
       yield (f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a positive '
              'number')
-    if self.coverage_penalty < 0:
-      yield f'coverage_penalty is {self.coverage_penalty}; expected 0 (off) or more'
     if self.coverage_penalty and self.width == 1:
       yield (f'coverage_penalty is {self.coverage_penalty}, which decides between the hypotheses of a beam; expected 0 '
              'for greedy search and sampling, or strategy beam and beam_size 2 or more')
@@ -66,4 +89,18 @@ class SearchConfig:
   @property
   def width(self) -> int:
     """W: beams that the cache needs."""
-    return self.beam_size if self.strategy == 'beam' else 1
+    return STRATEGIES[self.strategy].width(self)
+
+  def penalty(self, length: Num[Array, '*any'] | int) -> Float[Array, '*any']:
+    """Return what the log-probability of outputs of `length` tokens, EOS included, is divided by."""
+    return LENGTH_PENALTIES[self.length_penalty](jnp.asarray(length, jnp.float32), self.alpha)
+
+  def idle(self) -> dict[str, str]:
+    """Return each field that has no effect beside the others, with the reason, which begins with the deciding field."""
+    others = frozenset().union(*(strategy.options for strategy in STRATEGIES.values()))
+    reasons = dict.fromkeys(sorted(others - STRATEGIES[self.strategy].options), f'strategy is {self.strategy!r}')
+    if self.length_penalty == 'none':
+      reasons['alpha'] = "length_penalty is 'none'"
+    if self.groups == 1:
+      reasons['diversity'] = 'groups is 1'
+    return reasons

@@ -9,8 +9,8 @@ import pytest
 
 from tests.conftest import BOS, EOS, FILLER
 from tests.test_search import Cache, V, chain_step, chains, log_probability
-from transformer import search, search_rules
-from transformer.config import SearchConfig
+from transformer import search
+from transformer.search import SearchConfig, constraints
 
 LONGEST = 5
 LIMITS = np.array([5, 4, 5], np.int32)
@@ -19,9 +19,9 @@ WIDE = 341  # a beam that holds all sentences of these chains: 1 + 4 + 16 + 64 +
 
 
 def laid(phrases, right):
-  """[B, P, N] as search_rules has them."""
+  """[B, P, E] as constraints has them."""
   longest = max(len(phrase) for row in phrases for phrase in row)
-  fill = lambda phrase: [search_rules.NO_TOKEN] * (longest - len(phrase))
+  fill = lambda phrase: [constraints.NO_TOKEN] * (longest - len(phrase))
   most = max(map(len, phrases))
   return np.array([[fill(p) + p if right else p + fill(p) for p in [*row, *[[]] * (most - len(row))]]
                    for row in phrases], np.int32)
@@ -30,10 +30,11 @@ def laid(phrases, right):
 @functools.partial(jax.jit, static_argnames=('config', 'kind'))
 def run(table, phrases, config, kind):
   cache = Cache(jax.numpy.full((3, config.width), BOS), table)
-  rule = (search_rules.forbidden(phrases, config.width) if kind == 'forbidden' else
-          search_rules.required(phrases, config.width, EOS))
-  return search.search(chain_step, cache, LIMITS, LONGEST, BOS, EOS, FILLER, config,
-                       search.row_keys(config.seed, np.arange(3)), [rule])
+  rule = (constraints.forbidden(phrases, config.width) if kind == 'forbidden' else
+          constraints.required(phrases, config.width, EOS))
+  return search.search(search.SearchProblem(
+      chain_step, cache, LIMITS, LONGEST, BOS, EOS, FILLER, keys=search.row_keys(config.seed, np.arange(3)),
+      rules=[rule]), config)
 
 
 def contains(sentence, phrase):
@@ -102,9 +103,10 @@ def test_a_wide_beam_finds_the_best_that_has_what_is_required():
 
 
 def test_without_phrases_nothing_changes():
-  config, table, nothing = SearchConfig(beam_size=3), chains(1), np.full((3, 1, 2), search_rules.NO_TOKEN, np.int32)
+  config, table, nothing = SearchConfig(beam_size=3), chains(1), np.full((3, 1, 2), constraints.NO_TOKEN, np.int32)
   cache = Cache(np.full((3, 3), BOS), table)
-  free = jax.jit(lambda cache: search.search(chain_step, cache, LIMITS, LONGEST, BOS, EOS, FILLER, config))(cache)
+  problem = search.SearchProblem(chain_step, cache, LIMITS, LONGEST, BOS, EOS, FILLER)
+  free = jax.jit(lambda cache: search.search(problem._replace(cache=cache), config))(cache)
   for kind in ('forbidden', 'required'):
     for field, expected in zip(run(table, nothing, config, kind), free):
       np.testing.assert_allclose(field, expected, rtol=1e-6)

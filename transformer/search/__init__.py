@@ -1,0 +1,33 @@
+"""Search for the best output (§6.1) over any step function: no file here knows a model.
+
+    config          SearchConfig: how to search; the registry of strategies
+    problem         SearchProblem: what to search; step functions, caches, and how caches grow
+    strategies      search(): what SearchConfig.strategy names
+    beam            beam search
+    continuations   the likeliest continuations of a beam's hypotheses: the choice at each step
+    diverse         the choice of diverse beam search
+    allocation      the choice of dynamic beam allocation, for required phrases
+    largest         the largest of many entries, in two stages
+    walk            one hypothesis for each sentence; greedy search
+    sampling        outputs drawn at random
+    constraints     prefixes, forbidden and required phrases
+    coverage        the coverage penalty
+    length_penalty  length penalties, and their registry
+    ensemble        several models as one step function
+    hypotheses      Hypotheses: what a search returns
+    cache           keys and values of a model's past tokens, which a search never reorders
+    stages          a search that begins with a short cache
+
+Dimensions, beside those of transformer/__init__.py: C candidate continuations, P phrases, E tokens of a phrase.
+"""
+
+from transformer.search.beam import beam_search
+from transformer.search.config import LENGTH_PENALTIES, STRATEGIES, SearchConfig
+from transformer.search.hypotheses import NEVER, NOISE, Hypotheses
+from transformer.search.problem import Growth, SearchProblem
+from transformer.search.sampling import row_keys, sample
+from transformer.search.strategies import search
+from transformer.search.walk import greedy_search
+
+__all__ = ['Growth', 'Hypotheses', 'LENGTH_PENALTIES', 'NEVER', 'NOISE', 'STRATEGIES', 'SearchConfig', 'SearchProblem',
+           'beam_search', 'greedy_search', 'row_keys', 'sample', 'search']

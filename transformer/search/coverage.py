@@ -1,0 +1,76 @@
+"""The coverage penalty of Wu et al. (2016, §7): a good translation has looked at every token of its source.
+
+    s(Y, X) = log P(Y | X) / lp(Y) + cp(X; Y)        cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
+
+p_ij is the weight that cross-attention gave to source token i in the step that wrote target token j, as alignments read
+it: the mean over the heads of one layer (middle). EOS of the source is not counted: nothing of it is to be translated.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, PyTree
+
+from transformer.search.problem import SearchCache, Step
+from transformer.tokens import Array
+
+# (cache, newest tokens) -> (logits, cache, cross-attention)
+AttendStep = Callable[[SearchCache, Int[Array, 'B W']],
+                      tuple[Float[Array, 'B W V'], SearchCache, Float[Array, 'B W S']]]
+
+
+class CoveredCache(NamedTuple):
+  """A model's cache, and how much attention each hypothesis has given. A search moves both with the hypotheses."""
+
+  beams: tuple[PyTree, Float[Array, 'B W S']]  # the model's own, and the weights summed over the steps so far
+  rest: SearchCache  # the model's cache without its beams
+
+
+def middle(layers: int) -> int:
+  """Return the layer whose attention best says what is translated, the lower of two (Chen et al., 2020, Table 3)."""
+  return (layers - 1) // 2
+
+
+def penalty(attended: Float[Array, 'B W S'], counted: Bool[Array, 'B S'], beta: float) -> Float[Array, 'B W']:
+  """Return cp of hypotheses, never above 0.
+
+  Args:
+    attended: Σ_j p_ij.
+    counted: which source tokens i count.
+    beta: β, 0 or more.
+  """
+  covered = jnp.clip(attended, jnp.finfo(jnp.float32).tiny, 1.0)  # a weight may be too small for float32: avoids log 0
+  return beta * jnp.where(counted[:, None], jnp.log(covered), 0.0).sum(-1)
+
+
+def ordinary(segments: Int[Array, 'B S']) -> Bool[Array, 'B S']:
+  """Find the tokens of sources that end in EOS, without EOS; segments are 0 under padding."""
+  return jnp.pad(segments[:, 1:] > 0, ((0, 0), (0, 1)))
+
+
+def cover(step: AttendStep, cache: SearchCache, shape: tuple[int, int, int], grow: Callable[[SearchCache, int], SearchCache]
+          ) -> tuple[Step, CoveredCache, Callable[[CoveredCache, int], CoveredCache]]:
+  """Make a step function that sums up the attention of hypotheses.
+
+  Args:
+    step: the model's, which returns its cross-attention, too.
+    cache: the model's, before the first step.
+    shape: (B, W, S).
+    grow: how the model's cache grows (Growth.grow).
+
+  Returns:
+    The step function, its cache, and how that grows.
+  """
+  def apart(inner: SearchCache, attended: Float[Array, 'B W S']) -> CoveredCache:
+    return CoveredCache((inner.beams, attended), inner._replace(beams=()))
+
+  def whole(covered: CoveredCache) -> SearchCache:
+    return covered.rest._replace(beams=covered.beams[0])
+
+  def advance(covered: CoveredCache, tokens: Int[Array, 'B W']) -> tuple[Float[Array, 'B W V'], CoveredCache]:
+    logits, inner, weights = step(whole(covered), tokens)
+    return logits, apart(inner, covered.beams[1] + weights)
+
+  longer = lambda covered, places: apart(grow(whole(covered), places), covered.beams[1])
+  return advance, apart(cache, jnp.zeros(shape)), longer

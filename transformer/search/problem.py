@@ -1,0 +1,52 @@
+"""What a search is given: a step function with its cache, the lengths allowed, and what outputs must contain."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, Self, runtime_checkable
+
+from jaxtyping import Float, Int, Key, PyTree
+
+from transformer.search.constraints import Rule
+from transformer.tokens import Array
+
+
+@runtime_checkable
+class SearchCache(Protocol):
+  """What a step function carries from step to step: a NamedTuple with a field `beams`."""
+
+  @property
+  def beams(self) -> PyTree:
+    """The leaves [B, W, ...] that belong to hypotheses. A search reorders these and touches no other field."""
+
+  def _replace(self, **fields: PyTree) -> Self:
+    """As every NamedTuple has it."""
+
+
+# (cache, newest token of each hypothesis) -> (logits of the next token in float32, cache)
+Step = Callable[[SearchCache, Int[Array, 'B W']], tuple[Float[Array, 'B W V'], SearchCache]]
+
+
+class Growth(NamedTuple):
+  """How a cache that begins short grows. Few outputs are as long as they may be, and each step reads all of the cache."""
+
+  length: int  # places of the cache that a search begins with
+  grow: Callable[[SearchCache, int], SearchCache]  # (cache, places) -> a longer cache
+
+
+class SearchProblem(NamedTuple):
+  """What to search: for each of B sentences, outputs that a step function finds likely. SearchConfig says how.
+
+  Every output ends in EOS: at its last allowed place a hypothesis may only end.
+  """
+
+  step: Step
+  cache: SearchCache  # before the first step, with SearchConfig.width beams
+  limits: Int[Array, ' B']  # longest output of each sentence, EOS included; at least 1
+  length: int  # L, at least the largest limit
+  bos_id: int  # what every output is started with, and does not contain
+  eos_id: int
+  filler: int  # the id that stands after EOS
+  keys: Key[Array, ' B'] | None = None  # to sample with, see row_keys; one a sentence, so that no neighbour matters
+  rules: Sequence[Rule] = ()  # what outputs must and must not contain
+  growth: Growth | None = None  # for a cache of fewer than L places
+  # (cache after a step) -> the coverage penalty of hypotheses that end with it, see coverage.cover; beam search alone
+  coverage: Callable[[SearchCache], Float[Array, 'B W']] | None = None

@@ -1,0 +1,61 @@
+"""Sampling: each token drawn at random from the model's distribution, or from its likeliest part."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key
+
+from transformer.search.config import STRATEGIES, SearchConfig, Strategy
+from transformer.search.hypotheses import Hypotheses
+from transformer.search.problem import SearchProblem
+from transformer.search.walk import walk
+from transformer.tokens import Array
+
+
+def truncate(logits: Float[Array, '*any V'], config: SearchConfig) -> Float[Array, '*any V']:
+  """Return the logits of the distribution that sampling draws from; what is cut off stands at -inf.
+
+    temperature   softmax(logits / temperature)
+    top_k         of that, the k most likely tokens, and any as likely as the last of them (Fan et al., 2018)
+    top_p         of what is left, the nucleus: the fewest most likely tokens that together have probability p or more
+                  (Holtzman et al., 2020, Eq. 2)
+  """
+  logits = logits / config.temperature
+  if config.top_k:
+    least = jax.lax.top_k(logits, min(config.top_k, logits.shape[-1]))[0][..., -1:]
+    logits = jnp.where(logits >= least, logits, -jnp.inf)
+  if config.top_p < 1.0:
+    probabilities = jax.nn.softmax(logits, axis=-1)
+    falling = jnp.flip(jnp.sort(probabilities, axis=-1), axis=-1)
+    before = jnp.cumsum(falling, axis=-1) - falling  # of all that is more likely
+    least = jnp.min(jnp.where(before < config.top_p, falling, jnp.inf), axis=-1, keepdims=True)
+    logits = jnp.where(probabilities >= least, logits, -jnp.inf)
+  return logits
+
+
+def sample(problem: SearchProblem, config: SearchConfig) -> Hypotheses:
+  """Draw each token from the model's distribution, see truncate; the cache has one beam.
+
+  Log-probabilities are the model's own, without temperature and truncation.
+
+  Raises:
+    ValueError: when the problem has no keys.
+  """
+  if problem.keys is None:
+    raise ValueError('the problem has no keys; sampling needs one for each sentence, see row_keys')
+  keys = problem.keys
+
+  def draw(logits: Float[Array, 'B 1 V'], t: Int[Array, '']) -> Int[Array, 'B 1']:
+    at_place = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
+    return jax.vmap(jax.random.categorical)(at_place, truncate(logits[:, 0], config))[:, None]
+
+  return walk(problem, config, draw)
+
+
+def row_keys(seed: int | Int[Array, '*B'], rows: Int[Array, ' B']) -> Key[Array, ' B']:
+  """Make keys to sample with from a seed, or one for each row, and numbers that tell sentences apart, such as lines'."""
+  return jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))(
+      jnp.broadcast_to(jnp.asarray(seed), rows.shape), rows)
+
+
+STRATEGIES.add('sample', Strategy(sample, width=lambda config: 1, outputs='one draw gives',
+                                  options=frozenset({'temperature', 'top_k', 'top_p', 'seed'})), 'drawn at random')
