@@ -38,7 +38,7 @@ def explain(moments: Sequence[Moment], vocabularies: tuple[Any, Any], told: Mapp
     seen = [moment.sentences[number] for moment in moments]
     record['weights'] = [_packed(each) for each in seen]
     record['log_probs'] = [round(float(each.log_probs.sum()), 4) for each in seen]
-  content['training'] = [{'step': moment.step, 'told': told.get(moment.step, '')} for moment in moments]
+  content['training'] = [{'step': moment.step, 'summary': told.get(moment.step, '')} for moment in moments]
   return Report(page.page(content), first, last)
 
 

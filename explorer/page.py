@@ -1,4 +1,4 @@
-"""A report as one self-contained page: page.html with page.css, page.js and the captures' numbers written into it.
+"""A report as one self-contained page: page/page.html with page.css, the scripts of page/ and the report's numbers in it.
 
 Weights are 16-bit integers (65,535 for 1), deflated and written in base64; the page's script inflates them. Texts are
 JSON in which nothing can end the script element that holds it.
@@ -20,7 +20,24 @@ from explorer.effects import Effect
 from explorer.gates import KINDS, Head
 from explorer.opening import Opening
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'page')
+# The parts of the page's script, one subject a file, in the order in which they are joined. They share one scope: a part
+# may use what any other defines, while the page loads only what an earlier one does. A panel is one file and one line
+# here; panels stand on the page in this order.
+SCRIPTS = (
+    'elements.js', 'data.js', 'state.js', 'colours.js', 'pens.js', 'pictures.js', 'matching.js',
+    'arcs.js', 'heat_map.js', 'pane.js', 'headline.js', 'controls.js', 'panels.js',
+    'panels/training.js',
+    'panes.js',
+    'panels/grid.js',
+    'panels/ranking.js',
+    'panels/calculation.js',
+    'panels/steps.js',
+    'panels/beam.js',
+    'panels/effects.js',
+    'panels/model.js',
+    'start.js',
+)
 _MOST_NUMBERS = 150_000  # of queries, keys and values that a sentence holds unasked: 300 kB before packing
 
 
@@ -130,10 +147,15 @@ def as_script_text(content: Any) -> str:
   return text.translate({ord(character): f'\\u{ord(character):04x}' for character in '<>&\u2028\u2029'})
 
 
+def script() -> str:
+  """The page's own script: its parts, joined."""
+  return '\n'.join(map(_read, SCRIPTS))
+
+
 def page(content: dict[str, Any]) -> str:
   """The page's text."""
   text = _read('page.html')
-  parts = {'STYLE': _read('page.css'), 'SCRIPT': _read('page.js'), 'REPORT': as_script_text(content)}
+  parts = {'STYLE': _read('page.css'), 'SCRIPT': script(), 'REPORT': as_script_text(content)}
   for mark, part in parts.items():  # the report last: its texts may hold the other marks
     before, after = text.split(f'/*{mark}*/')
     text = before + part + after
@@ -141,5 +163,5 @@ def page(content: dict[str, Any]) -> str:
 
 
 def _read(name: str) -> str:
-  with open(os.path.join(_HERE, name), encoding='utf-8') as file:
+  with open(os.path.join(_FOLDER, name), encoding='utf-8') as file:
     return file.read()

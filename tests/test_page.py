@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import re
 import shutil
 import urllib.parse
 
@@ -67,6 +69,14 @@ def test_the_page_names_no_other_place(written):
   assert "default-src 'none'" in text
   text = text.replace('http://www.w3.org/2000/svg', '')  # a name, which nobody asks for
   assert not any(word in text for word in ('http:', 'https:', 'src="', '@import'))
+
+
+def test_the_scripts_parts_are_all_joined_and_share_no_name():
+  """The parts share one scope, in which a second function of a name would silently take the first one's place."""
+  root = pathlib.Path(page.__file__).with_suffix('')
+  assert sorted(page.SCRIPTS) == sorted(path.relative_to(root).as_posix() for path in root.rglob('*.js'))
+  names = re.findall(r'^(?:async )?(?:function|class|const|let) (\w+)', page.script(), re.MULTILINE)
+  assert len(names) > 50 and len(set(names)) == len(names)
 
 
 def test_weights_lose_less_than_a_65000th(captures):
@@ -171,7 +181,7 @@ def test_hovering_shows_where_a_token_looks_and_who_looks_at_it(tab, captures):
 
 def test_hovering_a_cell_tells_its_value(tab, captures):
   box = tab.page.locator('.map').bounding_box()
-  size, left, top = tab.page.evaluate('() => { const g = panes[0].geometry(); return [g.size, g.left, g.top]; }')
+  size, left, top = tab.page.evaluate('() => { const g = panes[0].heatMap.geometry(); return [g.size, g.left, g.top]; }')
   tab.page.mouse.move(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
   assert tab.text('.value') == f'“.” looks at “is”: {captures[0].by_word("encoder")[1, 2, 4, 2]:.2f}'
   tab.page.mouse.click(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
@@ -254,7 +264,7 @@ def test_the_calculation_is_numpys(tab, captures, kind):
 def test_padding_and_the_future_are_hatched_and_hold_no_value(tab):
   tab.page.click('#kind-decoder')
   tab.page.click('#padded')
-  cells = tab.page.evaluate('''() => { const g = panes[0].geometry(), m = panes[0].large;
+  cells = tab.page.evaluate('''() => { const g = panes[0].heatMap.geometry(), m = panes[0].heatMap.map;
     return [g.rows, g.columns, [...m.masked]]; }''')
   assert cells[:2] == [5 + 2, 5 + 2]  # words, and two padded tokens
   visible = texts.pool(np.tri(6), TARGET.word_of_piece, [0, 1, 2, 2, 3, 4])  # the read words: BOS, Das, Tier, …
@@ -384,7 +394,7 @@ def test_a_slider_goes_through_training(trained, moments):
   trained.ready()
   assert trained.text('#headline').startswith('After 100 updates') and trained.page.input_value('#moment') == '1'
   found = trained.page.evaluate(
-      f"() => range(4).map(e => head(sentence(), '{kind}', {layer}, {number}, true, e).at({q}, {m}))")
+      f"() => range(4).map(e => attentionMap(sentence(), '{kind}', {layer}, {number}, true, e).at({q}, {m}))")
   np.testing.assert_allclose(found, [weight(e) for e in range(4)], atol=1e-4)
   for panel in ('steps-panel', 'effects-panel', 'beam-panel', 'calculation-panel', 'padded'):
     assert not trained.page.locator(f'#{panel}').is_visible(), panel
@@ -403,7 +413,7 @@ def test_a_chart_follows_a_weight_through_training(trained):
   trained.ready()
   assert trained.state()['e'] == '0' and trained.text('#headline').startswith('Before training')
   trained.page.click('#play-training')
-  trained.page.wait_for_function('() => state.e === 3 && !forming', timeout=8000)
+  trained.page.wait_for_function('() => state.e === 3 && !trainingTimer', timeout=8000)
   assert trained.text('#play-training') == 'play'
   trained.page.keyboard.press('Escape')
   trained.ready()
