@@ -56,7 +56,7 @@ def main(options: command_line.AnalyzeOptions) -> int:
   say(f'Looking at {len(pairs)} sentences …')
   counts = training_counts(folder)
   table = analysis.head_table(model, translator.params[0], pairs, vocabularies, counts)
-  readings = analysis.readings(pairs, vocabularies)
+  readings = analysis.token_pairs(pairs, vocabularies)
   with tqdm.tqdm(total=len(gates.heads(opened)), desc='leaving out', unit=' heads', leave=False, disable=None) as bar:
     loss, rises = importance.left_out(model, translator.params[0], readings, vocabularies, bar.update)
   matter = importance.importance(model, translator.params[0], readings, vocabularies)

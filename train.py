@@ -33,7 +33,7 @@ from checks.exit_codes import DONE, UNEXPECTED  # noqa: E402
 from corpora import cleaning, labelled, subword_sampling  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
 from decoding.translator import model_config  # noqa: E402
-from explorer import watching  # noqa: E402
+from explorer import snapshots  # noqa: E402
 from tasks import input_formats, inspection, registry  # noqa: E402
 from tasks.setup import Records, check  # noqa: E402
 from training import checkpoint, evaluation, failures, hardware, peers, run_folder, stopping  # noqa: E402
@@ -59,7 +59,7 @@ class Run:
   optimizer: optax.GradientTransformation
   mesh: jax.sharding.Mesh
   total_steps: int | None  # None when time decides
-  watch: watching.Watch | None = None  # of attention, where it is asked for
+  watch: snapshots.Recorder | None = None  # of attention, where it is asked for
 
   @property
   def task(self) -> registry.Task:
@@ -194,16 +194,16 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
 
 
 def attention_watch(config, task: registry.Task, folder: run_folder.RunFolder, corpus: corpora.Corpus, model: models.Model,
-             source: vocabularies.Vocabulary, target: vocabularies.Vocabulary) -> watching.Watch | None:
-  """What takes down attention at evaluations: of the first samples that are short enough, or of a file's sentences."""
+             source: vocabularies.Vocabulary, target: vocabularies.Vocabulary) -> snapshots.Recorder | None:
+  """What records attention at evaluations: of the first samples that are short enough, or of a file's sentences."""
   asked = config.train.watch_attention
   if asked is None:
     return None
   if asked == 'samples':
-    found = watching.short_readings(task.samples(corpus, config.train.num_samples), source, target)
+    found = snapshots.short_token_pairs(task.samples(corpus, config.train.num_samples), source, target)
   else:
-    found = watching.readings(watching.read_texts(asked, paired=task.texts == 'pairs'), source, target)
-  return watching.Watch(folder.attention, model, found, source, target, config.train.eval_every)
+    found = snapshots.token_pairs(snapshots.read_texts(asked, paired=task.texts == 'pairs'), source, target)
+  return snapshots.Recorder(folder.attention, model, found, source, target, config.train.eval_every)
 
 
 # The plan of a split, by what it holds (Task.texts). What training reads is shuffled, and may be sampled anew in each
@@ -399,7 +399,7 @@ class Training:
     self._compiled = compile_training(run, state)
     self._metrics = run_folder.Metrics(run.folder, self._step) if peers.is_main() else run_folder.NoMetrics()
     if peers.is_main():
-      watching.forget_after(run.folder.attention, self._step)
+      snapshots.remove_after(run.folder.attention, self._step)
     if not self._step:
       judge.watch(state, 0)
     self._profile = Profile(run.folder.profile, self._step, run.config.train.profile_steps)

@@ -31,7 +31,7 @@ from checks.errors import ConfigError  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import scores, text_lines  # noqa: E402
 from decoding import translator as translation  # noqa: E402
-from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
+from explorer import capture, figures, reports, snapshots, texts, training_page  # noqa: E402
 from tasks import language_model, registry  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder, read_json  # noqa: E402
@@ -82,18 +82,18 @@ def full_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tu
 
 
 def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
-  """The page on what training took down, and how many moments of it there are."""
+  """The page on the snapshots of attention that training wrote, and how many there are."""
   config = folder.read_config()
-  seen, measure = watching.read(folder.attention), registry.measure_of(config).name
+  seen, measure = snapshots.read(folder.attention), registry.measure_of(config).name
   name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
   measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
-  told = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
-          for line in measured if line.get(f'validation/{measure}') is not None}
+  summaries = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
+               for line in measured if line.get(f'validation/{measure}') is not None}
   sides = folder.load_vocabularies()
   model = architectures.describe(translation.model_config(config_dict.ConfigDict(config), *sides))
   with command_line.as_config_error():
-    report = forming.explain(seen, sides, told, [('model', model), *of_run(folder, options)])
-  return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
+    report = training_page.explain(seen, sides, summaries, [('model', model), *of_run(folder, options)])
+  return report, [f'{len(seen)} snapshots of training, up to step {seen[-1].step:,}']
 
 
 def read(options: command_line.VisualizeOptions, folder: RunFolder
@@ -143,7 +143,7 @@ def of_run(folder: RunFolder, options: command_line.VisualizeOptions) -> list[tu
 
 
 def captured(options: command_line.VisualizeOptions, folder: RunFolder
-             ) -> tuple[Any, capture.Reading, capture.Capture]:
+             ) -> tuple[Any, capture.TokenPair, capture.Capture]:
   """The first line, read out with its reference or else with what the search writes."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts
@@ -151,8 +151,8 @@ def captured(options: command_line.VisualizeOptions, folder: RunFolder
   if line is None:
     raise ConfigError(f'{options.input} holds no sentence; a figure of attention needs one')
   written = target.encode(references[line]) if references else translator.translate([lines[line]])[0].ids
-  reading = capture.Reading(translator.encode([lines[line]])[0], [*written, target.eos_id])
-  return translator, reading, capture.read(model, translator.params[0], [reading], source, target)[0]
+  reading = capture.TokenPair(translator.encode([lines[line]])[0], [*written, target.eos_id])
+  return translator, reading, capture.record(model, translator.params[0], [reading], source, target)[0]
 
 
 def draw_attention(options: command_line.VisualizeOptions, folder: RunFolder) -> Figure:

@@ -211,30 +211,30 @@ VISUALIZE_FLAGS = (
     Flag('input', 'sentences to look into, one a line; - is standard input', default='-'),
     Flag('output', 'the page, one file that needs no network, or the figure; by default report.html or FIGURE.FORMAT'),
     Flag('format', 'html for the page, png or svg for a figure', default='html'),
-    Flag('figure', f'what a figure shows, of the first line where it shows a sentence: {", ".join(FIGURES)}',
-         default='encoder'),
+    Flag('figure', f'what a figure shows, of the first line where it shows a sentence: {", ".join(FIGURES)}. The first '
+         'three are encoder self-attention, decoder self-attention and cross-attention', default='encoder'),
     Flag('beside', "further runs' folders for curves, or for pruning the files that analyze.py wrote; with commas"),
     Flag('reference', 'translations to show beside those that the search finds, one a line'),
     Flag('checkpoint', "final (the mean of those that the run's results were scored with; best where there are none), "
          'best (on validation text), latest, average:N (of the last N) or the number of a step', default='final'),
-    Flag('effects', 'close each head in turn, and tell what that does; --effects=false saves the time',
+    Flag('effects', 'close each head in turn and show what changes; --effects=false saves the time',
          default='true', switch=True),
     Flag('vectors', 'keep queries, keys and values, and with them the calculation behind each weight, even where they '
          'make the page large', switch=True),
-    Flag('training', 'a page on the attention that training took down at its evaluations, with a slider over them (a run '
-         'trained with --config.train.watch_attention); it takes no --input', switch=True),
+    Flag('training', 'a page on the snapshots of attention that training wrote at its evaluations, with a slider over them (a '
+         'run trained with --config.train.watch_attention); it takes no --input', switch=True),
     Flag('open', 'show the page in the browser', switch=True),
 )
 ANALYZE_FLAGS = (
     Flag('workdir', "the run's folder, made by train.py", required=True),
     Flag('input', "sentences to look into, one a line, or a file in CoNLL-U (NAME.conllu), whose subjects, objects, "
-         "adjectives and adverbs heads are held against; by default the phrasebook's test split, where the run is one on "
+         "adjectives and adverbs heads are compared with; by default the phrasebook's test split, where the run is one on "
          'the phrasebook'),
-    Flag('reference', 'their translations, one a line; they are read out to the decoder'),
+    Flag('reference', 'their translations, one a line, which the decoder is given (teacher forcing)'),
     Flag('output', 'the figures as JSON', default='analysis.json'),
     Flag('checkpoint', "final (the mean of those that the run's results were scored with; best where there are none), "
          'best (on validation text), latest, average:N (of the last N) or the number of a step', default='final'),
-    Flag('sentences', 'at most so many are looked at', default='200'),
+    Flag('sentences', 'how many sentences are analysed at most', default='200'),
     Flag('pruning', 'close the heads from the least important on, with BLEU at a dozen steps', switch=True),
     Flag('prune', 'writes a run with so many of the least important heads closed, into --pruned_workdir'),
     Flag('pruned_workdir', 'the new folder of that run'),

@@ -1,4 +1,4 @@
-// The classic view: tokens left and right, an arc for each weight, a colour for each head.
+// The classic view: queries left, keys right, an arc for each weight, a colour for each head.
 
 const ROW = 24;  // pixels of a token
 
@@ -42,10 +42,10 @@ class ArcView {
       ...units.map((unit, i) => element('li', {}, this.token(side, unit, i))));
     this.lists = {query: list('query', pane.queries), key: list('key', pane.keys)};
     this.canvas = element('canvas', {'aria-hidden': 'true'});
-    const sides = {encoder: ['looks', 'is looked at'], cross: ['reads → writes', 'source'],
-                   decoder: ['reads → writes', 'read before']}[state.k];
+    const sides = {encoder: ['queries', 'keys'], cross: ['read → predicted', 'source'],
+                   decoder: ['read → predicted', 'read so far']}[state.k];
     this.root = element('div', {className: 'view'},
-      element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${KINDS[state.k][1]}: ${sides.join(' | ')}`,
+      element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${KINDS[state.k]}: ${sides.join(' | ')}`,
               element('span', {}, ...exportButtons('arcs', make => this.picture(make)))),
       element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key));
   }

@@ -1,6 +1,6 @@
 // The colours of heads, of the page and of weights.
 
-// Paul Tol's bright scheme and two more, which colour-blind readers can distinguish; from the ninth head on they repeat.
+// Paul Tol's bright scheme, for colour-blind readers too, and two more; from the ninth head on they repeat.
 const COLOURS = ['#4477AA', '#EE6677', '#228833', '#CCBB44', '#66CCEE', '#AA3377', '#EE7733', '#8A8F98'];
 const colour = head => COLOURS[head % COLOURS.length];
 

@@ -15,7 +15,7 @@ function showControls() {
   $('compare-label').hidden = report.sentences.length < 2;
   fill($('layer'), range(layers).map(l => [l, l + 1]), state.l);
   $('kinds').replaceChildren(...kindsOfModel.map(kind => element('button', {type: 'button', id: `kind-${kind}`,
-    textContent: KINDS[kind][1], 'aria-pressed': kind === state.k, onclick: () => set({k: kind})})));
+    textContent: KINDS[kind], 'aria-pressed': kind === state.k, onclick: () => set({k: kind})})));
   $('heads').replaceChildren(...range(heads).map(h => {
     const on = state.on.includes(h);
     const button = element('button', {type: 'button', textContent: h + 1, 'aria-pressed': on, 'data-head': h,

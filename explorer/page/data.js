@@ -2,9 +2,8 @@
 // Weights are 16-bit integers, 65535 for 1; queries, keys and values are 16-bit shares of their layer's scale.
 
 const report = JSON.parse($('report').textContent);
-// The name of each kind of attention, as in explorer/gates.py, and its classic one.
-const KINDS = {encoder: ['encoder', 'Input–Input'], cross: ['cross', 'Input–Output'],
-               decoder: ['decoder', 'Output–Output']};
+// The kinds of attention and their names, as in explorer/gates.py.
+const KINDS = {encoder: 'encoder self-attention', cross: 'cross-attention', decoder: 'decoder self-attention'};
 const kindsOfModel = Object.keys(KINDS).filter(kind => report.sentences[0].shapes[kind]);
 
 async function inflate(base64) {

@@ -1,4 +1,4 @@
-// The heat map of one head: rows look at columns, a square for each weight.
+// The heat map of one head: rows attend to columns, a square for each weight.
 
 class HeatMap {
   constructor(pane) {
@@ -8,7 +8,7 @@ class HeatMap {
       'aria-label': `Heat map of layer ${state.l + 1}, head ${state.h + 1}`});
     this.value = element('p', {className: 'value', role: 'status'});
     this.root = element('div', {className: 'view'},
-      element('div', {className: 'caption'}, `Layer ${state.l + 1}, head ${state.h + 1}: rows look at columns`,
+      element('div', {className: 'caption'}, `Layer ${state.l + 1}, head ${state.h + 1}: rows attend to columns`,
               element('span', {}, ...exportButtons('map', make => this.draw(pane.focus(), make)))),
       element('div', {className: 'scrolls'}, this.canvas), this.value);
     this.canvas.addEventListener('mousemove', event => {

@@ -1,6 +1,6 @@
 // One sentence with its two views, arcs and heat map, which follow the pointer together.
 
-// A row of the decoder is called after what it has read last and what it predicts.
+// A query of the decoder is named by what it has read last and what it predicts.
 const fullName = unit => unit.reads === null ? unit.label : `${unit.reads} → ${unit.label}`;
 
 class Pane {
@@ -58,8 +58,8 @@ class Pane {
   // One weight of the heat map in words.
   describe(i, j) {
     const [row, column] = [this.queries[i], this.keys[j]];
-    if (this.heatMap.isMasked(i, j)) return `“${row.label}” may not look at “${column.label}”: it comes later`;
-    const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to write “${row.label}”,`;
-    return `${who} looks at “${column.label}”: ${this.heatMap.map.at(i, j).toFixed(2)}`;
+    if (this.heatMap.isMasked(i, j)) return `“${row.label}” may not attend to “${column.label}”: it comes later`;
+    const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to predict “${row.label}”,`;
+    return `${who} attends to “${column.label}”: ${this.heatMap.map.at(i, j).toFixed(2)}`;
   }
 }

@@ -1,4 +1,4 @@
-// The panes and their place among the panels: the sentence that the state names, and another beside it if one is chosen.
+// The panes and their place among the panels: the chosen sentence, and another beside it if one is chosen.
 
 let panes = [];
 

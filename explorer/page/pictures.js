@@ -3,7 +3,7 @@
 
 // Buttons that download a view's picture.
 const exportButtons = (name, draw) => ['SVG', 'PNG'].map(format => element('button', {type: 'button',
-  textContent: format, title: `Keep this picture as ${format}`, onclick: () => download(format, name, draw)}));
+  textContent: format, title: `Download this picture as ${format}`, onclick: () => download(format, name, draw)}));
 
 function download(format, name, draw) {
   const file = `${state.k}-layer${state.l + 1}-head${state.h + 1}-${name}.${format.toLowerCase()}`;

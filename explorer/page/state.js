@@ -1,14 +1,14 @@
 // What is shown: one record, kept in the page's address and read from it. All numbers count from 0.
 
 const state = {
-  s: report.opening.sentence,
+  s: report.first_view.sentence,
   c: report.compare ?? -1,  // the sentence beside it, or -1
-  k: report.opening.kind,  // of attention
-  l: report.opening.layer,
-  h: report.opening.head,  // whose heat map is large
-  on: [report.opening.head],  // the heads whose arcs are drawn
-  q: report.opening.query,  // the chosen word or piece that looks, or null
-  m: report.opening.key,  // the chosen one that it looks at, or null
+  k: report.first_view.kind,  // of attention
+  l: report.first_view.layer,
+  h: report.first_view.head,  // whose heat map is large
+  on: [report.first_view.head],  // the heads whose arcs are drawn
+  q: report.first_view.query,  // the chosen query, a word or piece, or null
+  m: report.first_view.key,  // the chosen key, or null
   words: true,  // else pieces
   padded: false,  // whether padding is shown
   t: 0,  // step of decoding

@@ -37,8 +37,9 @@ function showBeam() {
   let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
     `score: ${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
   if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
-    `log-probability is ${beam.left.log_prob.toFixed(2)} there, the least kept ${beam.left.least_kept.toFixed(2)}.`;
-  else if (beam.compared) text += 'The reference never left the beam.';
+    `log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +
+    `${beam.left.least_kept.toFixed(2)}.`;
+  else if (beam.compared) text += 'The reference stays in the beam.';
   $('beam-text').replaceChildren(text, ' ', ...exportButtons('beam', drawBeam));
   const canvas = $('beam');
   drawBeam((width, height) => { canvas.style.width = `${width}px`; return canvasPen(canvas, width, height); });

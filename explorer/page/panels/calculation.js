@@ -19,7 +19,7 @@ function showCalculation() {
   const of = sentence();
   $('calculation-panel').hidden = !of.vectors;
   if (!of.vectors || state.q === null) {
-    $('calculation-text').textContent = 'Choose a token that looks.';
+    $('calculation-text').textContent = 'Choose a query.';
     $('calculation').replaceChildren();
     return;
   }
@@ -49,7 +49,7 @@ function showCalculation() {
 
 addPanel({
   id: 'calculation',
-  title: ['The calculation behind the cell'],
+  title: ['The calculation behind the weight'],
   content: [element('p', {id: 'calculation-text'}), element('div', {id: 'calculation', className: 'scrolls'})],
   show: showCalculation,
 });

@@ -38,8 +38,8 @@ addPanel({
   id: 'effects',
   title: ['What closing a head does'],
   content: [
-    element('p', {className: 'aside', textContent: 'The head\'s output is multiplied by 0 and all else is left as it ' +
-      'is. Cells: change of this text\'s log-probability when it is read out to the decoder.'}),
+    element('p', {className: 'aside', textContent: 'The head\'s output is multiplied by 0; nothing else changes. ' +
+      'Cells: the change of this text\'s log-probability under teacher forcing.'}),
     element('div', {id: 'effects', className: 'scrolls'}),
     element('p', {id: 'effect', dir: 'auto'})],
   show: showEffects,

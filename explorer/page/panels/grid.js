@@ -17,7 +17,7 @@ function smallMap(l, h, look) {
 
 function showGrid() {
   const [layers, heads] = shape(), look = theme();
-  $('grid-kind').textContent = `of ${KINDS[state.k][1]}`;
+  $('grid-kind').textContent = `of ${KINDS[state.k]}`;
   const side = number => element('span', {className: 'side', textContent: number + 1});
   const cells = [element('span'), ...range(heads).map(side)];
   for (const l of range(layers)) {

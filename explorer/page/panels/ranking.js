@@ -3,8 +3,8 @@
 function showRanking() {
   const {q, m} = state, [layers, heads] = shape(), [pane] = panes;
   $('ranking-hint').textContent = q === null || m === null ?
-    'Choose a token that looks, and then one that is looked at.' :
-    `All heads of ${KINDS[state.k][1]} by their weight from “${pane.queries[q].label}” to “${pane.keys[m].label}”:`;
+    'Choose a query, on the left, and then a key, on the right.' :
+    `All heads of ${KINDS[state.k]} by their weight from “${pane.queries[q].label}” to “${pane.keys[m].label}”:`;
   const found = q === null || m === null ? [] : range(layers).flatMap(l => range(heads).map(h =>
     ({l, h, weight: attentionMap(sentence(), state.k, l, h, state.words).at(q, m)})));
   found.sort((a, b) => b.weight - a.weight);

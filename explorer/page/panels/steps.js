@@ -1,4 +1,4 @@
-// Step by step: what the decoder has read, what it expects next, and where it looks in the source.
+// Step by step: what the decoder has read, what it predicts, and which source tokens it attends to.
 
 // A row with a bar for a probability.
 function shareRow(label, share, isChosen) {
@@ -10,7 +10,7 @@ const titledTable = (title, ...rows) =>
   element('div', {}, element('h3', {textContent: title}), element('table', {}, ...rows));
 
 // The source's pieces, shaded by their weight in the last decoder layer at step t.
-function lastLayerLooks(of, t) {
+function lastLayerWeights(of, t) {
   const {cross} = weightsOf(of), [layers, heads, Q, M] = of.shapes.cross;
   const look = theme(), chips = element('p', {className: 'chips', dir: 'auto'});
   range(M).forEach(m => {
@@ -21,7 +21,7 @@ function lastLayerLooks(of, t) {
     chip.style.color = shade(look, share > 0.5 ? 0 : 1);
     chips.append(chip, ' ');
   });
-  const title = heads > 1 ? `It looks at (last layer, mean of its ${heads} heads)` : 'It looks at';
+  const title = `Cross-attention of the last layer${heads > 1 ? `, mean of its ${heads} heads` : ''}`;
   return element('div', {}, element('h3', {textContent: title}), chips);
 }
 
@@ -34,14 +34,15 @@ function showStep() {
   $('step-count').textContent = `${t + 1} of ${last + 1}`;
   const {reads, predicts} = of.texts;
   $('prefix').replaceChildren('Read so far: ', ...reads.pieces.slice(0, t + 1).map(text => `${text} `),
-    '→ writes ', element('mark', {textContent: predicts.pieces[t]}),
+    '→ predicts ', element('mark', {textContent: predicts.pieces[t]}),
     ` (log-probability ${of.log_probs[t].toFixed(3)})`);
   const rest = Math.max(0, 1 - step.top.reduce((sum, [, share]) => sum + share, 0));
-  const parts = [titledTable('The next token', ...step.top.map(([text, share]) => shareRow(text, share, text === step.written)),
-                       shareRow('all others together', rest, false))];
-  if (of.shapes.cross) parts.push(lastLayerLooks(of, t));
-  if (step.lens) parts.push(titledTable('What each decoder layer would have said', ...step.lens.map(([text, share], l) =>
-    shareRow(`layer ${l + 1}: ${text}`, share, text === step.written))));
+  const rowOf = (label, [text, share]) => shareRow(label, share, text === step.written);
+  const parts = [titledTable('The next token', ...step.top.map(found => rowOf(found[0], found)),
+                             shareRow('all others together', rest, false))];
+  if (of.shapes.cross) parts.push(lastLayerWeights(of, t));
+  if (step.lens) parts.push(titledTable('What each decoder layer would predict',
+    ...step.lens.map((found, l) => rowOf(`layer ${l + 1}: ${found[0]}`, found))));
   $('steps').replaceChildren(...parts);
 }
 

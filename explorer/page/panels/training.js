@@ -54,13 +54,13 @@ function drawChart(make) {
 
 function showTraining() {
   const {summary} = report.training[state.e], [pane] = panes, cell = followed();
-  Object.assign($('moment'), {max: report.training.length - 1, value: state.e});
-  $('moment-text').textContent = [snapshotName(), summary,
+  Object.assign($('snapshot'), {max: report.training.length - 1, value: state.e});
+  $('snapshot-text').textContent = [snapshotName(), summary,
     `log-probability of the text ${sentence().log_probs[state.e].toFixed(2)}`].filter(Boolean).join(' · ');
   $('chart-caption').replaceChildren(...(cell ? [
-    `How much “${pane.queries[cell.q].label}” looks at “${pane.keys[cell.m].label}”: layer ${state.l + 1}, ` +
+    `How much “${pane.queries[cell.q].label}” attends to “${pane.keys[cell.m].label}”: layer ${state.l + 1}, ` +
     `head ${state.on.map(h => h + 1).join(', ') || '–'}`,
-    element('span', {}, ...exportButtons('training', drawChart))] : ['Choose a token, to follow its weight.']));
+    element('span', {}, ...exportButtons('training', drawChart))] : ['Choose a query to follow its weight.']));
   drawChart((width, height) => { $('chart').style.width = `${width}px`; return canvasPen($('chart'), width, height); });
 }
 
@@ -89,12 +89,12 @@ if (report.training) addPanel({
   content: [
     element('p', {className: 'slider'},
       element('button', {type: 'button', id: 'play-training', textContent: 'play', onclick: playTraining}),
-      element('input', {type: 'range', id: 'moment', min: 0, value: 0, 'aria-label': 'Moment of training',
+      element('input', {type: 'range', id: 'snapshot', min: 0, value: 0, 'aria-label': 'Snapshot of training',
                         oninput: event => toSnapshot(+event.target.value)}),
-      element('span', {id: 'moment-text', role: 'status'})),
+      element('span', {id: 'snapshot-text', role: 'status'})),
     element('div', {className: 'caption', id: 'chart-caption'}),
     element('div', {}, element('canvas', {id: 'chart', role: 'img', onclick: chooseSnapshot,
-                                          'aria-label': 'The weight at every moment of training'}))],
+                                          'aria-label': 'The weight in every snapshot of training'}))],
   show: showTraining,
   keys: {'<': () => toSnapshot(state.e - 1), '>': () => toSnapshot(state.e + 1)},
 });
