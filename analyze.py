@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-from options import analyze_options, programs
+from options import analyze_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
@@ -25,29 +25,27 @@ import tqdm  # noqa: E402
 
 from checks.errors import ConfigError  # noqa: E402
 from corpora import conllu, text_files, vocabulary  # noqa: E402
+from corpora.config import CorpusConfig  # noqa: E402
 from decoding import scores  # noqa: E402
-from decoding import translator as translation
-from explorer import (  # noqa: E402
-  analysis,
-  gates,
-  head_report,
-  importance,
-  pruned_run,  # noqa: E402
-)
-from tasks import registry  # noqa: E402
+from decoding.translator import Translator  # noqa: E402
+from explorer import analysis, gates, head_report, importance, pruned_run  # noqa: E402
+from options import programs  # noqa: E402
+from options.analyze_options import AnalyzeOptions  # noqa: E402
+from tasks import TASKS, setup  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
 
-def main(options: analyze_options.AnalyzeOptions) -> int:
+def main(options: AnalyzeOptions) -> int:
   """From a run to its heads' table; returns the exit code."""
   folder = RunFolder.open(options.workdir)
-  config = folder.read_config()
-  if registry.of(config) is not registry.TRANSLATION:
+  records = setup.of_folder(folder)
+  task = TASKS[records.task]
+  if not task.references:
     raise ConfigError(f'{options.workdir} is no translator; analyze.py looks into translators')
-  pairs = read_pairs(options, config['data'])
+  pairs = read_pairs(options, records.corpus)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  translator = translation.load(options.workdir, options.checkpoint, beam_size=1)
+  translator = task.load([options.workdir], [options.checkpoint], {'beam_size': 1})
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])
   if not opened:
@@ -56,7 +54,7 @@ def main(options: analyze_options.AnalyzeOptions) -> int:
   say(f'Looking at {len(pairs)} sentences …')
   counts = training_counts(folder)
   table = analysis.head_table(model, translator.params[0], pairs, vocabularies, counts)
-  readings = analysis.readings(pairs, vocabularies)
+  readings = analysis.token_pairs(pairs, vocabularies)
   with tqdm.tqdm(total=len(gates.heads(opened)), desc='leaving out', unit=' heads', leave=False, disable=None) as bar:
     loss, rises = importance.left_out(model, translator.params[0], readings, vocabularies, bar.update)
   matter = importance.importance(model, translator.params[0], readings, vocabularies)
@@ -74,7 +72,7 @@ def main(options: analyze_options.AnalyzeOptions) -> int:
     record['pruning'] = prune_curve(translator, pairs, order)
   if options.input is None:
     say('Asking heads what "it" stands for …')
-    record['it'] = analysis.about_it(model, translator.params[0], random, vocabularies, config['data']['tfds_dir'])
+    record['it'] = analysis.about_it(model, translator.params[0], random, vocabularies, records.corpus.tfds_dir)
   if options.prune:
     params = importance.pruned(translator.params[0], order, options.prune)
     pruned_run.write(folder, options.pruned_workdir, params, [head.name for head in order[:options.prune]])
@@ -90,7 +88,7 @@ def say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def read_pairs(options: analyze_options.AnalyzeOptions, data: dict) -> list[analysis.Pair]:
+def read_pairs(options: AnalyzeOptions, corpus: CorpusConfig) -> list[analysis.Pair]:
   """The sentences to look at, with what is known of them."""
   if options.input is not None and re.search(r'\.conllu(\.gz)?$', options.input):
     sentences, targets = conllu.read(options.input), text_files.read_lines(options.reference)
@@ -100,8 +98,8 @@ def read_pairs(options: analyze_options.AnalyzeOptions, data: dict) -> list[anal
     sources, targets = text_files.read_lines(options.input), text_files.read_lines(options.reference)
     scores.check_counts(sources, targets, options.input, options.reference)
     pairs = [analysis.Pair(*both) for both in zip(sources, targets) if all(text.strip() for text in both)]
-  elif (data['kind'], data['source_language'], data['target_language']) == ('phrasebook', 'en', 'de'):
-    pairs = analysis.phrasebook_pairs('test', data['tfds_dir'])
+  elif (corpus.kind, corpus.source_language, corpus.target_language) == ('phrasebook', 'en', 'de'):
+    pairs = analysis.phrasebook_pairs('test', corpus.tfds_dir)
   else:
     raise ConfigError(f'{options.workdir} was not trained on the phrasebook, English to German, which alone has gold '
                       'annotations at hand; give --input and --reference')
@@ -118,7 +116,7 @@ def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:
   return analysis.TrainingCounts(counts)
 
 
-def prune_curve(translator: translation.Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
+def prune_curve(translator: Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
   """BLEU of greedy translations with more and more heads closed."""
   whole, curve = translator.params[0], []
   try:

@@ -25,7 +25,7 @@ from options.train_options import TrainOptions  # noqa: E402
 import input_pipeline  # noqa: E402
 from checks.errors import config_errors  # noqa: E402
 from checks.exit_codes import DONE  # noqa: E402
-from explorer import watching  # noqa: E402
+from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
 from tasks import TASKS, announcement, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
@@ -63,7 +63,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   config, loop = records.loop, records.loop.over(task.batches.batches_per_epoch)
   with config_errors():
     optimizer = optimizers.build(records.optimizer, loop.total_steps)
-    watch = watching.of_task(task, run.folder.attention)
+    watch = snapshots.of_task(task, run.folder.attention)
   checkpoints = Checkpoints(run.folder.checkpoints, max(config.keep_last, config.average_last), config.keep_best,
                             task.measure)
   state, progress = run.interruptible(begin, task, optimizer, checkpoints, mesh)

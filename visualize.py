@@ -14,9 +14,8 @@ import os
 import pathlib
 import sys
 import webbrowser
-from typing import Any
 
-from options import programs, sections, visualize_options
+from options import visualize_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
@@ -25,14 +24,14 @@ OPTIONS = visualize_options.parse(sys.argv, __doc__) if __name__ == '__main__' e
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
-from ml_collections import config_dict  # noqa: E402
 
-from checks.errors import ConfigError  # noqa: E402
+from checks.errors import ConfigError, config_errors  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import scores, text_lines  # noqa: E402
-from decoding import translator as translation  # noqa: E402
-from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
-from tasks import language_model, registry  # noqa: E402
+from explorer import capture, figures, reports, snapshots, texts, training_page  # noqa: E402
+from options import programs  # noqa: E402
+from options.visualize_options import VisualizeOptions  # noqa: E402
+from tasks import TASKS, setup, task_of  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder, read_json  # noqa: E402
 from transformer import architectures  # noqa: E402
@@ -40,17 +39,17 @@ from transformer import architectures  # noqa: E402
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
 
 
-def main(options: visualize_options.VisualizeOptions) -> int:
+def main(options: VisualizeOptions) -> int:
   """From a run to a page or a figure; returns the exit code."""
   folder = RunFolder.open(options.workdir)
   if options.format != 'html':
     draw = FIGURES[options.figure]
-    with sections.as_config_error():
+    with config_errors():
       figure = draw(options, folder)
     figure.savefig(options.output, format=options.format)
     print(options.output, file=sys.stderr)
     return 0
-  report, notes = forming_report(options, folder) if options.training else full_report(options, folder)
+  report, notes = training_report(options, folder) if options.training else full_report(options, folder)
   report.save(options.output)
   for note in notes:
     print(note, file=sys.stderr)
@@ -72,39 +71,37 @@ def shown_in_browser(path: str) -> bool:
     return False
 
 
-def full_report(options: visualize_options.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """The page on sentences of one's own, and what is to be known of them."""
   translator, lines, references = read(options, folder)
-  with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, sections.as_config_error():
+  with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, config_errors():
     report = reports.explain(translator, lines, references, card(folder, options), options.effects,
                              options.vectors or None, lambda heads: bar.reset(heads) or bar.update)
   return report, translator.notes()
 
 
-def forming_report(options: visualize_options.VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
-  """The page on what training took down, and how many moments of it there are."""
-  config = folder.read_config()
-  seen, measure = watching.read(folder.attention), registry.measure_of(config).name
+def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
+  """Return the page on the snapshots of attention that training wrote, and how many there are."""
+  records = setup.of_folder(folder)
+  seen, measure = snapshots.read(folder.attention), TASKS[records.task].measure.name
   name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
   measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
-  told = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
-          for line in measured if line.get(f'validation/{measure}') is not None}
-  sides = folder.load_vocabularies()
-  model = architectures.describe(translation.model_config(config_dict.ConfigDict(config), *sides))
-  with sections.as_config_error():
-    report = forming.explain(seen, sides, told, [('model', model), *of_run(folder, options)])
-  return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
+  summaries = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
+               for line in measured if line.get(f'validation/{measure}') is not None}
+  with config_errors():
+    rows = [('model', architectures.describe(records.model)), *of_run(folder, options)]
+    report = training_page.explain(seen, folder.load_vocabularies(), summaries, rows)
+  return report, [f'{len(seen)} snapshots of training, up to step {seen[-1].step:,}']
 
 
-def read(options: visualize_options.VisualizeOptions, folder: RunFolder
-         ) -> tuple[Any, list[str], list[str] | None]:
-  """The translator or language model, the lines and their references."""
-  task = registry.of(folder.read_config())
-  if task.name not in LOADED:
-    raise ConfigError(f'{options.workdir} is a run of another kind ({task.name.replace("_", " ")}); visualize.py looks '
-                      'into translators and language models')
-  if options.reference and not task.scores_references:
-    raise ConfigError(f'--reference is for translations; {options.workdir} is a language model')
+def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, list[str], list[str] | None]:
+  """Return the translator or language model, the lines and their references."""
+  task = task_of(folder.read_config())
+  kind = f'{options.workdir} is a run of another kind ({task.name.replace("_", " ")})'
+  if not task.has_attention:
+    raise ConfigError(f'{kind}; visualize.py looks into translators and language models')
+  if options.reference and not task.references:
+    raise ConfigError(f'--reference is for translations; {kind}')
   lines = text_lines.read(options.input)
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
@@ -112,38 +109,32 @@ def read(options: visualize_options.VisualizeOptions, folder: RunFolder
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   # Few rows to a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
-  return LOADED[task.name](options.workdir, options.checkpoint, **search), lines, references
+  return reports.readable(task.load([options.workdir], [options.checkpoint], search)), lines, references
 
 
-LOADED = {
-    registry.TRANSLATION.name: lambda *run, **search: translation.load(*run, **search),
-    registry.LANGUAGE_MODELLING.name: lambda *run, **search: reports.Continuing(language_model.load(*run, **search)),
-}
-
-
-def card(folder: RunFolder, options: visualize_options.VisualizeOptions) -> list[tuple[str, str]]:
+def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
   """What the page says of the run."""
   config = folder.read_config()
   rows = [*of_run(folder, options), ('checkpoint', options.checkpoint),
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
                                if name != 'batch_tokens'))]
   if os.path.isfile(folder.results):
-    rows.append(('scores', registry.of(config).describe(read_json(folder.results))))
+    rows.append(('scores', task_of(config).describe(read_json(folder.results))))
   return rows
 
 
-def of_run(folder: RunFolder, options: visualize_options.VisualizeOptions) -> list[tuple[str, str]]:
+def of_run(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
   """Which run it is, and what it was trained on."""
   config = folder.read_config()
-  languages = ('source_language', 'target_language') if registry.of(config).texts == 'pairs' else ()
+  languages = ('source_language', 'target_language') if task_of(config).references else ()
   return [('run', options.workdir), ('text', ', '.join(config['data'][name] for name in ('kind', *languages)))]
 
 
 # ------------------------------------------------------------------------------------------------------- figures
 
 
-def captured(options: visualize_options.VisualizeOptions, folder: RunFolder
-             ) -> tuple[Any, capture.Reading, capture.Capture]:
+def captured(options: VisualizeOptions, folder: RunFolder
+             ) -> tuple[reports.Writer, capture.TokenPair, capture.Capture]:
   """The first line, read out with its reference or else with what the search writes."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts
@@ -151,11 +142,11 @@ def captured(options: visualize_options.VisualizeOptions, folder: RunFolder
   if line is None:
     raise ConfigError(f'{options.input} holds no sentence; a figure of attention needs one')
   written = target.encode(references[line]) if references else translator.translate([lines[line]])[0].ids
-  reading = capture.Reading(translator.encode([lines[line]])[0], [*written, target.eos_id])
-  return translator, reading, capture.read(model, translator.params[0], [reading], source, target)[0]
+  reading = capture.TokenPair(translator.encode([lines[line]])[0], [*written, target.eos_id])
+  return translator, reading, capture.record(model, translator.params[0], [reading], source, target)[0]
 
 
-def draw_attention(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_attention(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """Every head of the kind that the figure is called after."""
   seen = captured(options, folder)[2]
   if options.figure not in seen.weights:
@@ -163,7 +154,7 @@ def draw_attention(options: visualize_options.VisualizeOptions, folder: RunFolde
   return figures.attention(seen, options.figure)
 
 
-def draw_distributions(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_distributions(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """The smoothed target beside the model's own, on the words of the sentence and what the model likes besides."""
   translator, reading, _ = captured(options, folder)
   model, source, target = translator.parts
@@ -174,14 +165,14 @@ def draw_distributions(options: visualize_options.VisualizeOptions, folder: RunF
                                texts.labels(shown, target), texts.labels(reading.target, target))
 
 
-def draw_curves(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_curves(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """This run's metrics and those of the runs beside it."""
   folders = [folder, *map(RunFolder.open, options.beside)]
   names = reports.shortest_names([each.path for each in folders])
   return figures.learning_curves({name: run_folder.read_lines(each.metrics) for name, each in zip(names, folders)})
 
 
-def draw_pruning(options: visualize_options.VisualizeOptions, folder: RunFolder) -> Figure:
+def draw_pruning(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """What analyze.py wrote of this run, or of several."""
   if not options.beside:
     raise ConfigError('--figure=pruning needs what analyze.py --pruning wrote; give --beside=analysis.json')

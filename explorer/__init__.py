@@ -1,2 +1,2 @@
-"""Looking inside: every head of every layer as records (capture), what closing a head does (gates, effects), what heads
-do over a corpus (roles), and the page and figures that show them."""
+"""Look inside a trained model: record every head of every layer (capture), close heads (gates, head_ablation), describe
+what heads do over a corpus (roles, analysis), and show it all on a page or in figures."""

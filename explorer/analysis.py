@@ -1,6 +1,6 @@
-"""A corpus read out to a model, and what its heads did there: roles, alignment error, blur beside random weights.
+"""Run a model over a corpus under teacher forcing and describe its heads: roles, alignment error, how local they are.
 
-Sentences may carry gold annotations, counted in words of their own (Gold); those of the phrasebook and of CoNLL-U do.
+Sentences may have gold annotations with a division into words of their own (Gold), as in the phrasebook and CoNLL-U.
 """
 
 import collections
@@ -14,30 +14,30 @@ from corpora import conllu, vocabulary
 from corpora.phrasebook import builder, grammar
 from decoding import alignments
 from explorer import capture, pronouns, roles
-from explorer.capture import Capture, Reading
+from explorer.capture import Capture, TokenPair
 from explorer.gates import KINDS
 from explorer.texts import Text
 
 _ROWS = 32
-# What the first word of each of the phrasebook's relations is; the second has the relation's name.
+# The first word of each of the phrasebook's relations; the second word has the relation's name.
 _HEAD_OF = {'subject': 'verb', 'object': 'verb', 'adjective': 'noun', 'antecedent': 'pronoun'}
 
-DEPENDENCIES = ('nsubj', 'obj', 'amod', 'advmod')  # of Universal Dependencies, those of Voita et al., §5.2
+DEPENDENCIES = ('nsubj', 'obj', 'amod', 'advmod')  # the Universal Dependencies of Voita et al., §5.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
-  """What is known of a sentence pair. Words are counted as in `source_words` and `target_words`."""
+  """Gold annotations of a sentence pair. Words are numbered as in `source_words` and `target_words`."""
 
   source_words: tuple[str, ...]
   target_words: tuple[str, ...]
-  relations: tuple[tuple[str, int, int], ...]  # (name, source word that looks, source word looked at)
-  links: frozenset[tuple[int, int]]  # (source word, target word); empty where alignments are not known
+  relations: tuple[tuple[str, int, int], ...]  # (name, source word of the query, of the key)
+  links: frozenset[tuple[int, int]]  # word alignments (source word, target word); empty where not known
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-  """A sentence and its translation, to be read out to a model."""
+  """A sentence and its translation as text."""
 
   source: str
   target: str
@@ -45,7 +45,7 @@ class Pair:
 
 
 def phrasebook_pairs(split: str, data_dir: str | None) -> list[Pair]:
-  """A split of the phrasebook, English to German, with its gold relations and alignments."""
+  """The pairs of a split of the phrasebook, English to German, with gold relations and alignments."""
   return [_phrasebook_pair(example) for example in builder.examples(split, data_dir)]
 
 
@@ -60,7 +60,7 @@ def _phrasebook_pair(example: dict[str, Any]) -> Pair:
 
 
 def conllu_pairs(sentences: Sequence[conllu.Sentence], targets: Sequence[str]) -> list[Pair]:
-  """Sentences with their syntax, and their translations."""
+  """The pairs of sentences from CoNLL-U, with their dependencies, and translations."""
   return [Pair(sentence.text, target, Gold(sentence.words, (), tuple(_both_ways(sentence)), frozenset()))
           for sentence, target in zip(sentences, targets)]
 
@@ -73,9 +73,9 @@ def _both_ways(sentence: conllu.Sentence) -> Iterator[tuple[str, int, int]]:
 
 
 class TrainingCounts:
-  """How often words stand in the training text. A capital makes no other word; of several words the rarest counts.
+  """How often words occur in the training text, whatever the case of their first letter.
 
-  What has no letters, such as punctuation, is never rare.
+  A text of several words counts as its rarest one; one without letters, such as punctuation, is never rare.
   """
 
   def __init__(self, counts: Mapping[str, int]):
@@ -87,31 +87,31 @@ class TrainingCounts:
                default=float('inf'))
 
 
-def readings(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[Reading]:
-  """Pairs as ids, both sides ended by EOS."""
+def token_pairs(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[TokenPair]:
+  """Pairs as token ids, both sides ended by EOS."""
   sides = [vocabulary.encode_batch([getattr(pair, side) for pair in pairs])
            for side, vocabulary in zip(('source', 'target'), vocabularies)]
   ended = lambda ids, vocabulary: [*ids, vocabulary.eos_id]
-  return [Reading(*map(ended, both, vocabularies)) for both in zip(*sides)]
+  return [TokenPair(*map(ended, both, vocabularies)) for both in zip(*sides)]
 
 
-def captures(model: Any, params: Any, sentences: Sequence[Reading], vocabularies: tuple[Any, Any]
+def captures(model: Any, params: Any, sentences: Sequence[TokenPair], vocabularies: tuple[Any, Any]
              ) -> Iterator[tuple[int, Capture]]:
-  """(place, capture) of every reading; those of like length are computed together."""
+  """Yields (place, capture) of every token pair; those of similar length are computed together."""
   order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i].source), len(sentences[i].target)))
   for start in range(0, len(order), _ROWS):
     places = order[start:start + _ROWS]
-    # The last rows are filled up, so that as few programs as possible are compiled.
+    # The last batch is filled up, so that as few programs as possible are compiled.
     rows = [sentences[i] for i in [*places, *places[:1] * (_ROWS - len(places))]]
-    yield from zip(places, capture.read(model, params, rows, *vocabularies))
+    yield from zip(places, capture.record(model, params, rows, *vocabularies))
 
 
 def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[Text, list[int]]:
-  """A text that ends in EOS with other words, and for each of those the word of the result that holds it.
+  """Divides a text that ends in EOS into other words; returns it and, for each of these, the result's word that has it.
 
   Args:
     pieces: as the vocabulary writes them, EOS left out.
-    words: all that the text has between its spaces. Words that share a piece become one.
+    words: all that the text has between its spaces, cut as wanted. Words that share a piece become one.
   """
   begun = alignments.words_of_pieces(pieces, words)
   places = np.unique(begun)
@@ -122,9 +122,9 @@ def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[
   return dataclasses.replace(text, words=(*spelt, text.words[-1]), word_of_piece=of_piece), holder
 
 
-def in_gold_words(seen: Capture, reading: Reading, pair: Pair, vocabularies: tuple[Any, Any]
+def in_gold_words(seen: Capture, reading: TokenPair, pair: Pair, vocabularies: tuple[Any, Any]
                   ) -> tuple[Capture, list[int]]:
-  """The capture with the gold's words in its source, and for each of those the word that holds it."""
+  """Divides the capture's source into gold words; returns it and, for each of these, the capture's word that has it."""
   if not pair.gold:
     return seen, []
   source, holder = regrouped(seen.source, vocabularies[0].pieces(reading.source[:-1]), pair.gold.source_words)
@@ -133,12 +133,12 @@ def in_gold_words(seen: Capture, reading: Reading, pair: Pair, vocabularies: tup
 
 def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: Mapping[str, int],
              counts: TrainingCounts | None = None) -> dict[str, roles.Observed]:
-  """Each kind's maps between words with what is known of them.
+  """Attention between words of each kind, with what is known of the words, as roles.describe takes it.
 
   Args:
-    seen, holder: as in_gold_words gives them.
-    frequency: how often words stand in the texts looked at.
-    counts: of source words in the training text, where the run has kept them.
+    seen, holder: as in_gold_words returns them.
+    frequency: how often words occur in the analysed text.
+    counts: of source words in the training text, where the run has them.
   """
   found = {}
   for kind in seen.weights:
@@ -152,14 +152,14 @@ def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: Mappin
 
 
 def word_frequencies(sentences: Sequence[tuple[int, Capture]]) -> collections.Counter:
-  """How often each word stands in these texts, on either side."""
+  """How often each word occurs in these texts, on either side."""
   return collections.Counter(word for _, seen in sentences for text in (seen.source, seen.predicts)
                              for word in (text.words if text else ()))
 
 
-def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequence[Reading], pairs: Sequence[Pair],
+def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequence[TokenPair], pairs: Sequence[Pair],
                 vocabularies: tuple[Any, Any]) -> np.ndarray | None:
-  """Alignment error rate of every cross head [N, H] against gold links; None where there are none."""
+  """Alignment error rate of every head of cross-attention [N, H] against gold links; None without gold links."""
   known = [(place, seen) for place, seen in model_captures if 'cross' in seen.weights
            and pairs[place].gold and pairs[place].gold.links]
   if not known:
@@ -179,12 +179,12 @@ def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequen
 
 def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tuple[Any, Any],
                counts: TrainingCounts | None = None) -> dict[str, Any]:
-  """What every head does over the pairs: by kind, a row of records for each layer, see roles.describe.
+  """Describes every head over the pairs: by kind, a row of records for each layer, see roles.describe.
 
   Args:
     counts: see observed().
   """
-  sentences = readings(pairs, vocabularies)
+  sentences = token_pairs(pairs, vocabularies)
   seen = list(captures(model, params, sentences, vocabularies))
   worded = [(place, *in_gold_words(each, sentences[place], pairs[place], vocabularies)) for place, each in seen]
   frequency = word_frequencies([(place, each) for place, each, _ in worded])
@@ -204,7 +204,7 @@ def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', '
              ) -> dict[str, list[dict[str, float]]]:
   """The mean over each layer's heads."""
   return {kind: [{name: round(float(np.mean([head[name] for head in layer])), 4) for name in names} for layer in layers]
-          for kind, layers in sorted(table.items(), key=lambda item: KINDS.index(item[0]))}
+          for kind, layers in sorted(table.items(), key=lambda item: list(KINDS).index(item[0]))}
 
 
 # ------------------------------------------------------------------------------------------------------ "it"
@@ -212,7 +212,7 @@ def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', '
 
 def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], split: str, data_dir: str | None,
                      shuffle: np.random.Generator | None = None) -> list[pronouns.Reading]:
-  """The phrasebook's pronoun pairs as heads see them.
+  """The attention of every head from "it" in the phrasebook's pronoun pairs.
 
   Args:
     shuffle: puts the words of each source in a random order, the same in both readings of a pair.
@@ -229,9 +229,9 @@ def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], spl
     source = ' '.join(spelt) if shuffle is not None else example['en']
     pairs.append(Pair(source, example['de'], Gold(tuple(spelt), tuple(grammar.tokens(example['de'])), (),
                                                   frozenset())))
-    places.append(np.argsort(order))  # where each word of the sentence stands now
+    places.append(np.argsort(order))  # the new place of each word of the sentence
   nouns = _antecedents(examples)
-  sentences, found = readings(pairs, vocabularies), [None] * len(examples)
+  sentences, found = token_pairs(pairs, vocabularies), [None] * len(examples)
   for number, seen in captures(model, params, sentences, vocabularies):
     pair, reading, example = pairs[number], sentences[number], examples[number]
     sides = [regrouped(text, vocabulary.pieces(ids[:-1]), words) for text, vocabulary, ids, words in zip(
@@ -258,7 +258,7 @@ def _antecedents(examples: Sequence[dict]) -> dict[tuple[str, str], int]:
 
 
 def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, int, int | None, int]:
-  """Words of the right noun, the other noun, "it" (None where the other reading is not at hand), and the adjective."""
+  """Word numbers of the right noun, the other noun, "it" (None without the other reading) and the adjective."""
   relation = {builder.RELATIONS[row[0]]: row for row in example['relations'].tolist()}
   other = nouns.get((example['pair'], 'b' if example['reading'] == 'a' else 'a'))
   pronoun = relation['antecedent'][1] if other is not None else None
@@ -269,11 +269,11 @@ def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, in
 
 def about_it(model: Any, params: Any, random: Any, vocabularies: tuple[Any, Any], data_dir: str | None
              ) -> dict[str, Any]:
-  """What pronouns says, of trained and random weights and of shuffled sentences."""
+  """Which head resolves "it", see pronouns: with trained weights, random weights, and shuffled sentences."""
   splits = ('validation', 'test')
-  looked = lambda weights, *shuffle: [pronoun_readings(model, weights, vocabularies, split, data_dir, *shuffle)
-                                      for split in splits]
-  trained, fresh, shuffled = looked(params), looked(random), looked(params, np.random.default_rng(0))
+  in_splits = lambda weights, *shuffle: [pronoun_readings(model, weights, vocabularies, split, data_dir, *shuffle)
+                                         for split in splits]
+  trained, fresh, shuffled = in_splits(params), in_splits(random), in_splits(params, np.random.default_rng(0))
   offset, sentences = pronouns.best_offset(*trained)
   record: dict[str, Any] = {
       'pairs': {split: len({reading.pair for reading in found}) for split, found in zip(splits, trained)},

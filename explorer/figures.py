@@ -1,6 +1,6 @@
-"""Figures for papers: attention grids, position encodings, learning and pruning curves, target beside learnt.
+"""Figures for papers: attention grids, position encodings, learning and pruning curves, smoothed and learnt targets.
 
-Each function draws on a figure of its own and returns it; nothing is kept in matplotlib's global state.
+Each function returns a figure of its own; nothing is kept in matplotlib's global state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,14 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from explorer.capture import Capture, Reading
+from explorer.capture import Capture, TokenPair
+from explorer.gates import KINDS
 from transformer import positions, tokens
 from transformer.model import Model
 
-_NAMES = {'encoder': 'encoder self-attention', 'decoder': 'decoder self-attention',
-          'cross': 'attention of the decoder to the encoder'}
-
 
 def attention(capture: Capture, kind: str) -> Figure:
-  """A grid of heat maps between words, a row for each layer and a column for each head; rows look at columns."""
+  """A grid of heat maps between words, a row for each layer and a column for each head; rows attend to columns."""
   rows, columns = capture.axes(kind)
   maps = capture.by_word(kind)
   layers, heads, queries, keys = maps.shape
@@ -30,13 +28,13 @@ def attention(capture: Capture, kind: str) -> Figure:
   for layer, head in np.ndindex(layers, heads):
     axes = grid[layer, head]
     shown = np.ma.array(maps[layer, head], mask=np.triu(np.ones((queries, keys)), 1) if kind == 'decoder' else False)
-    axes.set_facecolor('0.92')  # where no row may look
+    axes.set_facecolor('0.92')  # masked: the future
     axes.imshow(shown, cmap='Blues', vmin=0, vmax=1, aspect='equal')
     axes.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=7)
     axes.set_xticks(range(keys), columns.words if layer == layers - 1 else [], rotation=90, fontsize=7)
     axes.set_yticks(range(queries), rows.words if head == 0 else [], fontsize=7)
     axes.tick_params(length=0)
-  figure.suptitle(f'{_NAMES[kind]}, rows look at columns', fontsize=9)
+  figure.suptitle(f'{KINDS[kind]}, rows attend to columns', fontsize=9)
   return figure
 
 
@@ -110,7 +108,7 @@ def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
   axes = figure.subplots()
   for name, record in analyses.items():
     if 'pruning' not in record:
-      raise ValueError(f'{name} holds no pruning; write it with analyze.py --pruning')
+      raise ValueError(f'{name} has no pruning curve; write it with analyze.py --pruning')
     total = len(record['least_important_first'])
     axes.plot([step['closed'] for step in record['pruning']], [step['bleu'] for step in record['pruning']],
               marker='o', markersize=4, label=f'{name} ({total} heads, {record["sentences"]} sentences)')
@@ -122,12 +120,12 @@ def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str], steps: Sequence[str]) -> Figure:
-  """The smoothed target beside what the model has learnt, step by step.
+  """The smoothed target beside the model's distribution, step by step.
 
   Args:
     target, learnt: [T, shown entries] probabilities.
-    pieces: what the entries are called.
-    steps: what each step writes.
+    pieces: the names of the entries.
+    steps: the target's piece at each step.
   """
   figure = Figure(figsize=(2 + 0.75 * len(pieces), 1.2 + 0.42 * len(steps)), dpi=150, layout='constrained')
   for axes, shares, title in zip(figure.subplots(1, 2, sharey=True), (target, learnt), ('target', 'learnt')):
@@ -142,15 +140,15 @@ def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str],
   return figure
 
 
-def next_token_shares(model: Model, params: Any, reading: Reading, bos_id: int) -> np.ndarray:
-  """[T, V]: what the model expects at each step while the target is read out to it."""
-  source, target = (tokens.pad([ids], 1, len(ids), 0) for ids in (reading.source, reading.target))
+def next_token_shares(model: Model, params: Any, pair: TokenPair, bos_id: int) -> np.ndarray:
+  """[T, V]: the model's probabilities at each step of the target, under teacher forcing."""
+  source, target = (tokens.pad([ids], 1, len(ids), 0) for ids in (pair.source, pair.target))
   decode = lambda params: model.decode(params, model.encode(params, source), tokens.shift_right(target, bos_id))
   return np.asarray(jax.nn.softmax(jax.jit(decode)(params)))[0]
 
 
 def entries_to_show(ids: Sequence[int], shares: np.ndarray, more: int = 4) -> list[int]:
-  """The vocabulary's entries worth a column: those of the target in order, and the likeliest others, at most `more`."""
+  """The vocabulary's entries to give a column: those of the target in order, then at most `more` likely others."""
   others = [int(entry) for entry in np.argsort(-shares.max(0)) if entry not in ids]
   return [*dict.fromkeys(ids), *others[:more]]
 

@@ -1,9 +1,9 @@
-"""Closing heads: a gate for each, 1 open and 0 closed, that multiplies the head's output (Michel et al., 2019, Eq. 2).
+"""A gate for each head, 1 open and 0 closed, that multiplies the head's output (Michel et al., 2019, Eq. 2).
 
-MultiHead = Σ_h gate_h · head_h W_h^O: the gate of a head scales its rows of the output projection. So a model with
-gates is the same model with other parameters; training, search and checkpoints need not know.
+MultiHead = Σ_h gate_h · head_h W_h^O: a head's gate scales its rows of the output projection. So a model with gates is
+the same model with other parameters, and training, search and checkpoints need not know of gates.
 
-    gates    {'encoder': [N, H], 'decoder': [N, H], 'cross': [N, H]} float32, the kinds that the model has
+    gates    {'encoder': [N, H], 'decoder': [N, H], 'cross': [N, H]} float32, for the kinds that the model has
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,9 @@ import numpy as np
 from transformer.model import Params
 
 Gates = Mapping[str, Any]
-KINDS = ('encoder', 'decoder', 'cross')  # self-attention of encoder and decoder, attention of the decoder's to encoder
-# Of each kind: how the parameters of its layers' stack and of its attention are called.
+# The kinds of attention, by the key that records have, with the name that people read; as in page/data.js.
+KINDS = {'encoder': 'encoder self-attention', 'decoder': 'decoder self-attention', 'cross': 'cross-attention'}
+# The parameters' names of each kind: of its stack of layers, and of its attention in a layer.
 _PLACES = {'encoder': ('encoder_layers', 'self_attention'), 'decoder': ('decoder_layers', 'self_attention'),
            'cross': ('decoder_layers', 'cross_attention')}
 _OF_LANGUAGE_MODEL = {'decoder': ('layers', 'self_attention')}
@@ -31,12 +32,12 @@ class Head(NamedTuple):
 
   @property
   def name(self) -> str:
-    """For people, who count from 1."""
-    return f'{self.kind} layer {self.layer + 1}, head {self.head + 1}'
+    """For people, who count from 1: "cross-attention, layer 1, head 2"."""
+    return f'{KINDS[self.kind]}, layer {self.layer + 1}, head {self.head + 1}'
 
 
 def _stacks(params: Params) -> Iterator[tuple[str, str, int | None, str]]:
-  """(kind, name of a layer's parameters, its number or None for a scanned stack of all, name of the attention)."""
+  """Yields (kind, name of a layer's parameters, its number or None for a scanned stack, name of the attention)."""
   places = _OF_LANGUAGE_MODEL if any(name.split('_')[0] == 'layers' for name in params) else _PLACES
   for kind, (stack, attention) in places.items():
     if stack in params:
@@ -47,7 +48,7 @@ def _stacks(params: Params) -> Iterator[tuple[str, str, int | None, str]]:
 
 
 def open_gates(params: Params) -> Gates:
-  """Gates of 1 for every head that these parameters hold; {} for a model without heads that could be closed."""
+  """Gates of 1 for every head of these parameters; {} for a model that has none to close, such as a recurrent one."""
   found: dict[str, dict[int, int]] = {}
   for kind, layer, number, attention in _stacks(params):
     if attention in params[layer]:
@@ -81,7 +82,7 @@ def apply(params: Params, gates: Gates) -> Params:
 
 
 def check(params: Params, gates: Gates) -> None:
-  """Raises ValueError when gates are not those of a model with these parameters."""
+  """Raises ValueError when the gates' kinds or shapes are not those of a model with these parameters."""
   expected = jax.tree.map(np.shape, open_gates(params))
   found = {kind: np.shape(gate) for kind, gate in gates.items()}
   if found != expected:

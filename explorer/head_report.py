@@ -1,4 +1,4 @@
-"""The figures of analysis and importance as one table to be read."""
+"""Format what analysis and importance measured of each head as tables for a terminal."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from explorer.gates import KINDS, Gates
 
 
 def add_importance(table: dict[str, Any], importance: Gates, rises: Gates) -> None:
-  """Puts into each head's record its importance, E |∂L/∂gate|, and by how much the loss rises without it."""
+  """Adds to each head's record its importance, E |∂L/∂gate|, and by how much the loss rises without it."""
   for kind, layers in table.items():
     for layer, heads in enumerate(layers):
       for head, record in enumerate(heads):
@@ -19,7 +19,7 @@ def _rows(record: dict[str, Any]) -> list[list[str]]:
   for kind in [kind for kind in KINDS if kind in record['heads']]:
     for layer, heads in enumerate(record['heads'][kind]):
       for head, of in enumerate(heads):
-        rows.append([f'{kind} {layer + 1}.{head + 1}', ', '.join(of['roles']) or '–',
+        rows.append([f'{KINDS[kind]} {layer + 1}.{head + 1}', ', '.join(of['roles']) or '–',
                      f'{of["offset"]:+d} {of["offset_share"]:.2f}', f'{of["rare"]:.2f}', f'{of["confidence"]:.2f}',
                      f'{of["special"]:.2f}', f'{of["entropy"]:.2f}',
                      f'{of["alignment_error"]:.2f}' if 'alignment_error' in of else '', f'{of["importance"]:.3f}',
@@ -28,7 +28,7 @@ def _rows(record: dict[str, Any]) -> list[list[str]]:
 
 
 def as_text(record: dict[str, Any]) -> str:
-  """For a terminal."""
+  """All tables of a record that analyze.py writes."""
   heads = ['head', 'role', 'offset', 'rare', 'confidence', 'ends', 'entropy', 'AER', '|∂L/∂gate|', 'loss without']
   parts = [_aligned([heads, *_rows(record)]),
            f'loss {record["loss"]:.4f} a token on {record["sentences"]} sentences ({record["text"]}); maxima on rare '
@@ -48,14 +48,15 @@ def _first_head(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _relations(record: dict[str, Any]) -> list[str]:
-  """Of each gold relation the head that meets it most often, beside the best fixed offset."""
+  """For each gold relation the head that meets it most often, beside the best fixed offset."""
   layers = record['heads'].get('encoder', ())
-  heads = {f'encoder {layer + 1}.{head + 1}': of['relations'] for layer, row in enumerate(layers)
+  heads = {f'{KINDS["encoder"]} {layer + 1}.{head + 1}': of['relations'] for layer, row in enumerate(layers)
            for head, of in enumerate(row)}
   rows = [['relation', 'best head', 'met', 'best fixed offset', 'cases']]
   for name, found in next(iter(heads.values()), {}).items():
     best = max(heads, key=lambda head, name=name: heads[head][name]['met'])
-    rows.append([name, best, f'{heads[best][name]["met"]:.2f}', f'{found["best_fixed_offset"]:.2f}', str(found['cases'])])
+    rows.append([name, best, f'{heads[best][name]["met"]:.2f}', f'{found["best_fixed_offset"]:.2f}',
+                 str(found['cases'])])
   return [_aligned(rows)] if len(rows) > 1 else []
 
 
@@ -63,7 +64,7 @@ def _layers(record: dict[str, Any]) -> str:
   rows = [['layer', 'entropy', 'random', 'within ±1', 'random', 'first', 'random', 'last', 'random']]
   for kind, layers in record['layers'].items():
     for number, (layer, random) in enumerate(zip(layers, record['layers_of_random_weights'][kind])):
-      rows.append([f'{kind} {number + 1}', *(f'{of[name]:.2f}' for name in ('entropy', 'near', 'first', 'last')
+      rows.append([f'{KINDS[kind]} {number + 1}', *(f'{of[name]:.2f}' for name in ('entropy', 'near', 'first', 'last')
                                              for of in (layer, random))])
   return _aligned(rows)
 

@@ -1,4 +1,4 @@
-"""A report as one self-contained page: page.html with page.css, page.js and the captures' numbers written into it.
+"""Write a report as one self-contained page: page/page.html with its style, its scripts and the report's numbers.
 
 Weights are 16-bit integers (65,535 for 1), deflated and written in base64; the page's script inflates them. Texts are
 JSON in which nothing can end the script element that holds it.
@@ -15,37 +15,54 @@ from typing import Any
 import numpy as np
 
 from explorer.beam import Departure, Tree
-from explorer.capture import Capture, as_shares
-from explorer.effects import Effect
+from explorer.capture import Capture, to_uint16
+from explorer.first_view import FirstView
 from explorer.gates import KINDS, Head
-from explorer.opening import Opening
+from explorer.head_ablation import Effect
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_MOST_NUMBERS = 150_000  # of queries, keys and values that a sentence holds unasked: 300 kB before packing
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'page')
+# The parts of the page's script, one subject a file, in the order in which they are joined. They share one scope:
+# functions may use whatever any part defines; statements that run at once, only what an earlier part defines.
+# A panel is one file and one line here, and panels are on the page in this order.
+SCRIPTS = (
+    'elements.js', 'data.js', 'state.js', 'colours.js', 'pens.js', 'pictures.js', 'matching.js',
+    'arcs.js', 'heat_map.js', 'pane.js', 'headline.js', 'controls.js', 'panels.js',
+    'panels/training.js',
+    'panes.js',
+    'panels/grid.js',
+    'panels/ranking.js',
+    'panels/calculation.js',
+    'panels/steps.js',
+    'panels/beam.js',
+    'panels/effects.js',
+    'panels/model.js',
+    'start.js',
+)
+_MOST_NUMBERS = 150_000  # of queries, keys and values in a sentence that a page has by default: 300 kB before packing
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-  """All that a report shows of one sentence."""
+  """All that a report shows of one sentence and its translation."""
 
   source: str
   target: str
   capture: Capture
-  lens: Sequence[Sequence[tuple[str, float]]] = ()  # of each decoder layer, its next piece at each step
-  log_prob: float | None = None  # of the target, when read out to the decoder
+  lens: Sequence[Sequence[tuple[str, float]]] = ()  # for each decoder layer, the piece it would predict at each step
+  log_prob: float | None = None  # of the target, under teacher forcing
   effects: Mapping[Head, Effect] = dataclasses.field(default_factory=dict)  # of closing each head
-  beam: Mapping[str, Any] | None = None  # the search as a tree, see beam_record
+  beam: Mapping[str, Any] | None = None  # the search tree, see beam_record
 
 
 def packed(numbers: np.ndarray) -> str:
-  """An array of 16-bit integers, little endian, deflated, in base64."""
+  """An array of 16-bit integers as text: little endian, deflated, in base64."""
   if numbers.dtype not in (np.uint16, np.int16):
     raise TypeError(f'numbers are {numbers.dtype}; expected 16-bit integers')
   return base64.b64encode(zlib.compress(numbers.astype(numbers.dtype.newbyteorder('<')).tobytes(), 9)).decode()
 
 
 def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
-  """Queries, keys and values as shares of the largest number in their layer."""
+  """Queries, keys and values as 16-bit shares of the largest number in their layer."""
   parts, numbers, start = [], [], 0
   for kind, operands in capture.operands.items():
     for role, values in operands._asdict().items():
@@ -58,17 +75,17 @@ def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
 
 
 def vectors_fit(captures: Sequence[Capture]) -> bool:
-  """Whether queries, keys and values are few enough to be in a report that nobody asked to have them."""
+  """Whether queries, keys and values are few enough to be in a report by default."""
   return all(sum(values.size for operands in capture.operands.values() for values in operands) <= _MOST_NUMBERS
              for capture in captures)
 
 
 def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool
                 ) -> dict[str, Any]:
-  """A search's tree as the page's script reads it.
+  """A search tree as JSON for page/panels/beam.js.
 
   Args:
-    name: gives tokens their names.
+    name: spells token ids.
     departure: where the reference leaves the beam, if it does.
     compared: whether there is a reference.
   """
@@ -82,58 +99,63 @@ def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departur
 
 
 def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dict[str, Any]:
-  """A sentence as the page's script reads it."""
+  """A sentence as JSON for page/data.js."""
   capture = sentence.capture
   kinds = [kind for kind in KINDS if kind in capture.weights]
   sides = {'source': capture.source, 'reads': capture.reads, 'predicts': capture.predicts}
   steps = [{'top': [[text, round(share, 5)] for text, share in top], 'written': written}
            for top, written in zip(capture.top, capture.written)]
   for t, step in enumerate(steps if sentence.lens else []):
-    step['lens'] = [[said[t][0], round(said[t][1], 5)] for said in sentence.lens]
+    step['lens'] = [[layer[t][0], round(layer[t][1], 5)] for layer in sentence.lens]
   record = {
       'source': sentence.source, 'target': sentence.target, 'origin': capture.origin, 'padded': capture.padded,
       'texts': {name: {'pieces': text.pieces, 'words': text.words, 'word_of_piece': text.word_of_piece,
                        'special': text.special} for name, text in sides.items() if text},
       'shapes': {kind: capture.weights[kind].shape for kind in kinds},
-      'weights': packed(np.concatenate([as_shares(capture.weights[kind]).ravel() for kind in kinds])),
+      'weights': packed(np.concatenate([to_uint16(capture.weights[kind]).ravel() for kind in kinds])),
       'log_probs': [round(float(value), 5) for value in capture.log_probs], 'steps': steps}
   if with_vectors and capture.operands:
     record['vectors'] = _vectors(capture, scaled)
   if sentence.beam:
     record['beam'] = sentence.beam
   if sentence.effects:
-    shown = lambda effect: {'change': round(effect.change, 5), 'text': effect.text}
+    as_json = lambda effect: {'change': round(effect.change, 5), 'text': effect.text}
     record['effects'] = {'log_prob': sentence.log_prob, 'heads': {
-        kind: [[shown(sentence.effects[Head(kind, layer, head)]) for head in range(capture.weights[kind].shape[1])]
+        kind: [[as_json(sentence.effects[Head(kind, layer, head)]) for head in range(capture.weights[kind].shape[1])]
                for layer in range(capture.weights[kind].shape[0])] for kind in kinds}}
   return record
 
 
-def report(sentences: Sequence[Sentence], opening: Opening, card: Sequence[tuple[str, str]], compare: int | None = None,
-           with_vectors: bool = True, scaled: bool = True) -> dict[str, Any]:
-  """All that the page shows.
+def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[tuple[str, str]],
+           compare: int | None = None, with_vectors: bool = True, scaled: bool = True) -> dict[str, Any]:
+  """All that the page shows, as JSON.
 
   Args:
-    opening: what it shows first.
-    card: (name, value) of what the model is.
+    first_view: what the page shows first.
+    card: rows (name, value) that describe the model.
     compare: the number of the sentence beside the first, if any.
-    with_vectors: whether captures' queries, keys and values are in it, and with them the calculation behind a cell.
+    with_vectors: whether to include queries, keys and values, and with them the calculation behind a weight.
     scaled: whether scores are divided by √d_k.
   """
   return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],
-          'opening': opening._asdict(), 'card': [list(row) for row in card], 'compare': compare}
+          'first_view': first_view._asdict(), 'card': [list(row) for row in card], 'compare': compare}
 
 
 def as_script_text(content: Any) -> str:
-  """JSON that may stand in a script element: no character in it can end the element or be taken for a line's end."""
+  """JSON safe inside a script element: it has no character that could end the element or count as the end of a line."""
   text = json.dumps(content, ensure_ascii=False, separators=(',', ':'), allow_nan=False)
   return text.translate({ord(character): f'\\u{ord(character):04x}' for character in '<>&\u2028\u2029'})
 
 
+def script() -> str:
+  """The page's own script: its parts, joined."""
+  return '\n'.join(map(_read, SCRIPTS))
+
+
 def page(content: dict[str, Any]) -> str:
-  """The page's text."""
+  """The page as HTML: one file that loads nothing else."""
   text = _read('page.html')
-  parts = {'STYLE': _read('page.css'), 'SCRIPT': _read('page.js'), 'REPORT': as_script_text(content)}
+  parts = {'STYLE': _read('page.css'), 'SCRIPT': script(), 'REPORT': as_script_text(content)}
   for mark, part in parts.items():  # the report last: its texts may hold the other marks
     before, after = text.split(f'/*{mark}*/')
     text = before + part + after
@@ -141,5 +163,5 @@ def page(content: dict[str, Any]) -> str:
 
 
 def _read(name: str) -> str:
-  with open(os.path.join(_HERE, name), encoding='utf-8') as file:
+  with open(os.path.join(_FOLDER, name), encoding='utf-8') as file:
     return file.read()

@@ -1,12 +1,12 @@
-"""Does a head know what "it" stands for? An honest question over the phrasebook's pronoun pairs.
+"""Does a head resolve the pronoun "it"? A test on the phrasebook's pronoun pairs.
 
-"The animal didn't cross the street because it was too tired / too wide": two sentences that differ in one adjective. A
-head is asked for the noun that it looks at more from "it", of the two that "it" may be; a pair counts when both
-readings are right. A head that always prefers the first noun, the nearer one, or any fixed place, scores 0. The head is
-chosen on validation and told on test, beside the same choice among heads with random weights, and beside sentences
-whose other words stand in a random order.
+"The animal didn't cross the street because it was too tired / too wide": two sentences that differ in one adjective,
+which decides the noun that "it" stands for. A head resolves a pair when in both readings its weight from "it" is larger
+on the right noun than on the other. A head that always prefers the first noun, the nearer one, or any fixed place,
+scores 0. The best head is chosen on validation and evaluated on test, beside the best head of a model with random
+weights, and the best on sentences whose words are shuffled.
 
-Encoder heads are asked at "it", heads of cross-attention where the German pronoun is written.
+Weights of encoder self-attention are those from "it", weights of cross-attention those from the German pronoun.
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ from explorer.gates import Head
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-  """One sentence of a pair, with what heads did from its "it". Words of the source are numbered from 0."""
+  """One sentence of a pair, with the weights from its "it". Words of the source are numbered from 0."""
 
   pair: str
   right: int  # the noun that "it" stands for
   wrong: int  # the other noun
   adjective: int  # the one that decides
   pronoun: int  # "it"
-  rows: Mapping[str, np.ndarray]  # 'encoder' and 'cross', [N, H, words]: where heads look from "it" or its translation
+  rows: Mapping[str, np.ndarray]  # 'encoder' and 'cross', [N, H, words]: weights from "it" or its translation
 
   def __post_init__(self):
     if self.right == self.wrong:
-      raise ValueError(f'pair {self.pair!r}: "it" may be word {self.right} alone; expected two nouns')
+      raise ValueError(f'pair {self.pair!r}: "it" can only be word {self.right}; expected two nouns')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,28 +41,28 @@ class Finding:
   head: Head
   validation: float  # share of pairs right; the head was chosen by it
   test: float
-  adjective: float  # how often its largest weight of all stands on the deciding adjective, on test
+  adjective: float  # share of test sentences in which its largest weight is on the deciding adjective
 
 
 def antecedent_right(readings: Sequence[Reading], kind: str) -> np.ndarray:
-  """[N, H]: share of pairs in which a head looks more at the right noun in both readings."""
+  """[N, H]: share of pairs in which a head's weight is larger on the right noun in both readings."""
   by_pair: dict[str, list[np.ndarray]] = {}
   for reading in readings:
     row = reading.rows[kind]
     by_pair.setdefault(reading.pair, []).append(row[..., reading.right] > row[..., reading.wrong])
   complete = [np.logical_and(*both) for both in by_pair.values() if len(both) == 2]
   if not complete:
-    raise ValueError('there is no pronoun pair with both its readings')
+    raise ValueError('found no pronoun pair with both of its readings')
   return np.mean(complete, axis=0)
 
 
 def at_adjective(readings: Sequence[Reading], kind: str) -> np.ndarray:
-  """[N, H]: how often a head's largest weight from "it" stands on the deciding adjective."""
+  """[N, H]: how often a head's largest weight from "it" is on the deciding adjective."""
   return np.mean([reading.rows[kind].argmax(-1) == reading.adjective for reading in readings], axis=0)
 
 
 def best_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> Finding:
-  """The head that resolves most pairs of validation, told on test."""
+  """The head that resolves most pairs of validation, evaluated on test."""
   chosen = antecedent_right(validation, kind)
   place = tuple(map(int, np.unravel_index(chosen.argmax(), chosen.shape)))
   return Finding(Head(kind, *place), float(chosen[place]), float(antecedent_right(test, kind)[place]),
@@ -70,8 +70,7 @@ def best_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str)
 
 
 def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> dict[str, Any]:
-  """The head that looks at the deciding adjective most often on validation: its share of sentences there and on
-  test."""
+  """The head that attends most to the deciding adjective most often on validation: its share there and on test."""
   chosen = at_adjective(validation, kind)
   place = tuple(map(int, np.unravel_index(chosen.argmax(), chosen.shape)))
   return {'head': Head(kind, *place).name, 'validation': round(float(chosen[place]), 4),
@@ -79,7 +78,7 @@ def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind:
 
 
 def best_offset(validation: Sequence[Reading], test: Sequence[Reading]) -> tuple[int, float]:
-  """The fixed distance from "it" at which most antecedents stand on validation, and how often they do on test.
+  """The distance from "it" that most antecedents have on validation, and how often they have it on test.
 
   It names one word in both readings of a pair, so of pairs it has none right; this is its share of sentences.
   """
@@ -99,6 +98,6 @@ def fixed_offset_pairs(readings: Sequence[Reading], offset: int) -> float:
 
 
 def as_record(finding: Finding) -> dict[str, Any]:
-  """For JSON."""
+  """The finding as JSON."""
   return {'head': finding.head.name, 'pairs_right_validation': round(finding.validation, 4),
           'pairs_right_test': round(finding.test, 4), 'looks_at_adjective_test': round(finding.adjective, 4)}

@@ -1,4 +1,4 @@
-"""A run with some of its heads closed, in a folder of its own, decodable as any other."""
+"""Write a run with some of its heads closed into a folder of its own, which decodes as any other."""
 
 import os
 import shutil
@@ -9,17 +9,17 @@ from checks.errors import ConfigError
 from training.checkpoint import Checkpoints
 from training.run_folder import RunFolder, read_json, write_json
 
-_KEPT = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', 'suggestions.json', 'environment.json')
+_COPIED = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', 'suggestions.json', 'environment.json')
 
 
 def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> None:
-  """Writes a run like `run`, but with these parameters.
+  """Writes a copy of `run` that has these parameters.
 
   It holds one checkpoint, of step 1, without an optimiser's state: it decodes, and other runs may start from it
   (--init_from); it cannot be trained on itself.
 
   Args:
-    run: whose configuration and vocabularies are taken over.
+    run: the folder whose configuration and vocabularies are copied.
     workdir: the new run's folder.
     params: the parameters, heads closed.
     closed: the closed heads' names, for pruned.json.
@@ -30,7 +30,7 @@ def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> N
   if os.path.isdir(workdir) and os.listdir(workdir):
     raise ConfigError(f'--pruned_workdir={workdir} is not empty; give a new folder')
   os.makedirs(workdir, exist_ok=True)
-  for name in _KEPT:
+  for name in _COPIED:
     if os.path.isfile(os.path.join(run.path, name)):
       shutil.copy(os.path.join(run.path, name), workdir)
   pruned = RunFolder(workdir)

@@ -1,6 +1,6 @@
-"""From lines to a report: translated, taken down, each head closed in turn, and put on a page.
+"""From lines to a report: translate them, record every head, close each head in turn, and write all of it on a page.
 
-    translator = translation.load('runs/phrasebook')
+    translator = tasks.load('runs/phrasebook')
     reports.explain(translator, ['The dog sleeps.'])                    # shows itself in a notebook
     reports.explain(translator, ['The dog sleeps.']).save('report.html')
 """
@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from checks.whole_files import write_whole
-from explorer import beam, capture, effects, gates, lens, opening, page, texts
-from explorer.capture import Reading
+from decoding.continuer import Continuer
+from decoding.translator import Translator
+from explorer import beam, capture, first_view, gates, head_ablation, logit_lens, page, texts
+from explorer.capture import TokenPair
 from transformer import architectures
 from transformer.config import ModelConfig
 from transformer.model import count_parameters
 
-_PRODUCTS = ('scaled_dot', 'dot')  # scores that the page can compute again from queries and keys
-_IN_SCORES = ('relative', 't5')  # positions that add to scores what is in neither
+_PRODUCTS = ('scaled_dot', 'dot')  # scores that the page can recompute from queries and keys
+_IN_SCORES = ('relative', 't5')  # positions that add to the scores what is in neither queries nor keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Report:
   """A page, ready to be shown or saved."""
 
   html: str
-  opening: opening.Opening
+  first_view: first_view.FirstView
   sentences: tuple[page.Sentence, ...]
 
   def save(self, path: str) -> None:
@@ -40,54 +42,63 @@ class Report:
 
 
 class Continuing:
-  """A language model's writer (tasks.language_model.Continuer) as explain() takes translators.
+  """Gives a language model's Continuer (tasks.language_model) the interface of a translator, for explain().
 
-  There is no source: a prompt and what was written after it are read out as one text.
+  There is no source: the prompt and its continuation are the target, under teacher forcing.
   """
 
-  def __init__(self, writer: Any):
-    self._writer = writer
-    model, vocabulary = writer.parts
+  def __init__(self, continuer: Continuer):
+    self._continuer = continuer
+    model, vocabulary = continuer.parts
     self.parts = model, vocabulary, vocabulary
 
   @property
   def params(self) -> Any:
-    return [self._writer.params]
+    return [self._continuer.params]
 
   @params.setter
   def params(self, params: Any) -> None:
-    self._writer.params, = params
+    self._continuer.params, = params
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
-    """Sources of no tokens."""
+    """Empty sources, one for each line."""
     return [[] for _ in lines]
 
   def translate(self, lines: Sequence[str]) -> list[Any]:
-    """Continuations."""
-    return self._writer.continue_lines(lines)
+    """The lines with their continuations."""
+    return self._continuer.continue_lines(lines)
 
   def notes(self) -> list[str]:
-    """What a user should know of the lines so far."""
-    return self._writer.notes()
+    """Notes for the user on the lines so far, such as lines that were cut."""
+    return self._continuer.notes()
 
 
-def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | None = None,
+Writer = Translator | Continuing
+
+
+def readable(run: Translator | Continuer | Continuing) -> Writer:
+  """Return a trained run as explain() reads it: a language model as a translator without sources."""
+  return Continuing(run) if isinstance(run, Continuer) else run
+
+
+def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str], references: Sequence[str] | None = None,
             card: Sequence[tuple[str, str]] = (), with_effects: bool = True, with_vectors: bool | None = None,
             progress: Callable[[int], Callable[[], Any]] = lambda heads: lambda: None) -> Report:
-  """A report on sentences.
+  """Makes the report on sentences, or on prompts of a language model.
 
   Args:
-    translator: a trained run, decoding.translator.load(workdir), or Continuing around a language model's.
+    translator: a trained run, tasks.load(workdir).
     lines: sentences, or prompts; blank ones are left out.
     references: other translations of the same lines, shown beside those that the search finds.
-    card: further (name, value) of what the model is.
+    card: further rows (name, value) that describe the model.
     with_effects: whether each head is closed in turn.
-    with_vectors: whether queries, keys and values are in the page; None: where they are few.
+    with_vectors: whether the page has queries, keys and values; None: if they are few.
     progress: given the number of heads to be closed, returns what is called after each.
 
   Raises:
     ValueError: when there is no line, or not one reference for each, or the model has no attention.
   """
+  translator = readable(translator)
   lines = [line for line in lines if line.strip()]
   references = [line for line in references if line.strip()] if references is not None else []
   if not lines or references and len(references) != len(lines):
@@ -97,29 +108,29 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
   found = translator.translate(lines)
   sources = translator.encode(lines)
   has_source = any(sources)
-  origin = f'as the search {"translated" if has_source else "continued"} it'
-  readings = [Reading(ids, [*written.ids, target.eos_id], origin) for ids, written in zip(sources, found)]
-  readings += [Reading(reading.source, [*target.encode(text), target.eos_id], 'the reference, read out to the decoder')
-               for reading, text in zip(readings, references)]
+  origin = f'{"translated" if has_source else "continued"} by the search'
+  pairs = [TokenPair(ids, [*written.ids, target.eos_id], origin) for ids, written in zip(sources, found)]
+  pairs += [TokenPair(pair.source, [*target.encode(text), target.eos_id], 'reference translation (teacher forcing)')
+               for pair, text in zip(pairs, references)]
   spelt = [*lines, *lines[:len(references)]]
   written = [*(each.text for each in found), *references]
   computable = _computable(model)
-  captures = capture.read(model, translator.params[0], readings, source, target, with_operands=computable)
+  captures = capture.record(model, translator.params[0], pairs, source, target, with_operands=computable)
   if not captures[0].weights:
-    raise ValueError('the model has no attention, so that there is nothing to see; expected a model with heads')
+    raise ValueError('the model has no attention, so there is nothing to show; expected a model with attention heads')
   open_gates = gates.open_gates(translator.params[0])
   log_probs, changes = [None] * len(spelt), [{}] * len(spelt)
   if with_effects and open_gates:
-    told = progress(len(gates.heads(open_gates)))
-    log_probs, changes = effects.measure(translator, spelt, readings, told)
-  trees = _trees(translator, readings, captures, len(lines)) if has_source else []
-  trees += [None] * (len(readings) - len(trees))
+    head_closed = progress(len(gates.heads(open_gates)))
+    log_probs, changes = head_ablation.measure(translator, spelt, pairs, head_closed)
+  trees = _trees(translator, pairs, captures, len(lines)) if has_source else []
+  trees += [None] * (len(pairs) - len(trees))
   sentences = tuple(
-      page.Sentence(text if has_source else '', translation, one, said, None if log_prob is None else float(log_prob),
-                    change, tree)
-      for text, translation, one, said, log_prob, change, tree in zip(
-          spelt, written, captures, _said(translator, readings), log_probs, changes, trees))
-  first = opening.choose(captures[:len(lines)])
+      page.Sentence(text if has_source else '', translation, one, by_layer,
+                    None if log_prob is None else float(log_prob), change, tree)
+      for text, translation, one, by_layer, log_prob, change, tree in zip(
+          spelt, written, captures, _layer_predictions(translator, pairs), log_probs, changes, trees))
+  first = first_view.choose(captures[:len(lines)])
   beside = 1 - first.sentence if len(lines) == 2 else None
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
   content = page.report(sentences, first, [*_card(model), *card], beside, with_vectors and computable,
@@ -128,7 +139,7 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
 
 
 def shortest_names(paths: Sequence[str]) -> list[str]:
-  """What folders are called beside each other: their last parts, as many as tell them apart."""
+  """Names for folders: their last parts, as few as make all names different."""
   parts = [path.rstrip('/').split('/') for path in paths]
   for count in range(1, max(map(len, parts)) + 1):
     names = ['/'.join(of[-count:]) for of in parts]
@@ -144,31 +155,31 @@ def _computable(model: Any) -> bool:
           and config.positions not in _IN_SCORES)
 
 
-def _said(translator: Any, readings: Sequence[Reading]) -> list[list[list[tuple[str, float]]]]:
-  """Of each sentence and decoder layer, the likeliest next piece at each step."""
+def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list[list[tuple[str, float]]]]:
+  """For each sentence and decoder layer, the likeliest next piece at each step and its probability."""
   model, source, target = translator.parts
-  if not lens.layers_of(model):
-    return [[] for _ in readings]
-  batch = capture.laid_out(readings, source.pad_id, target.pad_id)
-  ids, probabilities = lens.say(model, translator.params[0], *batch, target.bos_id)
+  if not logit_lens.layers_of(model):
+    return [[] for _ in pairs]
+  batch = capture.padded_batch(pairs, source.pad_id, target.pad_id)
+  ids, probabilities = logit_lens.predictions(model, translator.params[0], *batch, target.bos_id)
   return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
-           for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(readings))]
+           for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(pairs))]
 
 
-def _trees(translator: Any, readings: Sequence[Reading], captures: Sequence[capture.Capture], count: int
+def _trees(translator: Any, pairs: Sequence[TokenPair], captures: Sequence[capture.Capture], count: int
            ) -> list[dict[str, Any] | None]:
-  """The beam of each of the first `count` readings, held against its reference where there is one."""
+  """The search tree of each of the first `count` pairs, compared with the pair's reference where there is one."""
   model, _, target = translator.parts
   config = translator.search_config
-  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree's scores know of none
+  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree has no coverage
     return [None] * count
   found = []
   for number in range(count):
-    tree = beam.search(model, translator.params[0], readings[number].source, target.bos_id, target.eos_id, config)
+    tree = beam.search(model, translator.params[0], pairs[number].source, target.bos_id, target.eos_id, config)
     reference = number + count  # references follow what the search found
-    compared = reference < len(readings)
-    gone = beam.departure(tree, readings[reference].target, captures[reference].log_probs) if compared else None
-    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), gone, compared))
+    compared = reference < len(pairs)
+    left = beam.departure(tree, pairs[reference].target, captures[reference].log_probs) if compared else None
+    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), left, compared))
   return found
 
 

@@ -3,8 +3,8 @@
     positional   at least 90 % of its rows have their maximum at one offset (Voita et al., §5.1)
     syntactic    its maximum meets a relation's other word at least 10 points more often than the best fixed offset
                  does (§5.2)
-    rare         its maximum stands on one of the sentence's two least frequent words more often than chance (§5.3)
-    confidence   the mean over rows of the largest weight, the sentence's end left out (§4)
+    rare         its maximum is on one of the sentence's two least frequent words more often than chance (§5.3)
+    confidence   the mean over rows of the largest weight, BOS and EOS left out (§4)
 
 Maps are between words, [N, H, Q, M] of one sentence; rows of BOS and EOS do not count. "The maximum" is over all
 columns.
@@ -19,20 +19,20 @@ import numpy as np
 
 POSITIONAL = 0.9  # share of rows from which on a head is positional
 SYNTACTIC = 0.1  # points above the best fixed offset from which on a head is syntactic
-RARE = 2  # so many of a sentence's least frequent words are rare
-RARE_POINTS = 0.2  # points above chance from which on a head is called after rare words; Voita et al. give no threshold
-SINK = 0.5  # mean weight on BOS and EOS from which on a head is called after it
+RARE = 2  # how many of a sentence's least frequent words count as rare
+RARE_POINTS = 0.2  # points above chance from which on the role is rare words; Voita et al. give no threshold
+SINK = 0.5  # mean weight on BOS and EOS from which on the role is sentence end
 
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-  """One sentence's maps of one kind of attention, and what is known of its words."""
+  """One sentence's attention of one kind, and what is known of its words."""
 
   maps: np.ndarray  # [N, H, Q, M] between words
   special_rows: tuple[bool, ...]
   special_columns: tuple[bool, ...]
   rare: frozenset[int] = frozenset()  # columns of the least frequent words
-  relations: tuple[tuple[str, int, int], ...] = ()  # (name, row, column): where a head that knew it would look
+  relations: tuple[tuple[str, int, int], ...] = ()  # (name, row, column) of the weight that the relation expects
 
   def __post_init__(self):
     if self.maps.ndim != 4 or self.maps.shape[2:] != (len(self.special_rows), len(self.special_columns)):
@@ -54,7 +54,7 @@ class Observed:
 
 
 def positional(corpus: Sequence[Observed]) -> tuple[np.ndarray, np.ndarray]:
-  """The commonest offset of each head's maxima and its share, [N, H] each. Offset -1 is the word before."""
+  """The most frequent offset of each head's maxima and its share, [N, H] each. Offset -1 is the word before."""
   offsets = np.concatenate([each.maxima - each.rows for each in corpus], axis=-1)
   best, share = np.zeros(offsets.shape[:2], int), np.zeros(offsets.shape[:2])
   for place in np.ndindex(best.shape):
@@ -64,7 +64,7 @@ def positional(corpus: Sequence[Observed]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, int]]:
-  """Of each relation: how often each head's maximum meets it [N, H], how often the best fixed offset does, cases."""
+  """For each relation: how often each head's maximum meets it [N, H], how often the best fixed offset does, cases."""
   hits, offsets = collections.defaultdict(list), collections.defaultdict(collections.Counter)
   for each in corpus:
     for name, row, column in each.relations:
@@ -75,7 +75,7 @@ def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, 
 
 
 def rare(corpus: Sequence[Observed]) -> tuple[np.ndarray, float]:
-  """How often each head's maximum, BOS and EOS left out, stands on a rare word [N, H], and how often chance would."""
+  """How often each head's maximum, BOS and EOS left out, is on a rare word [N, H], and how often by chance."""
   found, chance = [], []
   for each in corpus:
     plain = np.where(np.array(each.special_columns), -1.0, each.maps[:, :, each.rows])
@@ -115,7 +115,7 @@ def rarest(words: Sequence[str], special: Sequence[bool], frequency: Mapping[str
 
 
 def describe(corpus: Sequence[Observed]) -> list[list[dict[str, Any]]]:
-  """Of every layer and head, all of the above and the names of its roles."""
+  """For every layer and head, all of the above and the names of its roles."""
   (offset, share), (on_rare, chance) = positional(corpus), rare(corpus)
   sure, blurred, relations = confidence(corpus), spread(corpus), syntactic(corpus)
 

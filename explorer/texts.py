@@ -1,4 +1,4 @@
-"""How a text is written on the axes of a map: piece by piece as the model has it, or word by word."""
+"""Name the tokens of a text for the axes of an attention map: piece by piece, or word by word."""
 
 import dataclasses
 import re
@@ -17,12 +17,12 @@ _WITHOUT_SPACES = ('CJK', 'HIRAGANA', 'KATAKANA', 'THAI', 'LAO', 'KHMER')  # scr
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """What a row of tokens is called. A word is a run of pieces; a special token is a word of its own."""
+  """The names of a row of tokens. A word is one or more pieces; a special token is a word of its own."""
 
-  pieces: tuple[str, ...]  # a piece that goes on with a word begins with ·
+  pieces: tuple[str, ...]  # a piece that continues a word begins with ·
   words: tuple[str, ...]
   word_of_piece: tuple[int, ...]  # 0, 0, 1, … : grows by 0 or 1
-  special: tuple[bool, ...]  # of each piece: BOS or EOS, which stand for no text
+  special: tuple[bool, ...]  # of each piece, whether it is BOS or EOS
 
   def __post_init__(self):
     count = len(self.pieces)
@@ -41,7 +41,7 @@ class Text:
 
 
 def _letter(character: str) -> bool:
-  """Whether the character goes on with the word of a letter before it."""
+  """Whether the character continues the word of a letter before it."""
   if character in _INSIDE:
     return True
   return character.isalnum() and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
@@ -50,7 +50,7 @@ def _letter(character: str) -> bool:
 def begins_word(before: str, piece: str) -> bool:
   """Whether a piece begins a word, after the piece `before` ('' at the text's beginning).
 
-  A space begins one, and so does whatever is no letter, and each piece in scripts without spaces.
+  A space begins one, so does a character other than a letter, and so does each piece in scripts without spaces.
   """
   if not before or piece.startswith(_SPACE):
     return True
@@ -85,14 +85,14 @@ def _piece(piece: str, begins: bool) -> str:
 
 
 def labels(ids: Sequence[int], vocabulary: Vocabulary) -> list[str]:
-  """What tokens that stand in no text are called, such as those that might come next."""
+  """The names of tokens outside a text, such as candidates for the next one."""
   names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
   return [names[i] if i in names else _piece(piece, begins_word('x', piece))
           for i, piece in zip(ids, vocabulary.pieces(ids))]
 
 
 def _characters(pieces: Sequence[str]) -> list[str]:
-  """Pieces, with bytes as what they spell: the character at its first byte, and nothing at the further ones.
+  """Pieces with bytes replaced by the character that they spell: at its first byte, with nothing at the others.
 
   A character outside the vocabulary is spelt as its bytes in UTF-8, <0xE2>, <0x82>, <0xAC>.
   """
@@ -100,7 +100,7 @@ def _characters(pieces: Sequence[str]) -> list[str]:
   found = list(pieces)
   for place, value in enumerate(values):
     if value is not None:
-      further = 0x80 <= value < 0xC0  # a byte 10xxxxxx goes on with a character
+      further = 0x80 <= value < 0xC0  # a byte 10xxxxxx continues a character
       size = 1 if value < 0xC0 else 2 if value < 0xE0 else 3 if value < 0xF0 else 4
       whole = bytes(v for v in values[place:place + size] if v is not None)
       found[place] = '' if further else whole.decode('utf-8', 'replace')

@@ -61,7 +61,7 @@ def constructed(words, **links):
                  log_probs=np.zeros(len(words)), padded=(8, 8), origin='')
 
 
-def drawn(source, target, layers=2, heads=3, width=5, seed=0, with_operands=True, origin='as the search translated it'):
+def drawn(source, target, layers=2, heads=3, width=5, seed=0, with_operands=True, origin='translated by the search'):
   """A capture whose weights follow from random queries and keys.
 
   Args:

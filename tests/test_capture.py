@@ -1,12 +1,12 @@
-"""What is taken down of a sentence: right labels, words as sums and means of pieces, weights that operands explain."""
+"""Captures of a sentence: right labels, words as sums and means of pieces, weights that follow from the operands."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from explorer import capture, opening, texts
-from explorer.capture import Capture, Reading
+from explorer import capture, first_view, texts
+from explorer.capture import Capture, TokenPair
 from explorer.texts import Text
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary
 from transformer import attention, tokens
@@ -16,13 +16,13 @@ from transformer import attention, tokens
 def readings():
   vocabulary = small_vocabulary()
   ids = [[*vocabulary.encode(line), vocabulary.eos_id] for line in LINES]
-  return [Reading(ids[0], ids[1]), Reading(ids[2], ids[0])]
+  return [TokenPair(ids[0], ids[1]), TokenPair(ids[2], ids[0])]
 
 
 @pytest.fixture(scope='module')
 def captures(readings):
   model, source, target = small_translator().parts
-  return capture.read(model, small_translator().params[0], readings, source, target, with_operands=True)
+  return capture.record(model, small_translator().params[0], readings, source, target, with_operands=True)
 
 
 # --------------------------------------------------------------------------------------------------- pieces and words
@@ -83,7 +83,7 @@ def test_rows_read_one_token_and_predict_the_next(captures, readings):
 def test_padding_is_cut_off_and_changes_nothing(captures, readings):
   model, source, target = small_translator().parts
   seen, reading = captures[1], readings[1]
-  alone, = capture.read(model, small_translator().params[0], [reading], source, target)
+  alone, = capture.record(model, small_translator().params[0], [reading], source, target)
   assert seen.padded[0] > alone.padded[0] >= len(reading.source) and seen.padded[0] % 8 == 0
   for kind, (queries, keys) in seen.sizes.items():
     assert seen.weights[kind].shape == (2, 2, queries, keys)
@@ -111,7 +111,7 @@ def test_next_tokens_are_the_models_own(captures, readings):
 def test_weights_follow_from_operands(changes, captures, readings):
   translator = small_translator(**changes)
   model, source, target = translator.parts
-  seen, = capture.read(model, translator.params[0], readings[:1], source, target, with_operands=True)
+  seen, = capture.record(model, translator.params[0], readings[:1], source, target, with_operands=True)
   for kind, (query, key, value) in seen.operands.items():
     assert value.shape[:3] == key.shape[:3]
     scores = np.einsum('nhqk,nhmk->nhqm', query, key) / np.sqrt(query.shape[-1])
@@ -126,7 +126,7 @@ def test_impossible_captures_are_refused(captures):
   fields = {name: getattr(seen, name) for name in seen.__dataclass_fields__}
   wrong = {kind: weights.copy() for kind, weights in seen.weights.items()}
   wrong['cross'][0, 0, 0] *= 1.001
-  with pytest.raises(ValueError, match='row of cross sums'):
+  with pytest.raises(ValueError, match='row of cross-attention sums'):
     Capture(**fields | {'weights': wrong})
   with pytest.raises(ValueError, match='shape'):
     Capture(**fields | {'weights': {'encoder': seen.weights['cross']}})
@@ -136,7 +136,7 @@ def test_impossible_captures_are_refused(captures):
     Capture(**fields | {'weights': {'decoder': future}})
 
 
-def test_taking_down_costs_nothing_where_nobody_asks(monkeypatch):
+def test_recording_costs_nothing_where_nobody_asks(monkeypatch):
   """Teacher forcing and decoding compile to the same programs as if heads had no witness at all."""
   translator = small_translator()
   model, params = translator.parts[0], translator.params[0]
@@ -157,7 +157,7 @@ def test_taking_down_costs_nothing_where_nobody_asks(monkeypatch):
     model.inspect(params, source, source)
 
 
-# ---------------------------------------------------------------------------------------------------------- opening
+# ------------------------------------------------------------------------------------------------------- first view
 
 
 WORDS = ['the', 'animal', 'did', 'cross', 'street', 'because', 'it', 'was', 'tired']
@@ -167,11 +167,11 @@ WORDS = ['the', 'animal', 'did', 'cross', 'street', 'because', 'it', 'was', 'tir
     ({'encoder': [(0, 1, 1, 4, 0.9), (2, 1, 6, 1, 0.6), (1, 0, 6, 8, 0.5)]}, ('encoder', 2, 1, 6, 1)),  # "it" first
     ({'encoder': [(0, 1, 6, 5, 0.9), (2, 1, 6, 8, 0.3)]}, ('encoder', 2, 1, 6, 8)),  # neighbours do not count
     ({'cross': [(1, 1, 4, 4, 0.8), (0, 0, 2, 2, 0.9)]}, ('cross', 1, 1, 4, 4))])  # nor short words
-def test_a_report_opens_on_the_strongest_link_that_tells(links, expected):
-  chosen = opening.choose([constructed(WORDS, **links)])
+def test_a_report_first_shows_the_largest_weight_that_counts(links, expected):
+  chosen = first_view.choose([constructed(WORDS, **links)])
   assert chosen[1:6] == expected
 
 
-def test_a_report_opens_somewhere_on_a_sentence_of_one_word():
-  chosen = opening.choose([constructed(['a'], encoder=[], cross=[])])
-  assert chosen == opening.Opening(0, 'encoder', 0, 0, 0, 0, 1.0)
+def test_a_sentence_of_one_word_has_a_first_view():
+  chosen = first_view.choose([constructed(['a'], encoder=[], cross=[])])
+  assert chosen == first_view.FirstView(0, 'encoder', 0, 0, 0, 0, 1.0)

@@ -55,7 +55,7 @@ def test_relations_join_the_words_that_hold_their_pieces(tmp_path):
       ('nsubj → its head', 1, 3), ('head → nsubj', 3, 1), ('advmod → its head', 2, 3), ('head → advmod', 3, 2),
       ('obj → its head', 4, 3), ('head → obj', 3, 4)}
   vocabularies = (small_vocabulary(),) * 2
-  reading, = analysis.readings([pair], vocabularies)
+  reading, = analysis.token_pairs([pair], vocabularies)
   model, params = small_translator().parts[0], small_translator().params[0]
   (_, seen), = analysis.captures(model, params, [reading], vocabularies)
   seen, holder = analysis.in_gold_words(seen, reading, pair, vocabularies)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from explorer import capture, effects, gates, lens
-from explorer.capture import Reading
+from explorer import capture, gates, head_ablation, logit_lens
+from explorer.capture import TokenPair
 from explorer.gates import Head
 from tests.conftest import BOS, SIZES, rows
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
@@ -111,8 +111,8 @@ def test_effects_are_forced_scores_with_the_gate_closed():
   model, vocabulary, _ = translator.parts
   whole = translator.params[0]
   found = translator.translate(LINES[:2])
-  readings = [Reading(ids, [*each.ids, vocabulary.eos_id]) for ids, each in zip(translator.encode(LINES[:2]), found)]
-  before, measured = effects.measure(translator, LINES[:2], readings)
+  readings = [TokenPair(ids, [*each.ids, vocabulary.eos_id]) for ids, each in zip(translator.encode(LINES[:2]), found)]
+  before, measured = head_ablation.measure(translator, LINES[:2], readings)
   jax.tree.map(np.testing.assert_array_equal, translator.params[0], whole)
   np.testing.assert_allclose(before, [each.log_prob for each in found], atol=1e-4)
   head = Head('cross', 1, 0)
@@ -120,7 +120,7 @@ def test_effects_are_forced_scores_with_the_gate_closed():
     attention = whole['decoder_layers_1']['cross_attention']
     without = whole | {'decoder_layers_1': whole['decoder_layers_1'] | {'cross_attention': attention | {
         'w_out': attention['w_out'].at[0].set(0.0)}}}
-    seen = [capture.read(model, params, [reading], vocabulary, vocabulary)[0].log_probs.sum()
+    seen = [capture.record(model, params, [reading], vocabulary, vocabulary)[0].log_probs.sum()
             for params in (whole, without)]
     np.testing.assert_allclose(effect[head].change, seen[1] - seen[0], atol=1e-5)
     translator.params = [without]
@@ -134,7 +134,7 @@ def test_the_lens_after_the_last_layer_is_the_model():
   model, vocabulary, _ = translator.parts
   ids = [*small_vocabulary().encode(LINES[0]), vocabulary.eos_id]
   source, target = tokens.pad([ids], 1, len(ids), 0), tokens.pad([ids[2:]], 1, len(ids), 0)
-  said, shares = lens.say(model, translator.params[0], source, target, vocabulary.bos_id)
+  said, shares = logit_lens.predictions(model, translator.params[0], source, target, vocabulary.bos_id)
   assert said.shape == shares.shape == (1, 2, len(ids))
   logits = compiled(model)[1](translator.params[0], source, tokens.shift_right(target, vocabulary.bos_id))
   np.testing.assert_array_equal(said[:, 1], logits.argmax(-1))

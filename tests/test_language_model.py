@@ -20,7 +20,7 @@ from checks.errors import ConfigError, DataError
 from configs import language_model as shipped
 from corpora import running_text, vocabulary
 from decoding.translator import model_record
-from explorer import lens
+from explorer import logit_lens
 from options import decode_options, sections, train_options, visualize_options
 from tasks import language_model
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
@@ -355,7 +355,7 @@ def test_a_page_shows_what_its_heads_do(run, tmp_path, capsys):
 def test_each_layer_says_a_next_token(positions):
   model = architectures.build(LanguageModelConfig(**SIZES, positions=positions))
   weights, target = away_from_zero(model), rows([5, 7], 8)
-  said, shares = lens.say(model, weights, empty(2), target, BOS)
+  said, shares = logit_lens.predictions(model, weights, empty(2), target, BOS)
   logits = model.decode(weights, empty(2), tokens.shift_right(target, BOS))
   assert said.shape == shares.shape == (2, 2, 8)
   np.testing.assert_array_equal(said[:, -1], logits.argmax(-1))

@@ -2,21 +2,20 @@
 
 import json
 import os
-import shutil
-import urllib.parse
+import pathlib
+import re
 
 import numpy as np
 import pytest
 
 from checks.whole_files import write_whole
-from explorer import beam, capture, forming, opening, page, reports, texts, watching
-from explorer.effects import Effect
+from explorer import beam, capture, first_view, page, reports, texts
 from explorer.gates import Head
+from explorer.head_ablation import Effect
 from explorer.texts import Text
-from tests.explorer_stand_ins import LINES, drawn, shaken, small_translator, small_vocabulary, text_of
+from tests.explorer_stand_ins import drawn, text_of
+from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
 
-HOSTILE = ['</script><script>window.hurt=1</script>', '<img src=x onerror=hurt()>', '"\'`', 'javascript:hurt()',
-           'line\u2028end', '&lt;b&gt;', '/*SCRIPT*/', '${hurt}', 'שלום', '你好']
 SOURCE = Text(('The', 'ani', '·mal', 'is', 'tired', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'tired', '.', '⟨eos⟩'),
               (0, 1, 1, 2, 3, 4, 5), (False,) * 6 + (True,))
 OTHER = Text(('The', 'ani', '·mal', 'is', 'wide', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'wide', '.', '⟨eos⟩'),
@@ -45,7 +44,7 @@ def captures():
 @pytest.fixture(scope='module')
 def written(captures, tmp_path_factory):
   """A page on three sentences that opens on the first: query "animal", key "tired"."""
-  first = opening.Opening(0, 'encoder', 1, 2, 1, 3, float(captures[0].by_word('encoder')[1, 2, 1, 3]))
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, float(captures[0].by_word('encoder')[1, 2, 1, 3]))
   content = page.report([sentence(capture) for capture in captures], first, [('run', HOSTILE[0])])
   path = tmp_path_factory.mktemp('page') / 'report.html'
   write_whole(str(path), page.page(content))
@@ -69,9 +68,17 @@ def test_the_page_names_no_other_place(written):
   assert not any(word in text for word in ('http:', 'https:', 'src="', '@import'))
 
 
+def test_the_scripts_parts_are_all_joined_and_share_no_name():
+  """The parts share one scope, in which a second function of a name would silently take the first one's place."""
+  root = pathlib.Path(page.__file__).with_suffix('')
+  assert sorted(page.SCRIPTS) == sorted(path.relative_to(root).as_posix() for path in root.rglob('*.js'))
+  names = re.findall(r'^(?:async )?(?:function|class|const|let) (\w+)', page.script(), re.MULTILINE)
+  assert len(names) > 50 and len(set(names)) == len(names)
+
+
 def test_weights_lose_less_than_a_65000th(captures):
   weights = captures[0].weights['cross']
-  assert np.abs(capture.as_shares(weights) / 65535.0 - weights).max() <= 2**-17 + 1e-9
+  assert np.abs(capture.to_uint16(weights) / 65535.0 - weights).max() <= 2**-17 + 1e-9
   with pytest.raises(TypeError, match='16-bit'):
     page.packed(weights)
 
@@ -91,61 +98,19 @@ def test_vectors_are_kept_unasked_only_where_they_are_few(captures):
 # ---------------------------------------------------------------------------------------------------- in a real browser
 
 
-@pytest.fixture(scope='module')
-def browser():
-  """Chromium without a window."""
-  sync_api = pytest.importorskip('playwright.sync_api', reason='the page is tested through playwright')
-  path = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome', 'chrome'))), None)
-  if path is None:
-    pytest.skip('no Chromium on this machine; on Debian: apt-get install chromium')
-  with sync_api.sync_playwright() as driver:
-    yield (opened := driver.chromium.launch(executable_path=path, args=['--no-sandbox']))
-    opened.close()
-
-
-class Tab:
-  """A page in the browser, with whatever it says and asks for written down."""
-
-  def __init__(self, browser, path, fragment='', **options):
-    self.said, self.asked = [], []
-    self.page = browser.new_page(**options)
-    self.page.on('console', lambda message: self.said.append(message.text))
-    self.page.on('pageerror', lambda error: self.said.append(str(error)))
-    self.page.on('request', lambda request: self.asked.append(request.url))
-    self.page.goto(f'file://{path}{fragment}')
-    self.ready()
-
-  def ready(self):
-    self.page.wait_for_selector('html[data-ready]', state='attached')
-
-  def state(self):
-    fragment = self.page.evaluate('location.hash').lstrip('#')  # page.url lags behind the page
-    return dict(urllib.parse.parse_qsl(fragment, keep_blank_values=True))
-
-  def arcs(self):
-    """Pixels of the classic view that arcs have coloured."""
-    return self.page.evaluate('''() => { const c = document.querySelector('.classic canvas');
-      const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-      return d.filter((v, i) => i % 4 === 3 && v > 0).length; }''')
-
-  def text(self, selector):
-    return self.page.inner_text(selector)
-
-
 @pytest.fixture
 def tab(browser, written):
   opened = Tab(browser, written, viewport={'width': 1280, 'height': 900})
   yield opened
-  opened.page.close()
-  assert opened.said == [] and [url for url in opened.asked if not url.startswith(('file://', 'blob:'))] == []
+  opened.close()
 
 
-def test_the_first_screen_tells_one_weight(tab, captures):
+def test_the_first_screen_states_one_weight(tab, captures):
   weight = captures[0].by_word('encoder')[1, 2, 1, 3]
-  assert tab.text('#headline') == f'Encoder layer 2, head 3: “animal” looks at “tired”, {weight:.2f}.'
+  assert tab.text('#headline') == f'Encoder self-attention, layer 2, head 3: “animal” attends to “tired”, {weight:.2f}.'
   assert tab.arcs() > 100
   assert tab.page.locator('.queries button.chosen').inner_text() == 'animal'
-  assert len(tab.asked) == 1
+  assert len(tab.requested) == 1
 
 
 def test_rows_of_the_decoder_say_what_they_read_and_what_they_predict(tab):
@@ -157,7 +122,7 @@ def test_rows_of_the_decoder_say_what_they_read_and_what_they_predict(tab):
   assert tab.page.locator('.queries button').all_inner_texts()[1:3] == ['Das → Ti', 'Ti → ·er']
 
 
-def test_hovering_shows_where_a_token_looks_and_who_looks_at_it(tab, captures):
+def test_hovering_shows_a_querys_keys_and_a_keys_queries(tab, captures):
   weights = captures[0].by_word('encoder')[1, 2]
   stripe = lambda side, i: tab.page.locator(f'.{side} button').nth(i).evaluate('b => b.style.background')
   alpha = lambda style: float(style.split('rgba(')[1].split(')')[0].split(',')[3]) if 'rgba(' in style else 0.0
@@ -169,18 +134,19 @@ def test_hovering_shows_where_a_token_looks_and_who_looks_at_it(tab, captures):
     assert alpha(stripe('queries', i)) == pytest.approx(weights[i, 0] * 190 / 255, abs=0.01)
 
 
-def test_hovering_a_cell_tells_its_value(tab, captures):
+def test_hovering_a_cell_shows_its_value(tab, captures):
   box = tab.page.locator('.map').bounding_box()
-  size, left, top = tab.page.evaluate('() => { const g = panes[0].geometry(); return [g.size, g.left, g.top]; }')
+  size, left, top = tab.page.evaluate(
+      '() => { const g = panes[0].heatMap.geometry(); return [g.size, g.left, g.top]; }')
   tab.page.mouse.move(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
-  assert tab.text('.value') == f'“.” looks at “is”: {captures[0].by_word("encoder")[1, 2, 4, 2]:.2f}'
+  assert tab.text('.value') == f'“.” attends to “is”: {captures[0].by_word("encoder")[1, 2, 4, 2]:.2f}'
   tab.page.mouse.click(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
   assert (tab.state()['q'], tab.state()['m']) == ('4', '2')
 
 
 def test_selectors_heads_and_keyboard(tab):
   tab.page.select_option('#layer', '0')
-  assert tab.text('#headline').startswith('Encoder layer 1, head 3')
+  assert tab.text('#headline').startswith('Encoder self-attention, layer 1, head 3')
   squares = tab.page.locator('#heads button')
   squares.nth(0).click()
   assert tab.state()['on'] == '0.2'
@@ -213,7 +179,7 @@ def test_the_address_brings_back_what_was_shown(tab):
 
 def test_an_address_that_fits_no_longer_is_brought_to_what_does(browser, written):
   tab = Tab(browser, written, '#s=99&k=nothing&l=77&h=-4&q=1000&m=x&on=9.1.zz&t=500')
-  assert tab.said == [] and tab.state()['s'] == '2' and tab.state()['l'] == '1' and tab.state()['on'] == '1'
+  assert tab.printed == [] and tab.state()['s'] == '2' and tab.state()['l'] == '1' and tab.state()['on'] == '1'
   tab.page.close()
 
 
@@ -254,14 +220,14 @@ def test_the_calculation_is_numpys(tab, captures, kind):
 def test_padding_and_the_future_are_hatched_and_hold_no_value(tab):
   tab.page.click('#kind-decoder')
   tab.page.click('#padded')
-  cells = tab.page.evaluate('''() => { const g = panes[0].geometry(), m = panes[0].large;
+  cells = tab.page.evaluate('''() => { const g = panes[0].heatMap.geometry(), m = panes[0].heatMap.map;
     return [g.rows, g.columns, [...m.masked]]; }''')
   assert cells[:2] == [5 + 2, 5 + 2]  # words, and two padded tokens
   visible = texts.pool(np.tri(6), TARGET.word_of_piece, [0, 1, 2, 2, 3, 4])  # the read words: BOS, Das, Tier, …
   np.testing.assert_array_equal(np.reshape(cells[2], (5, 5)), visible == 0)
 
 
-def test_steps_tell_the_next_token_and_what_remains(tab, captures):
+def test_steps_show_the_next_token_and_what_remains(tab, captures):
   tab.page.locator('#step').fill('2')
   rows = tab.page.locator('#steps > div').nth(0).locator('tr').all_inner_texts()
   shares = [share for _, share in captures[0].top[2]]
@@ -276,7 +242,7 @@ def test_closing_a_head_marks_the_words_that_change(tab):
   assert tab.page.locator('#effect mark').all_inner_texts() == ['breit']
 
 
-def test_the_beam_is_told_and_drawn(tab):
+def test_the_beam_is_described_and_drawn(tab):
   assert '1 kept, 1 finished, 1 pruned' in tab.text('#beam-text')
   assert 'leaves the beam at step 2 with “javascript:hurt()”' in tab.text('#beam-text')
   with tab.page.expect_download() as kept:
@@ -297,7 +263,7 @@ def test_it_shows_itself_in_the_frame_of_a_notebook(browser, written, tmp_path):
   frame = tab.frame_locator('iframe')
   frame.locator('html[data-ready]').wait_for(state='attached')
   frame.locator('#kind-cross').click()
-  assert frame.locator('#headline').inner_text().startswith('Cross layer 2, head 3') and said == []
+  assert frame.locator('#headline').inner_text().startswith('Cross-attention, layer 2, head 3') and said == []
   tab.close()
 
 
@@ -330,86 +296,7 @@ def test_pictures_can_be_kept(tab, format, view):
 def test_a_report_on_one_checkpoint_has_no_slider_over_training(tab):
   assert not tab.page.locator('#training-panel').is_visible() and not tab.page.locator('#training-keys').is_visible()
   tab.page.keyboard.press('>')
-  assert tab.state()['e'] == '0' and tab.text('#headline').startswith('Encoder layer 2')
-
-
-@pytest.fixture(scope='module')
-def moments(tmp_path_factory):
-  """What four moments of a training would have left."""
-  translator, folder = small_translator(), str(tmp_path_factory.mktemp('watched'))
-  vocabulary = translator.parts[1]
-  sentences = watching.readings([(LINES[0], LINES[1]), (LINES[2], LINES[0])], vocabulary, vocabulary)
-  watch = watching.Watch(folder, translator.parts[0], sentences, vocabulary, vocabulary, every=100)
-  for step in (0, 100, 200, 400):
-    watch(shaken(translator.params[0], seed=step), step)
-  return watching.read(folder)
-
-
-@pytest.fixture
-def trained(browser, moments, tmp_path):
-  report = forming.explain(moments, (small_vocabulary(),) * 2, {200: 'validation bleu 12.30', 400: HOSTILE[0]})
-  report.save(f'{tmp_path}/training.html')
-  opened = Tab(browser, tmp_path / 'training.html', viewport={'width': 1280, 'height': 900})
-  yield opened
-  opened.page.close()
-  assert opened.said == [] and [url for url in opened.asked if not url.startswith(('file://', 'blob:'))] == []
-
-
-def test_a_slider_goes_through_training(trained, moments):
-  state = trained.state()
-  kind, layer, number, q, m = state['k'], *(int(state[name]) for name in ('l', 'h', 'q', 'm'))
-  place = int(state['s'])
-
-  def weight(e):
-    seen = moments[e].sentences[place]
-    ids, vocabulary = {'encoder': (seen.source, seen.source)}[kind], small_vocabulary()
-    rows, columns = (texts.describe(one, vocabulary) for one in ids)
-    return texts.pool(seen.weights[kind] / 65535, rows.word_of_piece, columns.word_of_piece)[layer, number, q, m]
-
-  assert state['e'] == '3' and trained.text('#headline').startswith('After 400 updates: encoder layer')
-  assert trained.text('#headline').endswith(f', {weight(3):.2f}.') and HOSTILE[0] in trained.text('#moment-text')
-  trained.page.locator('#moment').fill('2')
-  trained.ready()
-  assert trained.state()['e'] == '2' and trained.text('#headline').endswith(f', {weight(2):.2f}.')
-  total = moments[2].sentences[place].log_probs.sum()
-  assert trained.text('#moment-text') == (
-      f'After 200 updates · validation bleu 12.30 · log-probability of the text {total:.2f}')
-  trained.page.locator('#headline').click()
-  for key, expected in (('<', 1), ('<', 0), ('<', 0), ('>', 1)):
-    trained.page.keyboard.press(key)
-    trained.ready()
-    assert trained.state()['e'] == str(expected) and trained.state()['q'] == str(q)
-  assert trained.text('.value').endswith(f'{weight(1):.2f}')
-  trained.page.reload()
-  trained.ready()
-  assert trained.text('#headline').startswith('After 100 updates') and trained.page.input_value('#moment') == '1'
-  found = trained.page.evaluate(
-      f"() => range(4).map(e => head(sentence(), '{kind}', {layer}, {number}, true, e).at({q}, {m}))")
-  np.testing.assert_allclose(found, [weight(e) for e in range(4)], atol=1e-4)
-  for panel in ('steps-panel', 'effects-panel', 'beam-panel', 'calculation-panel', 'padded'):
-    assert not trained.page.locator(f'#{panel}').is_visible(), panel
-
-
-def test_a_chart_follows_a_weight_through_training(trained):
-  trained.page.click('#all-heads')
-  trained.ready()
-  with trained.page.expect_download() as kept:
-    trained.page.locator('#chart-caption').get_by_text('SVG').click()
-  with open(kept.value.path(), encoding='utf-8') as file:
-    paths = [part.split('"')[0] for part in file.read().split(' d="')[1:]]
-  assert sorted(path.count('L') for path in paths) == [1, 1, 1, 1, 3, 3]  # three lines, the slider's place, two heads
-  box = trained.page.locator('#chart').bounding_box()
-  trained.page.mouse.click(box['x'] + 40, box['y'] + 40)
-  trained.ready()
-  assert trained.state()['e'] == '0' and trained.text('#headline').startswith('Before training')
-  trained.page.click('#play-training')
-  trained.page.wait_for_function('() => state.e === 3 && !forming', timeout=8000)
-  assert trained.text('#play-training') == 'play'
-  trained.page.keyboard.press('Escape')
-  trained.ready()
-  assert trained.text('#chart-caption') == 'Choose a token, to follow its weight.'
-  trained.page.set_viewport_size({'width': 390, 'height': 800})
-  assert trained.page.evaluate('() => document.documentElement.scrollWidth') <= 390
+  assert tab.state()['e'] == '0' and tab.text('#headline').startswith('Encoder self-attention, layer 2')
 
 
 @pytest.mark.parametrize('width, scheme', [(1280, 'dark'), (390, 'light')])
@@ -418,7 +305,7 @@ def test_it_fits_a_telephone_and_the_dark(browser, written, width, scheme):
   assert tab.page.evaluate('() => document.documentElement.scrollWidth') <= width
   ground = tab.page.evaluate('() => getComputedStyle(document.body).backgroundColor')
   assert (ground == 'rgb(255, 255, 255)') == (scheme == 'light')
-  assert tab.said == []
+  assert tab.printed == []
   tab.page.close()
 
 
@@ -426,7 +313,7 @@ def test_a_long_sentence_is_quick(browser, tmp_path):
   """60 × 60 tokens of the paper's base: drawn within 1.5 s of opening the file, a hover within 50 ms."""
   text = text_of([f'w{n}' for n in range(60)])
   capture = drawn(text, text, layers=6, heads=8, width=2, with_operands=False)
-  first = opening.Opening(0, 'encoder', 0, 0, 3, 7, 0.0)
+  first = first_view.FirstView(0, 'encoder', 0, 0, 3, 7, 0.0)
   path = os.path.join(tmp_path, 'long.html')
   write_whole(path, page.page(page.report([page.Sentence('s', 't', capture)], first, [])))
   times = []

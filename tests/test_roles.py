@@ -13,7 +13,7 @@ from corpora import vocabulary
 from corpora.phrasebook import builder
 from decoding import translator as translation
 from explorer import analysis, gates, importance, pronouns, pruned_run, roles
-from explorer.capture import Reading
+from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import analyze_options, configurations
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
@@ -49,14 +49,14 @@ def test_offsets_are_counted_without_the_sentences_end(corpus):
   assert offset[0, 3] == 0 and share[0, 3] == pytest.approx(4 / 5)
 
 
-def test_relations_are_held_against_the_best_fixed_offset(corpus):
+def test_relations_are_compared_with_the_best_fixed_offset(corpus):
   other = sentence(looking(6, *HEADS), relations=(('verb → object', 2, 3), ('verb → object', 3, 4)))
   (met, fixed, cases), = roles.syntactic([*corpus, other]).values()
   assert cases == 5 and fixed == pytest.approx(3 / 5)  # +3 three times, +1 twice
   np.testing.assert_allclose(met[0], [0, 1 / 5, 0, 3 / 5])
 
 
-def test_rare_words_are_held_against_chance(corpus):
+def test_rare_words_are_compared_with_chance(corpus):
   on_rare, chance = roles.rare(corpus)
   assert chance == pytest.approx(2 / 5)
   np.testing.assert_allclose(on_rare[0, :2], [2 / 5, 1.0])
@@ -82,7 +82,7 @@ def test_blur_and_place(corpus):
   assert found['near'][0, 1] == pytest.approx(near[0])
 
 
-def test_heads_are_called_after_what_they_do(corpus):
+def test_heads_are_named_by_their_roles(corpus):
   by_head = roles.describe(corpus)[0]
   assert [head['roles'] for head in by_head] == [[], ['rare words'], ['sentence end'], []]
   always = [sentence(looking(6, [1, 2, 3, 4, 5, 5]), relations=(('a → b', 0, 1), ('a → b', 0, 4), ('a → b', 0, 3)))]
@@ -132,7 +132,7 @@ def test_a_pair_counts_when_both_readings_are_right():
 def readings():
   vocabulary = small_vocabulary()
   ids = [[*vocabulary.encode(line), vocabulary.eos_id] for line in LINES]
-  return [Reading(ids[0], ids[1]), Reading(ids[2], ids[3]), Reading(ids[3], ids[2])]
+  return [TokenPair(ids[0], ids[1]), TokenPair(ids[2], ids[3]), TokenPair(ids[3], ids[2])]
 
 
 def test_importance_is_the_mean_size_of_the_losss_slope(readings):
@@ -162,7 +162,7 @@ def test_leaving_a_head_out_is_the_loss_with_its_gate_closed(readings):
                                                abs=1e-5)
 
 
-def test_heads_are_ranked_within_the_measure_of_their_layer():
+def test_importances_are_divided_by_their_layers_norm():
   order = importance.ranked({'encoder': np.array([[3.0, 4.0], [0.1, 0.0]])})  # .6, .8, 1 and 0 of their layers' norms
   assert order == [Head('encoder', 1, 1), Head('encoder', 0, 0), Head('encoder', 0, 1), Head('encoder', 1, 0)]
   params = small_translator().params[0]
@@ -185,12 +185,12 @@ def options(*arguments):
   return analyze_options.parse(['analyze.py', *arguments], 'Analyses.')
 
 
-@pytest.mark.parametrize('arguments, told', [
+@pytest.mark.parametrize('arguments, message', [
     (['--prune=3'], 'go together'), (['--sentences=few'], 'positive whole number'), (['--input=a'], '--reference')])
-def test_mistaken_options_are_named(arguments, told, capsys):
+def test_mistaken_options_are_named(arguments, message, capsys):
   with pytest.raises(SystemExit):
     options('--workdir=a', *arguments)
-  assert told in capsys.readouterr().err
+  assert message in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -216,9 +216,9 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   assert record['sentences'] == 3 and len(record['heads']['cross'][1]) == 2
   assert len(record['least_important_first']) == 12
   assert [step['closed'] for step in record['pruning']] == list(range(12))
-  told = capsys.readouterr()
-  assert 'encoder 2.2' in told.out and record['rare_words_counted_in'] == 'the text looked at'
-  assert 'holds no counts' in told.err
+  printed = capsys.readouterr()
+  assert 'encoder self-attention 2.2' in printed.out and record['rare_words_counted_in'] == 'the text looked at'
+  assert 'holds no counts' in printed.err
   # The new run is the old one with five heads closed, and loads like any other.
   closed = run_folder.read_json(f'{tmp_path}/pruned/pruned.json')['closed']
   assert sorted(closed) == sorted(record['least_important_first'][:5])
@@ -239,13 +239,13 @@ def test_a_treebank_and_a_runs_own_counts(run, tmp_path, capsys):
   vocabulary.save_words(['the', 'dog', 'because', 'was', 'tired', 'it'] * 3 + ['sleeps'], f'{run}/words.txt.gz')
   assert analyze.main(options(f'--workdir={run}', f'--input={tmp_path}/in.conllu', f'--reference={tmp_path}/ref',
                               f'--output={tmp_path}/heads.json')) == 0
-  record, told = json.loads((tmp_path / 'heads.json').read_text()), capsys.readouterr()
+  record, printed = json.loads((tmp_path / 'heads.json').read_text()), capsys.readouterr()
   relations = record['heads']['encoder'][0][0]['relations']
   assert {name: found['cases'] for name, found in relations.items()} == {
       'amod → its head': 1, 'head → amod': 1, 'head → nsubj': 2, 'nsubj → its head': 2}
   assert relations['head → nsubj']['best_fixed_offset'] == 0.5  # -1 and -2
-  assert record['rare_words_counted_in'] == 'the training text' and 'no counts' not in told.err
-  assert 'best fixed offset' in told.out and 'alignment_error' not in record['heads']['cross'][0][0]
+  assert record['rare_words_counted_in'] == 'the training text' and 'no counts' not in printed.err
+  assert 'best fixed offset' in printed.out and 'alignment_error' not in record['heads']['cross'][0][0]
 
 
 def test_rare_words_are_those_of_the_training_text_on_the_sources_side():

@@ -13,7 +13,7 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from decoding import translator as translation
-from explorer import forming, page, pruned_run, reports, texts, watching
+from explorer import page, pruned_run, reports, snapshots, texts, training_page
 from explorer.gates import Head
 from options import configurations, visualize_options
 from tasks.language_model import Continuer
@@ -52,10 +52,10 @@ def test_lines_become_a_page(run):
   assert visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={run}/page.html')) == 0
   report = held(run / 'page.html')
   assert [sentence['source'] for sentence in report['sentences']] == LINES[:2]
-  assert report['compare'] == 1 - report['opening']['sentence']
+  assert report['compare'] == 1 - report['first_view']['sentence']
   assert len(report['sentences'][0]['effects']['heads']['cross'][1]) == 2 and 'vectors' in report['sentences'][0]
   assert ['run', str(run)] in report['card']
-  first = report['opening']
+  first = report['first_view']
   assert report['sentences'][first['sentence']]['shapes'][first['kind']][:2] == [2, 2]
 
 
@@ -69,16 +69,16 @@ def test_references_stand_beside_what_the_search_found(run):
   assert 'reference' in reference['origin'] and 'effects' not in found
 
 
-@pytest.mark.parametrize('lines, told', [('\n\n', 'at least one sentence')])
-def test_nothing_to_see_is_an_error(run, lines, told):
+@pytest.mark.parametrize('lines, message', [('\n\n', 'at least one sentence')])
+def test_no_sentence_is_an_error(run, lines, message):
   (run / 'in.txt').write_text(lines)
-  with pytest.raises(ConfigError, match=told):
+  with pytest.raises(ConfigError, match=message):
     visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={run}/page.html'))
   assert not (run / 'page.html').exists()
 
 
 class Browser:
-  """In place of a browser: takes down what it is asked to open."""
+  """In place of a browser: records what it is asked to open."""
 
   def __init__(self, name, opens=True):
     self.name, self.opens, self.asked = name, opens, []
@@ -110,36 +110,36 @@ def test_open_shows_the_page_or_says_that_nothing_can(run, browser, asked, shown
 # ------------------------------------------------------------------------------------------------ while it trained
 
 
-def test_what_training_took_down_becomes_a_page(run, capsys):
+def test_snapshots_of_training_become_a_page(run, capsys):
   vocabulary, translator = small_vocabulary(), small_translator()
   folder = RunFolder.open(str(run))
   folder.save_vocabularies(vocabulary.model, None)
   asked = lambda *more: options(f'--workdir={run}', '--training', f'--output={run}/page.html', *more)
   with pytest.raises(ConfigError, match='train.watch_attention=samples'):
     visualize.main(asked())
-  sentences = watching.readings([(LINES[0], LINES[1]), (LINES[2], LINES[3])], vocabulary, vocabulary)
-  watch = watching.Watch(folder.attention, *translator.parts[:1], sentences, vocabulary, vocabulary, every=20)
+  sentences = snapshots.token_pairs([(LINES[0], LINES[1]), (LINES[2], LINES[3])], vocabulary, vocabulary)
+  watch = snapshots.Recorder(folder.attention, *translator.parts[:1], sentences, vocabulary, vocabulary, every=20)
   for step in (0, 20, 40):
     watch(shaken(translator.params[0], seed=step), step)
   (run / 'metrics.jsonl').write_text('{"step": 20, "train/loss": 3.0}\n{"step": 20, "validation/bleu": 12.345}\n')
   assert visualize.main(asked()) == 0
   report = held(run / 'page.html')
-  assert report['training'] == [{'step': 0, 'told': ''}, {'step': 20, 'told': 'validation BLEU 12.35'},
-                                {'step': 40, 'told': ''}]
+  assert report['training'] == [{'step': 0, 'summary': ''}, {'step': 20, 'summary': 'validation BLEU 12.35'},
+                                {'step': 40, 'summary': ''}]
   assert [sentence['source'] for sentence in report['sentences']] == [LINES[0], LINES[2]]
   assert [sentence['target'] for sentence in report['sentences']] == [LINES[1], LINES[3]]
   assert all(len(sentence['weights']) == len(sentence['log_probs']) == 3 for sentence in report['sentences'])
-  assert '3 moments of training, up to step 40' in capsys.readouterr().err
+  assert '3 snapshots of training, up to step 40' in capsys.readouterr().err
 
 
-def test_a_page_on_training_has_room_for_some_moments():
-  seen = watching.Seen((), (1, 2), {'decoder': np.random.default_rng(0).integers(0, 65536, (2, 3, 2, 2)).astype(
-      np.uint16)}, np.zeros(2, np.float32))
-  moments = [watching.Moment(step, (seen,)) for step in range(0, 110, 10)]
+def test_a_page_on_training_has_room_for_some_snapshots():
+  weights = np.random.default_rng(0).integers(0, 65536, (2, 3, 2, 2)).astype(np.uint16)
+  seen = snapshots.SentenceSnapshot((), (1, 2), {'decoder': weights}, np.zeros(2, np.float32))
+  recorded = [snapshots.Snapshot(step, (seen,)) for step in range(0, 110, 10)]
   size = len(page.packed(seen.weights['decoder'].ravel()))
-  assert forming.fitting(moments, 20 * size) == moments
-  assert [moment.step for moment in forming.fitting(moments, 6 * size)] == [0, 20, 40, 60, 80, 100]
-  assert [moment.step for moment in forming.fitting(moments, 1)] == [0, 100]
+  assert training_page.fitting(recorded, 20 * size) == recorded
+  assert [one.step for one in training_page.fitting(recorded, 6 * size)] == [0, 20, 40, 60, 80, 100]
+  assert [one.step for one in training_page.fitting(recorded, 1)] == [0, 100]
 
 
 @pytest.mark.parametrize('more', [['--input=a'], ['--format=png'], ['--checkpoint=best'], ['--effects=false']])
@@ -155,7 +155,7 @@ def test_a_report_shows_itself_in_a_notebook():
   assert shown.count('"') == 2 * shown.count('="')  # the page's own quotes are escaped
 
 
-def test_a_language_model_is_read_its_prompt_and_what_it_wrote():
+def test_a_language_models_target_is_prompt_and_continuation():
   vocabulary = small_vocabulary()
   model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2,
                                                   num_layers=2, d_ff=11, dropout=0.0))
@@ -167,7 +167,7 @@ def test_a_language_model_is_read_its_prompt_and_what_it_wrote():
     begun = vocabulary.encode(prompt)
     assert sentence.capture.written[:len(begun)] == tuple(texts.labels(begun, vocabulary))
     assert set(sentence.effects) == {Head('decoder', layer, head) for layer in range(2) for head in range(2)}
-  assert report.opening.kind == 'decoder' and 'continued' in report.sentences[0].capture.origin
+  assert report.first_view.kind == 'decoder' and 'continued' in report.sentences[0].capture.origin
   assert writer.params is params
 
 
@@ -179,7 +179,7 @@ def test_a_recurrent_models_attention_is_one_head():
   report = reports.explain(translation.Translator([model], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
   seen = report.sentences[0]
   assert {kind: weights.shape[:2] for kind, weights in seen.capture.weights.items()} == {'cross': (1, 1)}
-  assert not seen.effects and report.opening.kind == 'cross'
+  assert not seen.effects and report.first_view.kind == 'cross'
   blind = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7, score='none'))
   params = jax.jit(blind.init)(jax.random.key(0))
   with pytest.raises(ValueError, match='no attention'):

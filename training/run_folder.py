@@ -6,7 +6,7 @@
     results.json      the final scores                tensorboard/      events
     suggestions.json  sentences that one may try      samples/          the same sentences, translated
     labels.json       a classifier's labels, in the order of its outputs
-    attention/        of a few sentences at evaluations, where asked for (explorer/watching.py)
+    attention/        of a few sentences at evaluations, where asked for (explorer/snapshots.py)
     damaged/          checkpoints that were not what was saved
     nonfinite/        what updates started from that were not finite
     profile/          of a few steps, where asked for

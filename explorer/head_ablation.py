@@ -1,4 +1,4 @@
-"""What closing a head does to a translation: the change of its log-probability, and what the search then writes."""
+"""Close each head in turn and measure the effect: on a translation's log-probability, and on what the search writes."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -9,22 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from explorer import gates
-from explorer.capture import Reading, laid_out
+from explorer.capture import TokenPair, padded_batch
 from explorer.gates import Gates, Head
 from transformer import tokens
 from transformer.model import Model, Params
 
 
 class Effect(NamedTuple):
-  """Of one head, on one translation."""
+  """The effect of closing one head on one translation."""
 
-  change: float  # of its log-probability (natural logarithm, EOS included) when it is read out to the decoder
+  change: float  # of the translation's log-probability under teacher forcing (natural logarithm, EOS included)
   text: str  # what the search writes without the head
 
 
 @functools.lru_cache(maxsize=8)
 def forced_scorer(model: Model, bos_id: int) -> Callable:
-  """A compiled function (params, gates, source, target) -> log-probabilities [B] of targets read out to the decoder."""
+  """A compiled function (params, gates, source, target) -> [B] log-probabilities under teacher forcing."""
 
   def score(params: Params, of: Gates, source: tokens.Tokens, target: tokens.Tokens) -> jax.Array:
     params = gates.apply(params, of)
@@ -35,22 +35,23 @@ def forced_scorer(model: Model, bos_id: int) -> Callable:
   return jax.jit(score)
 
 
-def measure(translator: Any, lines: Sequence[str], readings: Sequence[Reading],
+def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
             progress: Callable[[], Any] = lambda: None) -> tuple[np.ndarray, list[Mapping[Head, Effect]]]:
-  """Closes one head after the other.
+  """Closes one head after the other; the translator's parameters are restored at the end.
 
   Args:
     translator: decoding.translator.Translator.
     lines: the sources as text.
-    readings: the same sentences with their translations.
+    pairs: the same sentences with their translations.
     progress: called after each head.
 
   Returns:
-    Log-probabilities [sentences] with every head open, and of each sentence the effect of every head.
+    Log-probabilities [sentences] with every head open, and for each sentence the effect of every head.
   """
   model, source, target = translator.parts
-  batch = laid_out(readings, source.pad_id, target.pad_id)
-  score, opened, whole = forced_scorer(model, target.bos_id), gates.open_gates(translator.params[0]), translator.params[0]
+  batch = padded_batch(pairs, source.pad_id, target.pad_id)
+  score, whole = forced_scorer(model, target.bos_id), translator.params[0]
+  opened = gates.open_gates(whole)
   before = np.asarray(score(whole, opened, *batch))
   effects: list[dict[Head, Effect]] = [{} for _ in lines]
   try:

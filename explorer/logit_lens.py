@@ -1,7 +1,7 @@
-"""What each decoder layer would have said, had the decoder ended there (nostalgebraist, 2020, "the logit lens").
+"""The logit lens (nostalgebraist, 2020): what each decoder layer would predict, had the decoder ended there.
 
-A decoder cut after layer n is a decoder of n layers: its stream goes through the same last normalisation and the same
-output matrix. Nothing of the model has to be changed for it.
+A decoder cut after layer n is a decoder of n layers: its residual stream goes through the same last normalisation and
+the same output matrix. Nothing of the model has to be changed for it.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ from transformer.model import Model, Params
 
 
 def layers_of(model: Model) -> int:
-  """How many layers may be cut; 0 for models whose decoder is no stack of Transformer layers."""
+  """The number of decoder layers to cut after; 0 where the decoder is no stack of separate Transformer layers."""
   return model.config.decoder_layers if isinstance(model.config, ModelConfig) and not model.config.scan_layers else 0
 
 
-def say(model: Model, params: Params, source: tokens.Tokens, target: tokens.Tokens, bos_id: int
-        ) -> tuple[np.ndarray, np.ndarray]:
+def predictions(model: Model, params: Params, source: tokens.Tokens, target: tokens.Tokens, bos_id: int
+                ) -> tuple[np.ndarray, np.ndarray]:
   """The likeliest next token at every step after each layer.
 
   Args:
@@ -43,10 +43,10 @@ def _cut(model: Model, layers: int, bos_id: int):
                       ('num_decoder_layers', 'decoder_positions'))
   cut = architectures.build(dataclasses.replace(model.config, **{depth: layers}))
 
-  def say_cut(params: Params, source: tokens.Tokens, target: tokens.Tokens):
+  def predict(params: Params, source: tokens.Tokens, target: tokens.Tokens):
     if positions in params and model.config.positions == 'relative':  # tables with a first axis of layers
       params = dict(params, **{positions: jax.tree.map(lambda leaf: leaf[:layers], params[positions])})
     logits = cut.decode(params, cut.encode(params, source), tokens.shift_right(target, bos_id))
     return logits.argmax(-1), jnp.exp(jax.nn.log_softmax(logits).max(-1))
 
-  return jax.jit(say_cut)
+  return jax.jit(predict)

@@ -1,0 +1,105 @@
+// The classic view: queries left, keys right, an arc for each weight, a colour for each head.
+
+const ROW = 24;  // pixels of a token
+
+// Arcs of the heads that are on: of one query, of one key, or, when nothing is chosen, all.
+function drawArcs(pen, maps, width, focus) {
+  for (const [n, {head, map}] of maps.entries()) {
+    const shift = maps.length > 1 ? (n / (maps.length - 1) - 0.5) * ROW * 0.5 : 0;  // heads beside each other
+    pen.strokeStyle = colour(head);
+    const rows = focus.query === null ? range(map.rows.length) : [focus.query];
+    const columns = focus.key === null ? range(map.columns.length) : [focus.key];
+    const least = rows.length > 1 && columns.length > 1 ? 0.08 : 0.01;
+    for (const i of rows) for (const j of columns) {
+      const weight = map.at(i, j);
+      if (weight < least) continue;
+      const from = i * ROW + ROW / 2 + shift, to = j * ROW + ROW / 2 + shift;
+      pen.globalAlpha = 0.2 + 0.8 * Math.min(1, weight);
+      pen.lineWidth = 1 + 4 * weight;
+      pen.beginPath();
+      pen.moveTo(0, from);
+      pen.bezierCurveTo(width * 0.5, from, width * 0.5, to, width, to);
+      pen.stroke();
+    }
+  }
+  pen.globalAlpha = 1;
+}
+
+// A background of stripes behind a token: one for each head that is on, as strong as its weight.
+function stripes(maps, weightOf) {
+  const rgba = (head, weight) => colour(head) + Math.round(clamp(weight, 1) * 190).toString(16).padStart(2, '0');
+  const width = 100 / maps.length;
+  return 'linear-gradient(90deg,' + maps.map(({head, map}, i) =>
+    `${rgba(head, weightOf(map))} ${i * width}% ${(i + 1) * width}%`).join() + ')';
+}
+
+// The classic view of a pane, see pane.js.
+class ArcView {
+  constructor(pane) {
+    this.pane = pane;
+    this.maps = state.on.map(head => ({head, map: attentionMap(pane.sentence, state.k, state.l, head, state.words)}));
+    const list = (side, units) => element('ol', {className: side === 'query' ? 'queries' : 'keys'},
+      ...units.map((unit, i) => element('li', {}, this.token(side, unit, i))));
+    this.lists = {query: list('query', pane.queries), key: list('key', pane.keys)};
+    this.canvas = element('canvas', {'aria-hidden': 'true'});
+    const sides = {encoder: ['queries', 'keys'], cross: ['read → predicted', 'source'],
+                   decoder: ['read → predicted', 'read so far']}[state.k];
+    this.root = element('div', {className: 'view'},
+      element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${KINDS[state.k]}: ${sides.join(' | ')}`,
+              element('span', {}, ...exportButtons('arcs', make => this.picture(make)))),
+      element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key));
+  }
+
+  // A token as a button: hovered it shows its arcs, clicked it is chosen.
+  token(side, unit, i) {
+    const {pane} = this, hover = () => ({query: side === 'query' ? i : null, key: side === 'key' ? i : null});
+    const button = element('button', {type: 'button', dir: 'auto', title: unit.label,
+      onmouseenter: () => pane.follow(hover()), onmouseleave: () => pane.follow(null),
+      onclick: () => side === 'query' ? pane.choose(i, null) : pane.choose(undefined, i)});
+    if (unit.reads !== null) button.append(element('span', {className: 'reads', textContent: `${unit.reads} → `}));
+    button.append(element('span', {textContent: unit.label}));
+    if (unit.special) button.classList.add('special');
+    if (pane.other && matches(pane.axis(side), pane.axis(side, pane.other))[i] < 0) button.classList.add('differs');
+    return button;
+  }
+
+  draw(focus) {
+    const arcs = focus.cell ? {query: focus.query, key: null} : focus;
+    const height = ROW * Math.max(this.pane.queries.length, this.pane.keys.length);
+    const width = this.canvas.clientWidth || 200;
+    drawArcs(canvasPen(this.canvas, width, height), this.maps, width, arcs);
+    this.canvas.style.height = `${height}px`;
+    const paint = (side, weightOf) => [...this.lists[side].querySelectorAll('button')].forEach((button, i) => {
+      button.style.background = weightOf && this.maps.length ? stripes(this.maps, map => weightOf(map, i)) : '';
+      const marked = side === 'query' ? focus.query : focus.key ?? focus.chosen;
+      button.classList.toggle('chosen', marked === i);
+    });
+    paint('key', arcs.query !== null ? (map, j) => map.at(arcs.query, j) : null);
+    paint('query', arcs.query === null && arcs.key !== null ? (map, i) => map.at(i, arcs.key) : null);
+  }
+
+  // The arcs and their tokens in one drawing, for a file.
+  picture(make) {
+    const {queries, keys} = this.pane, focus = this.pane.focus();
+    const side = 170, arcs = 220, height = ROW * Math.max(queries.length, keys.length);
+    const pen = make(2 * side + arcs, height), look = theme();
+    pen.fillStyle = look.ground;
+    pen.fillRect(0, 0, 2 * side + arcs, height);
+    const shifted = Object.create(pen, {
+      moveTo: {value: (x, y) => pen.moveTo(x + side, y)},
+      bezierCurveTo: {value: (...at) => pen.bezierCurveTo(...at.map((v, i) => i % 2 ? v : v + side))},
+      ...Object.fromEntries(['beginPath', 'stroke'].map(name => [name, {value: () => pen[name]()}])),
+      ...Object.fromEntries(['strokeStyle', 'lineWidth', 'globalAlpha'].map(name =>
+        [name, {set: value => { pen[name] = value; }}]))});
+    drawArcs(shifted, this.maps, arcs, focus);
+    const write = (units, x, align, bold) => units.forEach((unit, i) => {
+      pen.textAlign = align;
+      pen.fillStyle = unit.special ? look.dim : look.ink;
+      pen.font = `${bold === i ? 'bold ' : ''}13px sans-serif`;
+      pen.fillText(fullName(unit), x, i * ROW + 16);
+    });
+    write(queries, side - 6, 'end', focus.query);
+    write(keys, side + arcs + 6, 'start', focus.key ?? focus.chosen);
+    return pen;
+  }
+}

@@ -1,0 +1,54 @@
+// The controls above the views: which sentences, layer, kind of attention, heads and units are shown.
+
+function showControls() {
+  const [layers, heads] = shape();
+  const fill = (select, labels, chosen) => {
+    select.replaceChildren(...labels.map(([value, text]) => element('option', {value, textContent: text})));
+    select.value = chosen;
+  };
+  const short = text => [...text].length <= 46 ? text :
+    `${[...text].slice(0, 22).join('')} … ${[...text].slice(-20).join('')}`;
+  const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${short(s.source || s.target)}` +
+    (s.origin === report.sentences[0].origin ? '' : ` (${s.origin})`)]);
+  fill($('sentence'), sentences, state.s);
+  fill($('compare'), [[-1, 'nothing'], ...sentences.filter(([i]) => i !== state.s)], state.c);
+  $('compare-label').hidden = report.sentences.length < 2;
+  fill($('layer'), range(layers).map(l => [l, l + 1]), state.l);
+  $('kinds').replaceChildren(...kindsOfModel.map(kind => element('button', {type: 'button', id: `kind-${kind}`,
+    textContent: KINDS[kind], 'aria-pressed': kind === state.k, onclick: () => set({k: kind})})));
+  $('heads').replaceChildren(...range(heads).map(h => {
+    const on = state.on.includes(h);
+    const button = element('button', {type: 'button', textContent: h + 1, 'aria-pressed': on, 'data-head': h,
+                                      className: h === state.h ? 'current' : ''});
+    button.style.borderColor = colour(h);
+    button.style.background = on ? colour(h) : 'none';
+    return button;
+  }));
+  $('words').setAttribute('aria-pressed', state.words);
+  $('pieces').setAttribute('aria-pressed', !state.words);
+  $('padded').setAttribute('aria-pressed', state.padded);
+  $('padded').hidden = !sentence().padded.some(Boolean);  // where nothing is known of padding
+}
+
+// Switches a head's arcs on or off.
+function toggle(h) {
+  const on = state.on.includes(h) ? state.on.filter(x => x !== h) : [...state.on, h].sort((a, b) => a - b);
+  set({on, h: on.includes(h) ? h : on[0] ?? h});
+}
+
+const allHeads = () => set({on: range(shape()[1])});
+
+// A click draws the squares anew, so that no dblclick event follows; the click's own count shows the second one.
+$('heads').addEventListener('click', event => {
+  const h = event.target.dataset.head;
+  if (h !== undefined) event.detail >= 2 ? set({on: [+h], h: +h}) : toggle(+h);
+});
+$('sentence').addEventListener('change', event => set({s: +event.target.value}));
+$('compare').addEventListener('change', event => set({c: +event.target.value}));
+$('layer').addEventListener('change', event => set({l: +event.target.value}));
+$('words').addEventListener('click', () => set({words: true}));
+$('pieces').addEventListener('click', () => set({words: false}));
+$('padded').addEventListener('click', () => set({padded: !state.padded}));
+$('all-heads').addEventListener('click', allHeads);
+$('theme').addEventListener('click', () => set({theme: {'': 'dark', dark: 'light', light: ''}[state.theme]}));
+$('controls').addEventListener('submit', event => event.preventDefault());

@@ -1,0 +1,27 @@
+'use strict';
+// What every other part uses: elements found and made, and two functions on numbers.
+// Texts of the report enter the page through textContent or a canvas's fillText alone, never as markup.
+
+const $ = id => document.getElementById(id);
+const range = n => [...Array(n).keys()];
+const clamp = (value, most) => Math.max(0, Math.min(most, value));
+
+// Makes an element. An attribute on… is a listener; others are properties where the element has them.
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
+    else if (name in made && name !== 'list') made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// A horizontal bar, `most` rem wide for a share of 1.
+function bar(share, most, background = '') {
+  const made = element('span', {className: 'bar'});
+  made.style.width = `${most * share}rem`;
+  made.style.background = background;
+  return made;
+}

@@ -1,0 +1,65 @@
+// One sentence with its two views, arcs and heat map, which follow the pointer together.
+
+// A query of the decoder is named by what it has read last and what it predicts.
+const fullName = unit => unit.reads === null ? unit.label : `${unit.reads} → ${unit.label}`;
+
+class Pane {
+  // `other`: the sentence beside it, if any.
+  constructor(sentence, other) {
+    Object.assign(this, {sentence, other, hover: null});
+    this.queries = this.axis('query');
+    this.keys = this.axis('key');
+    this.arcs = new ArcView(this);
+    this.heatMap = new HeatMap(this);
+    const text = (className, textContent) => element('span', {className, dir: 'auto', textContent});
+    this.root = element('article', {className: 'pane'},
+      element('p', {className: 'texts'}, text('', sentence.source), text('', sentence.target),
+              element('span', {className: 'aside', textContent: sentence.origin})),
+      element('div', {className: 'views'}, this.arcs.root, this.heatMap.root));
+  }
+
+  axis(side, of = this.sentence) { return axis(of, state.k, side, state.words); }
+
+  // Chooses tokens of this pane, for the sentence that the state names. A click on a token that is chosen alone lets it
+  // go; a query of undefined stays as it is.
+  choose(query, key) {
+    const lead = panes[0];
+    const there = (side, i) => i == null ? i : counterpart(this.axis(side), lead.axis(side), i);
+    const [q, m] = [there('query', query), there('key', key)];
+    if (query === undefined) return set({m: state.m === m ? null : m, q: state.q});
+    set(state.q === q && key === null && state.m === null ? {q: null, m: null} : {q, m});
+  }
+
+  // Shows what the pointer is on ({query, key, cell: whether in the heat map}, or null), here and in the pane beside.
+  follow(hover) {
+    for (const pane of panes) {
+      const there = side => hover && hover[side] !== null && hover[side] !== undefined ?
+        (pane === this ? hover[side] : counterpart(this.axis(side), pane.axis(side), hover[side])) : null;
+      pane.hover = hover && {query: there('query'), key: there('key'), cell: hover.cell};
+      pane.draw();
+    }
+  }
+
+  // The tokens whose weights are shown: under the pointer, else chosen. `chosen`: the key beside a chosen query.
+  focus() {
+    if (this.hover) return this.hover;
+    const here = (side, i) => counterpart(panes[0].axis(side), this.axis(side), i);
+    return {query: here('query', state.q), key: state.q === null ? here('key', state.m) : null,
+            chosen: here('key', state.m)};
+  }
+
+  draw() {
+    const focus = this.focus(), key = focus.key ?? focus.chosen ?? null;
+    this.arcs.draw(focus);
+    this.heatMap.draw(focus);
+    this.heatMap.value.textContent = focus.query !== null && key !== null ? this.describe(focus.query, key) : '';
+  }
+
+  // One weight of the heat map in words.
+  describe(i, j) {
+    const [row, column] = [this.queries[i], this.keys[j]];
+    if (this.heatMap.isMasked(i, j)) return `“${row.label}” may not attend to “${column.label}”: it comes later`;
+    const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to predict “${row.label}”,`;
+    return `${who} attends to “${column.label}”: ${this.heatMap.map.at(i, j).toFixed(2)}`;
+  }
+}

@@ -1,0 +1,56 @@
+// The beam search as a tree: every hypothesis that was considered.
+
+// A column for each step, hypotheses best first: kept, pruned (dim) and finished (with their score), the result's path
+// bold.
+function drawBeam(make) {
+  const {nodes, best} = sentence().beam, look = theme(), [wide, high] = [134, 19];
+  const rows = new Map();
+  const places = nodes.map(([, step]) => {
+    rows.set(step, (rows.get(step) ?? -1) + 1);
+    return [step, rows.get(step)];
+  });
+  const width = (rows.size + 1) * wide, height = (Math.max(...rows.values()) + 1) * high + 8;
+  const pen = make(width, height);
+  pen.fillStyle = look.ground;
+  pen.fillRect(0, 0, width, height);
+  nodes.forEach(([parent, , label, logProb, fate, score], n) => {
+    const [step, row] = places[n], [x, y] = [step * wide + 26, row * high + 17], onPath = best.includes(n);
+    pen.fillStyle = {kept: look.ink, pruned: look.dim, finished: look.accent}[fate];
+    pen.font = `${onPath ? 'bold ' : fate === 'pruned' ? 'italic ' : ''}12px sans-serif`;
+    const number = score === null ? logProb.toFixed(2) : `■ ${score.toFixed(2)}`;
+    pen.fillText(`${[...label].slice(0, 9).join('')} ${number}`, x, y);
+    pen.strokeStyle = onPath ? look.accent : fate === 'pruned' ? look.line : look.dim;
+    pen.lineWidth = onPath ? 2.5 : 1;
+    pen.beginPath();
+    pen.moveTo(parent < 0 ? 2 : places[parent][0] * wide + wide - 4, parent < 0 ? 13 : places[parent][1] * high + 13);
+    pen.lineTo(x - 4, y - 4);
+    pen.stroke();
+  });
+  return pen;
+}
+
+function showBeam() {
+  const {beam} = sentence();
+  $('beam-panel').hidden = !beam;
+  if (!beam) return;
+  const count = fate => beam.nodes.filter(node => node[4] === fate).length;
+  let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
+    `score: ${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
+  if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
+    `log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +
+    `${beam.left.least_kept.toFixed(2)}.`;
+  else if (beam.compared) text += 'The reference stays in the beam.';
+  $('beam-text').replaceChildren(text, ' ', ...exportButtons('beam', drawBeam));
+  const canvas = $('beam');
+  drawBeam((width, height) => { canvas.style.width = `${width}px`; return canvasPen(canvas, width, height); });
+}
+
+addPanel({
+  id: 'beam',
+  title: ['The beam as a tree'],
+  content: [
+    element('p', {id: 'beam-text', className: 'aside'}),
+    element('div', {className: 'scrolls'},
+      element('canvas', {id: 'beam', role: 'img', 'aria-label': 'Hypotheses of the beam search'}))],
+  show: showBeam,
+});

@@ -1,0 +1,14 @@
+// The panes and their place among the panels: the chosen sentence, and another beside it if one is chosen.
+
+let panes = [];
+
+$('panels').append(element('main', {id: 'panes'}));
+
+function showPanes(sentences) {
+  panes = sentences.map((one, i) => new Pane(one, sentences[1 - i]));
+  $('panes').className = panes.length > 1 ? 'two' : '';
+  $('panes').replaceChildren(...panes.map(pane => pane.root));
+  panes.forEach(pane => pane.draw());
+}
+
+window.addEventListener('resize', () => panes.forEach(pane => pane.draw()));

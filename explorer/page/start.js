@@ -1,0 +1,52 @@
+// Shows the page, and again after each change of the state; the keyboard.
+
+let lastShown = 0;
+
+async function show() {
+  const number = ++lastShown;
+  delete document.documentElement.dataset.ready;
+  document.documentElement.dataset.theme = state.theme;
+  if (state.c === state.s) state.c = -1;
+  const shown = [sentence(), ...(state.c >= 0 ? [report.sentences[state.c]] : [])];
+  await Promise.all(shown.map(unpacked));
+  if (number !== lastShown) return;  // something else was chosen meanwhile
+  showPanes(shown);
+  showControls();
+  showHeadline();
+  panels.forEach(panel => panel.show());
+  save();
+  document.documentElement.dataset.ready = performance.now().toFixed(0);
+}
+
+// The head before or after this one, alone.
+function nextHead(by) {
+  const heads = shape()[1], h = (state.h + by + heads) % heads;
+  set({h, on: [h]});
+}
+
+// The token that looks before or after this one.
+function nextToken(by) {
+  const count = panes[0].queries.length;
+  set({q: state.q === null ? (by > 0 ? 0 : count - 1) : (state.q + by + count) % count, m: null});
+}
+
+const KEYS = {
+  ArrowLeft: () => nextHead(-1), ArrowRight: () => nextHead(1),
+  ArrowUp: () => nextToken(-1), ArrowDown: () => nextToken(1),
+  '[': () => set({l: state.l - 1}), ']': () => set({l: state.l + 1}), w: () => set({words: !state.words}),
+  p: () => set({padded: !state.padded}), a: allHeads, Escape: () => set({q: null, m: null}),
+  ...Object.fromEntries(kindsOfModel.map((kind, i) => [i + 1, () => set({k: kind})])),
+  ...Object.assign({}, ...panels.map(panel => panel.keys)),
+};
+
+document.addEventListener('keydown', event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || ['SELECT', 'INPUT'].includes(event.target.tagName)) return;
+  if (!KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+window.addEventListener('hashchange', () => { restore(); show(); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
+
+restore();
+show();

@@ -1,0 +1,70 @@
+// What is shown: one record, kept in the page's address and read from it. All numbers count from 0.
+
+const state = {
+  s: report.first_view.sentence,
+  c: report.compare ?? -1,  // the sentence beside it, or -1
+  k: report.first_view.kind,  // of attention
+  l: report.first_view.layer,
+  h: report.first_view.head,  // whose heat map is large
+  on: [report.first_view.head],  // the heads whose arcs are drawn
+  q: report.first_view.query,  // the chosen query, a word or piece, or null
+  m: report.first_view.key,  // the chosen key, or null
+  words: true,  // else pieces
+  padded: false,  // whether padding is shown
+  t: 0,  // step of decoding
+  e: report.training ? report.training.length - 1 : 0,  // snapshot of training
+  theme: '',  // light, dark, or as the system has it
+};
+const sentence = () => report.sentences[state.s];
+const shape = () => sentence().shapes[state.k];
+
+// Writes the state into the address.
+function save() {
+  if (location.protocol === 'about:') return;  // in a notebook's frame there is no address to keep
+  const parts = {...state, on: state.on.join('.'), words: +state.words, padded: +state.padded,
+                 q: state.q ?? '', m: state.m ?? ''};
+  history.replaceState(null, '', '#' + new URLSearchParams(parts));
+}
+
+// Reads the state from the address; what does not fit the report becomes the nearest that does.
+function restore() {
+  const found = new URLSearchParams(location.hash.slice(1));
+  if (location.hash.length > 1) state.q = state.m = null;  // what the address does not name is not chosen
+  const number = (name, most, otherwise) => /^-?\d+$/.test(found.get(name) ?? '') ?
+    Math.max(name === 'c' ? -1 : 0, Math.min(most, +found.get(name))) : found.get(name) === '' ? null : otherwise;
+  state.s = number('s', report.sentences.length - 1, state.s) ?? 0;
+  state.c = number('c', report.sentences.length - 1, state.c) ?? -1;
+  if (kindsOfModel.includes(found.get('k'))) state.k = found.get('k');
+  const [layers, heads] = shape();
+  state.l = number('l', layers - 1, state.l) ?? 0;
+  state.h = number('h', heads - 1, state.h) ?? 0;
+  const on = (found.get('on') ?? '').split('.').filter(x => /^\d+$/.test(x)).map(Number).filter(x => x < heads);
+  state.on = found.has('on') ? on : [state.h];
+  if (found.has('words')) state.words = found.get('words') === '1';
+  if (found.has('padded')) state.padded = found.get('padded') === '1';
+  state.q = number('q', axis(sentence(), state.k, 'query', state.words).length - 1, state.q);
+  state.m = number('m', axis(sentence(), state.k, 'key', state.words).length - 1, state.m);
+  state.t = number('t', sentence().steps.length - 1, 0) ?? 0;
+  state.e = number('e', (report.training?.length ?? 1) - 1, state.e) ?? 0;
+  if (['', 'light', 'dark'].includes(found.get('theme'))) state.theme = found.get('theme');
+}
+
+// Changes the state and shows it. A choice that no longer exists after the change is dropped.
+function set(changes) {
+  const before = {...state};
+  Object.assign(state, changes);
+  const other = state.k !== before.k || state.s !== before.s;
+  const [layers, heads] = shape();
+  state.l = clamp(state.l, layers - 1);
+  state.h = clamp(state.h, heads - 1);
+  state.on = state.on.filter(h => h < heads);
+  if (state.words !== before.words && !('q' in changes))
+    for (const [name, side] of [['q', 'query'], ['m', 'key']])
+      if (state[name] !== null) {
+        const piece = axis(sentence(), state.k, side, before.words)[state[name]].first;
+        state[name] = axis(sentence(), state.k, side, state.words).findIndex(unit => piece <= unit.last);
+      }
+  if (other && !('q' in changes)) state.q = state.m = null;
+  if (state.s !== before.s) state.t = 0;
+  return show();
+}
