@@ -4,8 +4,8 @@
     PEER/bin/python -m benchmarks.peers_on_text --pack=work
 
 One JSON line for each. CTranslate2 gets the run's own weights and has to find the same translations, but for how it
-ends a search (docs/decoding.md, "Speed"). Hugging Face gets random weights of the same sizes in a MarianMT, and each
-batch is as long as the longest translation in it, when the last of its rows would be done.
+ends a search (benchmarks/RESULTS.md, "Beam search"). Hugging Face gets random weights of the same sizes in a
+MarianMT, and each batch is as long as the longest translation in it, when the last of its rows would be done.
 It imports nothing of the project: the two environments need not share a package.
 """
 
