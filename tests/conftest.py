@@ -8,8 +8,13 @@ os.environ.setdefault('OMP_NUM_THREADS', '2')
 os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
 
 import jax
+import jaxtyping
 import numpy as np
 import pytest
+
+# Every function of the library is held to the shapes and types of its signature. Linen's modules need no exception: the
+# hook decorates their methods below nn.compact, before Linen wraps them, and of a dataclass it checks the fields.
+jaxtyping.install_import_hook('transformer', 'beartype.beartype')
 
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')

@@ -1,5 +1,7 @@
 """One step of training, and the smallest task that it learns."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,11 +10,12 @@ import pytest
 
 from corpora import vocabulary as vocabularies
 from tests.conftest import BOS, EOS, FILLER, SIZES, rows, sentences
-from transformer import architectures, embeddings, tokens, training
+from transformer import architectures, embeddings, loss, tokens, training
 from transformer import model as models
 from transformer import optimizer as optimizers
 from transformer.config import ConsistencyConfig, LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.tokens import Batch, Tokens
+from transformer.training import TrainState
 
 ONE_LAYER = {**SIZES, 'num_layers': 1}
 # Plain descent that keeps the gradient it was given, so that tests can read it from the state.
@@ -105,6 +108,23 @@ def test_dropout_is_a_function_of_key_and_step(batch):
   assert abs(loss(state) - loss(state._replace(step=jnp.int32(1)))) > 1e-3
   jax.tree.map(np.testing.assert_array_equal, step(state, batch)[0].params, step(state, batch)[0].params)
   assert state.average == ()
+
+
+def test_every_shard_of_a_mapped_step_draws_for_itself():
+  """What pmap does with the key, shown by vmap over shards of which each tells what it drew."""
+  def objective(params, batch, key):
+    zero = jnp.zeros(())
+    return loss.Sums(loss=params['x'] * jax.random.uniform(key) * batch.source, nll=zero, tokens=zero + 1, correct=zero)
+
+  step = training.make_train_step(objective, DESCENT)
+  key = jax.random.key(3)
+  state = TrainState(jnp.int32(5), {'x': jnp.ones(())}, DESCENT.init({'x': jnp.ones(())}), key, ())
+  mapped = jax.jit(jax.vmap(functools.partial(step, axis='shard'), in_axes=(None, 0), axis_name='shard'))
+  drawn = [float(mapped(state, Batch(row, jnp.zeros(3)))[1]['loss'][0]) for row in jnp.eye(3)]
+  here = jax.random.fold_in(key, 5)
+  expected = [float(jax.random.uniform(jax.random.fold_in(here, shard))) for shard in range(3)]
+  np.testing.assert_allclose(drawn, expected, rtol=1e-6)
+  assert len(set(drawn)) == 3
 
 
 # ---------------------------------------------------------------------------------------------------- accumulation

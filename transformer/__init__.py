@@ -1,15 +1,21 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017) as pure functions and small modules.
 
 Read in this order: config, tokens, masks, attention (§3.2), positions, feed_forward, layers, model (Figure 1), language_model,
-recurrent, architectures, loss, optimizer, training, classification, beam_cache, search, search_rules, coverage,
+recurrent, architectures, loss, optimizer, training, classification, search,
 partitioning. The library knows no flags, files or experiments. The choices of its options stand in registries.
 
 Dimensions, everywhere:
 
     B sentences (rows)     S source length       T target length      V vocabulary
     D d_model              F d_ff                N layers             W beams
-    H heads                K d_k                 L length of search output
+    H query heads          G heads of keys and values, each for R = H / G of them
+    K d_k                  U d_v                 L length of search output
     Q queries and M entries looked at, inside attention
+    A width of a recurrent encoder's output: d_model or, read both ways, twice that
+    Y labels, or answers, of C sequences each    I, O inputs and outputs of a product
+
+Shapes are types, `Float[Array, 'B S D']` (jaxtyping): checked while the tests run, free otherwise. `#B` is B or 1, `*B`
+any number of axes; a name that is no letter stands for what it says.
 """
 
 # Each of these enters its choices into the registries, which are full once anything of the library is imported.

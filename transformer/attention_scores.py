@@ -1,13 +1,8 @@
 """How well a query and an entry fit. A new score is a class here, entered under its name.
 
-A score has two methods. `prepare` changes the queries [B, Q, H, K] before they are turned by rotary positions (most
-leave them). `compare` takes
-
-    query  [B, Q, G, R, K]   R query heads to each of the G heads of keys
-    key    [B, M, G, K]
-    edges  [Q, M, K] or None   what relative positions add to the keys, one vector for each distance
-
-and returns scores [B, G, R, Q, M] in float32.
+A score has two methods. `prepare` changes the queries before they are turned by rotary positions (most leave them).
+`compare` takes the queries, R of whose heads go with each of the G heads of keys; the keys; and, as edges, what relative
+positions add to the keys, one vector for each distance.
 """
 
 import math
@@ -15,14 +10,19 @@ import math
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32
 
 from transformer import initializers
 from transformer.config import ModelConfig
 from transformer.registries import ATTENTION_SCORES
 
+# Edges: for each query and entry, what relative positions add to the key.
+Queries, Keys, Edges = Float[Array, 'B Q G R K'], Float[Array, 'B M G K'], Float[Array, 'Q M K'] | None
+Scores = Float32[Array, 'B G R Q M']
 
-def dot_products(query: jax.Array, key: jax.Array, edges: jax.Array | None = None) -> jax.Array:
-  """q · (k + edge), each product summed in float32; shapes as in the file's head."""
+
+def dot_products(query: Queries, key: Keys, edges: Edges = None) -> Scores:
+  """q · (k + edge), each product summed in float32."""
   # Written out, because einsum would put the keys first, and a transposition behind: [B, G, Q, R, M].
   scores = jax.lax.dot_general(query, key, (((4,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.float32)
   scores = scores.swapaxes(2, 3)
@@ -37,10 +37,10 @@ class Score(nn.Module):
   config: ModelConfig
   of_products = True  # of query and key, in which rotary positions leave distances
 
-  def prepare(self, query: jax.Array) -> jax.Array:
+  def prepare(self, query: Float[Array, 'B Q H K']) -> Float[Array, 'B Q H K']:
     return query
 
-  def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
+  def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:
     return dot_products(query, key, edges)
 
 
@@ -48,7 +48,7 @@ class Score(nn.Module):
 class ScaledDot(Score):
   """q · k / √d_k (Vaswani et al., 2017, Eq. 1)."""
 
-  def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
+  def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:
     return dot_products(query, key, edges) / math.sqrt(query.shape[-1])
 
 
@@ -67,7 +67,7 @@ class Multiplicative(Score):
     self.w_score = self.param('w_score', nn.with_logical_partitioning(init, ('heads', 'kv', None)),
                               (cfg.num_heads, cfg.key_size, cfg.key_size), jnp.float32)
 
-  def prepare(self, query: jax.Array) -> jax.Array:
+  def prepare(self, query: Float[Array, 'B Q H K']) -> Float[Array, 'B Q H K']:
     return jnp.einsum('bqhk,hkc->bqhc', query, self.w_score.astype(query.dtype))
 
 
@@ -86,7 +86,7 @@ class Additive(Score):
     self.v_score = self.param('v_score', nn.with_logical_partitioning(init, ('heads', 'kv')),
                               (cfg.num_heads, cfg.key_size), jnp.float32)
 
-  def compare(self, query: jax.Array, key: jax.Array, edges: jax.Array | None) -> jax.Array:
+  def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:
     total = query.transpose(0, 2, 3, 1, 4)[:, :, :, :, None] + key.transpose(0, 2, 1, 3)[:, :, None, None]
     if edges is not None:
       total += edges[None, None, None]
@@ -94,6 +94,6 @@ class Additive(Score):
     return jnp.einsum('bgrqmk,grk->bgrqm', jnp.tanh(total), weight, preferred_element_type=jnp.float32)
 
 
-def make(config: ModelConfig) -> nn.Module:
+def make(config: ModelConfig) -> Score:
   """The score that `config.attention_score` names."""
   return ATTENTION_SCORES[config.attention_score](config)

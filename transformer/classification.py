@@ -9,75 +9,77 @@ layer says at the extract token is the text's representation h. The classifier a
 
 The objective is L3 = L2 + λ L1: the label's log-likelihood, and the language model's on the same sequences. L1 is the
 mean over a sequence's tokens and over an example's sequences, so that λ means the same for long and for short texts.
-
-    B examples   C sequences of an example   T tokens   D d_model   Y labels, or answers
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
 from transformer import loss
 from transformer.config import ClassificationConfig, LossConfig
 from transformer.dropout import dropout
 from transformer.language_model import LanguageModel
-from transformer.tokens import Tokens
+from transformer.model import Logits, Params
+from transformer.tokens import AnyArray, Tokens
 
-Array = Any
+Hidden = Callable[..., Float[Array, 'N T D']]
+ToLogits = Callable[[Params, Float[Array, 'N T D']], Logits]
 
 
 class LabelledBatch(NamedTuple):
   """Labelled examples. A row of padding has no tokens in any of its sequences and is not real."""
 
   sequences: Tokens  # leaves [B, C, T]; each sequence begins with the start token and ends with the extract token
-  labels: Array  # [B] int32: 0 to Y - 1
-  real: Array  # [B] bool
+  labels: Int[AnyArray, ' B']  # 0 to Y - 1
+  real: Bool[AnyArray, ' B']
 
 
 class ClassificationSums(NamedTuple):
-  """Totals over real examples, float32 scalars; add those of several devices or batches, then divide."""
+  """Totals over real examples; add those of several devices or batches, then divide."""
 
-  loss: jax.Array  # L3, nats; divide by examples
-  nll: jax.Array  # the label's negative log-likelihood, -L2; divide by examples
-  auxiliary: jax.Array  # -L1, nats a token; divide by examples
-  correct: jax.Array  # examples whose label no other was likelier than
-  examples: jax.Array
-  tokens: jax.Array  # real tokens in all sequences
+  loss: Float32[Array, '']  # L3, nats; divide by examples
+  nll: Float32[Array, '']  # the label's negative log-likelihood, -L2; divide by examples
+  auxiliary: Float32[Array, '']  # -L1, nats a token; divide by examples
+  correct: Float32[Array, '']  # examples whose label no other was likelier than
+  examples: Float32[Array, '']
+  tokens: Float32[Array, '']  # real tokens in all sequences
 
 
-def init_head(key: jax.Array, d_model: int, config: ClassificationConfig) -> dict[str, jax.Array]:
-  """W_y [D, Y], or [D, 1] for multiple choice; drawn like Radford et al.'s other weights, N(0, 0.02²)."""
+def init_head(key: Key[Array, ''], d_model: int, config: ClassificationConfig) -> dict[str, Float32[Array, 'D Y']]:
+  """W_y, of one column for multiple choice; drawn like Radford et al.'s other weights, N(0, 0.02²)."""
   columns = 1 if config.answers else config.outputs
   return {'kernel': 0.02 * jax.random.normal(key, (d_model, columns), jnp.float32)}
 
 
-def at_extract(hidden: jax.Array, segments: jax.Array) -> jax.Array:
-  """[N, D]: what `hidden` [N, T, D] says at each sequence's last real token, by `segments` [N, T]."""
+def at_extract(hidden: Float[Array, 'N T D'], segments: Int[AnyArray, 'N T']) -> Float[Array, 'N D']:
+  """What `hidden` says at each sequence's last real token, by `segments`."""
   last = jnp.maximum((segments > 0).sum(axis=1) - 1, 0)
   return jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]
 
 
-def _of_all(kernel: jax.Array, representations: jax.Array) -> jax.Array:
-  """[B, C, D] -> [B, Y]: the sequences' representations added, then classified."""
+def _of_all(kernel: Float[AnyArray, 'D Y'], representations: Float[Array, 'B C D']) -> Float[Array, 'B Y']:
+  """The sequences' representations added, then classified."""
   return jnp.einsum('bd,dy->by', representations.sum(axis=1), kernel)
 
 
-def _of_each(kernel: jax.Array, representations: jax.Array) -> jax.Array:
-  """[B, C, D] -> [B, C]: each sequence is an answer with a score of its own."""
+def _of_each(kernel: Float[AnyArray, 'D 1'], representations: Float[Array, 'B C D']) -> Float[Array, 'B C']:
+  """Each sequence is an answer with a score of its own."""
   return jnp.einsum('bcd,dy->bcy', representations, kernel)[:, :, 0]
 
 
-def make_scores(hidden: Callable, config: ClassificationConfig) -> Callable:
-  """scores(params, sequences, key=None) -> (label scores [B, Y] float32, hidden states [B · C, T, D]).
+def make_scores(hidden: Hidden, config: ClassificationConfig) -> Callable:
+  """scores(params, sequences, key=None) -> (label scores, hidden states of all sequences).
 
   Args:
-    hidden: (model's params, Tokens with leaves [N, T], key=None) -> [N, T, D], causal.
+    hidden: (model's params, Tokens with leaves [N, T], key=None) -> what the model says at each place; causal.
     config: whether sequences are answers, and dropout.
   """
-  def scores(params: dict[str, Any], sequences: Tokens, key: jax.Array | None = None):
+  def scores(params: Params, sequences: Tokens, key: Key[Array, ''] | None = None
+             ) -> tuple[Float32[Array, 'B Y'], Float[Array, 'N T D']]:
     of_model, of_head = (None, None) if key is None else jax.random.split(key)
     examples, count, length = sequences.ids.shape
     states = hidden(params['model'], _rows(sequences), of_model)
@@ -94,17 +96,17 @@ def _rows(sequences: Tokens) -> Tokens:
   return Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in sequences))
 
 
-def make_objective(hidden: Callable, logits: Callable, config: ClassificationConfig) -> Callable:
+def make_objective(hidden: Hidden, logits: ToLogits | None, config: ClassificationConfig) -> Callable[..., ClassificationSums]:
   """objective(params, batch, key=None) -> ClassificationSums; params has 'model' and 'head'; no key, no dropout.
 
   Args:
     hidden: see make_scores.
-    logits: (model's params, hidden states [N, T, D]) -> [N, T, V] float32.
+    logits: (model's params, hidden states) -> logits.
     config: whether sequences are answers, λ and dropout.
   """
   scores = make_scores(hidden, config)
 
-  def objective(params: dict[str, Any], batch: LabelledBatch, key: jax.Array | None = None) -> ClassificationSums:
+  def objective(params: Params, batch: LabelledBatch, key: Key[Array, ''] | None = None) -> ClassificationSums:
     found, states = scores(params, batch.sequences, key)
     log_p = jax.nn.log_softmax(found, axis=-1)
     chosen = jnp.take_along_axis(log_p, batch.labels[:, None], axis=1)[:, 0]
@@ -121,13 +123,13 @@ def make_objective(hidden: Callable, logits: Callable, config: ClassificationCon
   return objective
 
 
-def build_objective(model: 'Classifier') -> Callable:
+def build_objective(model: 'Classifier') -> Callable[..., ClassificationSums]:
   """What fine-tuning a classifier descends on, see make_objective."""
   return make_objective(model.base.hidden, model.base.logits, model.head)
 
 
-def token_loss(logits: jax.Array, sequences: Tokens) -> jax.Array:
-  """[N]: each sequence's mean of -log p(token | those before it), over all tokens but the start token."""
+def token_loss(logits: Float32[Array, 'N T V'], sequences: Tokens) -> Float32[Array, ' N']:
+  """Each sequence's mean of -log p(token | those before it), over all tokens but the start token."""
   labels, real = sequences.ids[:, 1:], sequences.segments[:, 1:] > 0
   _, nll = loss.smoothed_cross_entropy(logits[:, :-1], labels, LossConfig(label_smoothing=0.0))
   return jnp.where(real, nll, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
@@ -142,7 +144,7 @@ class Classifier(LanguageModel):
 
   base: LanguageModel = dataclasses.field(kw_only=True)  # what the classifier stands on
   head: ClassificationConfig = dataclasses.field(kw_only=True)
-  scores: Callable = dataclasses.field(kw_only=True)  # (params, sequences, key=None) -> [B, Y] float32
+  scores: Callable[..., Float32[Array, 'B Y']] = dataclasses.field(kw_only=True)  # (params, sequences, key=None)
 
 
 def build(model: LanguageModel, config: ClassificationConfig) -> Classifier:
@@ -150,7 +152,7 @@ def build(model: LanguageModel, config: ClassificationConfig) -> Classifier:
   inner = lambda function: lambda params, *inputs, **options: function(params['model'], *inputs, **options)
   scores = make_scores(model.hidden, config)
 
-  def init(key: jax.Array):
+  def init(key: Key[Array, '']) -> Params:
     of_model, of_head = jax.random.split(key)
     return {'model': model.init(of_model), 'head': init_head(of_head, model.config.d_model, config)}
 

@@ -3,9 +3,10 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
 
 
-def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
+def dropout(x: Float[Array, '*x'], rate: float, key: Key[Array, '']) -> Float[Array, '*x']:
   """Zeroes each element with probability `rate` and scales the rest by 1 / (1 - rate).
 
   Raw 32-bit draws are compared with a threshold: the rate is exact to 2^-32, and on a CPU it costs a quarter of
@@ -20,5 +21,5 @@ class Dropout(nn.Module):
 
   rate: float
 
-  def __call__(self, x: jax.Array) -> jax.Array:
+  def __call__(self, x: Float[Array, '*x']) -> Float[Array, '*x']:
     return dropout(x, self.rate, self.make_rng('dropout')) if self.rate and self.has_rng('dropout') else x

@@ -10,19 +10,20 @@ import math
 from typing import NamedTuple
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32, Int
 
 from transformer import initializers
 from transformer.config import AnyModelConfig
+from transformer.tokens import AnyArray
 
 
 class Tables(NamedTuple):
-  """Each [V, D] float32; one parameter may stand in several places."""
+  """One parameter may stand in several places."""
 
-  source: jax.Array
-  target: jax.Array
-  output: jax.Array
+  source: Float32[Array, 'V D']
+  target: Float32[Array, 'V D']
+  output: Float32[Array, 'V D']
 
 
 def tables(module: nn.Module, config: AnyModelConfig) -> Tables:
@@ -38,16 +39,16 @@ def tables(module: nn.Module, config: AnyModelConfig) -> Tables:
   return Tables(source, target, output)
 
 
-def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
-  """Rows [..., D] of a table [V, D]; an id beyond the table, such as tokens.CUT, gives zeros and no gradient."""
+def look_up(table: Float[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float[Array, '*B T D']:
+  """Rows of a table; an id beyond the table, such as tokens.CUT, gives zeros and no gradient."""
   return table.at[ids].get(mode='fill', fill_value=0.0)
 
 
-def embed(table: jax.Array, ids: jax.Array) -> jax.Array:
-  """Embeddings times √d_model, [..., D] float32: of about the size of the positions that are added to them (§3.4)."""
+def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float32[Array, '*B T D']:
+  """Embeddings times √d_model: of about the size of the positions that are added to them (§3.4)."""
   return look_up(table, ids) * math.sqrt(table.shape[-1])
 
 
-def logits(x: jax.Array, table: jax.Array) -> jax.Array:
-  """[B, T, D] of any precision -> [B, T, V], accumulated and kept in float32."""
+def logits(x: Float[Array, 'B T D'], table: Float32[AnyArray, 'V D']) -> Float32[Array, 'B T V']:
+  """The output projection of x, of any precision: accumulated and kept in float32."""
   return jnp.einsum('btd,vd->btv', x, table.astype(x.dtype), preferred_element_type=jnp.float32)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from transformer import initializers
 from transformer.config import ModelConfig
@@ -16,7 +17,7 @@ from transformer.registries import ACTIVATIONS
 class Activation(NamedTuple):
   """What stands between the two products."""
 
-  function: Callable[[jax.Array], jax.Array]
+  function: Callable[[Float[Array, 'B T F']], Float[Array, 'B T F']]
   gated: bool = False  # whether the result is multiplied by a second product of the input, of a matrix of its own
 
 
@@ -45,12 +46,12 @@ class FeedForward(nn.Module):
       self.b1 = param('b1', zeros, ('mlp',), cfg.d_ff)
       self.b2 = param('b2', zeros, ('embed',), cfg.d_model)
 
-  def _product(self, x: jax.Array, matrix: jax.Array, bias: str | None = None) -> jax.Array:
+  def _product(self, x: Float[Array, 'B T I'], matrix: Float[Array, 'I O'], bias: str | None = None
+               ) -> Float[Array, 'B T O']:
     y = jnp.einsum('btd,df->btf', x, matrix.astype(x.dtype))
     return y + getattr(self, bias).astype(x.dtype)[None, None] if bias and self.config.feed_forward_bias else y
 
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, D], through [B, T, F]."""
+  def __call__(self, x: Float[Array, 'B T D']) -> Float[Array, 'B T D']:
     hidden = self.activation.function(self._product(x, self.w1, 'b1'))
     if self.activation.gated:
       hidden = hidden * self._product(x, self.w_gate)

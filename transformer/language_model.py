@@ -14,24 +14,37 @@ import dataclasses
 from collections.abc import Callable
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32, Int
 
 from transformer import dtypes, embeddings, layers, masks, normalization, positions
 from transformer.config import LanguageModelConfig
 from transformer.dropout import Dropout
-from transformer.model import Cache, Family, Model, Record, Witness, apply_method, of_module, witnessed
+from transformer.model import (
+    Beams,
+    Cache,
+    Family,
+    Logits,
+    Model,
+    Params,
+    Record,
+    StepLogits,
+    Witness,
+    apply_method,
+    of_module,
+    witnessed,
+)
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
-from transformer.tokens import Tokens
+from transformer.tokens import AnyArray, Tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel(Model):
   """A model that also shows what it makes its predictions of, for a head of another kind (classification)."""
 
-  hidden: Callable = dataclasses.field(kw_only=True)  # (params, target, key=None) -> [B, T, D] of the last layer
-  logits: Callable = dataclasses.field(kw_only=True)  # (params, hidden [B, T, D]) -> [B, T, V] float32
+  hidden: Callable[..., Float[Array, 'B T D']] = dataclasses.field(kw_only=True)  # (params, target, key=None)
+  logits: Callable[[Params, Float[Array, 'B T D']], Logits] = dataclasses.field(kw_only=True)  # (params, hidden)
 
 
 class Decoder(nn.Module):
@@ -48,12 +61,11 @@ class Decoder(nn.Module):
     if NORMS[cfg.norm].normalizes_end:
       self.final_norm = normalization.make(cfg)
 
-  def _embed(self, ids: jax.Array, places: jax.Array | float) -> jax.Array:
-    """ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
+  def _embed(self, ids: Int[AnyArray, 'B T'], places: Float32[Array, '#B #T D'] | float) -> Float[Array, 'B T D']:
     x = embeddings.embed(self.tables.target, ids) + places
     return self.embedding_dropout(x.astype(dtypes.of(self.config)))
 
-  def _finish(self, x: jax.Array) -> jax.Array:
+  def _finish(self, x: Float[Array, 'B T D']) -> Float[Array, 'B T D']:
     return self.final_norm(x) if NORMS[self.config.norm].normalizes_end else x
 
   def encode(self, source: Tokens) -> Tokens:
@@ -63,21 +75,20 @@ class Decoder(nn.Module):
                        "target's beginning (search.constraints.prefix)")
     return source
 
-  def hidden(self, target: Tokens) -> jax.Array:
-    """[B, T, D]: what the last layer says at each place, normalised, before the output projection."""
+  def hidden(self, target: Tokens) -> Float[Array, 'B T D']:
+    """What the last layer says at each place, normalised, before the output projection."""
     length = target.ids.shape[1]
     x = self._embed(target.ids, self.positions.embed(target.positions, length))
     mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
     relations = self.positions.relate(jnp.arange(length), jnp.arange(length))
     return self._finish(layers.run(self.layers, self.config.num_layers, x, relations, mask))
 
-  def decode(self, memory: Tokens, target: Tokens) -> jax.Array:
-    """Teacher forcing: [B, T, V] float32; `memory` says nothing."""
+  def decode(self, memory: Tokens, target: Tokens) -> Logits:
+    """Teacher forcing; `memory` says nothing."""
     del memory
     return self.logits(self.hidden(target))
 
-  def logits(self, x: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, V] float32."""
+  def logits(self, x: Float[Array, 'B T D']) -> Logits:
     return embeddings.logits(x, self.tables.output)
 
   def init_cache(self, memory: Tokens, length: int, beams: int) -> Cache:
@@ -88,7 +99,7 @@ class Decoder(nn.Module):
         source=(),
         step=jnp.zeros((), jnp.int32))
 
-  def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+  def decode_step(self, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache]:
     beams, length = cache.beams.shape[1:]
     x = self._embed(tokens, self.positions.embed(cache.step[None, None], length))
     relations = self.positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
@@ -100,7 +111,7 @@ class Decoder(nn.Module):
       written.append(past)
     return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
-  def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
+  def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Both at once; what initialisation traces and inspect() reads."""
     return self.decode(self.encode(source), target)
 

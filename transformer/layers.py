@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import flax.linen as nn
 import jax
+from jaxtyping import Array, Bool, Float, Int
 
 from transformer import normalization
 from transformer.attention import WITNESS, MultiHeadAttention
@@ -14,13 +15,16 @@ from transformer.feed_forward import FeedForward
 from transformer.positions import Relation
 from transformer.registries import NORMS
 from transformer.search.cache import CachedKeyValue, KeyValue
+from transformer.tokens import AnyArray
+
+Stream = Float[Array, 'B T D']  # what flows through the layers
 
 
 class Placement(NamedTuple):
   """Where a residual sub-layer normalises."""
 
-  enter: Callable[[nn.Module, jax.Array], jax.Array]  # (norm, stream) -> what the sub-layer reads
-  leave: Callable[[nn.Module, jax.Array], jax.Array]  # (norm, stream + sub-layer's output) -> the stream
+  enter: Callable[[nn.Module, Stream], Stream]  # (norm, stream) -> what the sub-layer reads
+  leave: Callable[[nn.Module, Stream], Stream]  # (norm, stream + sub-layer's output) -> the stream
   normalizes_end: bool  # whether a norm follows the last layer, which leaves the stream unnormalised
 
 
@@ -43,11 +47,11 @@ class Residual(nn.Module):
     self.norm, self.placement = normalization.make(self.config), NORMS[self.config.norm]
     self.dropout = Dropout(self.config.dropout)
 
-  def enter(self, x: jax.Array) -> jax.Array:
+  def enter(self, x: Stream) -> Stream:
     """What the sub-layer reads."""
     return self.placement.enter(self.norm, x)
 
-  def leave(self, x: jax.Array, y: jax.Array) -> jax.Array:
+  def leave(self, x: Stream, y: Stream) -> Stream:
     """The layer's stream x, with the sub-layer's output y taken in."""
     return self.placement.leave(self.norm, x + self.dropout(y))
 
@@ -61,18 +65,17 @@ class EncoderLayer(nn.Module):
     self.self_attention, self.around_self = MultiHeadAttention(self.config), Residual(self.config)
     self.feed_forward, self.around_feed_forward = FeedForward(self.config), Residual(self.config)
 
-  def _after_self(self, x: jax.Array) -> jax.Array:
+  def _after_self(self, x: Stream) -> Stream:
     y = self.around_feed_forward.enter(x)
     return self.around_feed_forward.leave(x, self.feed_forward(y))
 
-  def __call__(self, x: jax.Array, relation: Relation, mask: jax.Array) -> jax.Array:
-    """[B, S, D] under mask [B, S, S] -> [B, S, D]."""
+  def __call__(self, x: Stream, relation: Relation, mask: Bool[AnyArray, 'B T T']) -> Stream:
     y = self.self_attention(self.around_self.enter(x), mask, relation)
     return self._after_self(self.around_self.leave(x, y))
 
-  def extend(self, x: jax.Array, relation: Relation, past: CachedKeyValue, step: jax.Array, mask: jax.Array
-             ) -> tuple[jax.Array, CachedKeyValue]:
-    """One cached step under a causal mask: x [B, W, D] over the beams' past, see MultiHeadAttention.extend."""
+  def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ''],
+             mask: Bool[Array, 'B W M']) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
+    """One cached step under a causal mask, over the beams' past: see MultiHeadAttention.extend."""
     y, past = self.self_attention.extend(self.around_self.enter(x), past, step, mask, relation)
     return self._after_self(self.around_self.leave(x, y)), past
 
@@ -87,25 +90,25 @@ class DecoderLayer(nn.Module):
     self.cross_attention, self.around_cross = MultiHeadAttention(self.config), Residual(self.config)
     self.feed_forward, self.around_feed_forward = FeedForward(self.config), Residual(self.config)
 
-  def _after_self(self, x: jax.Array, memory: KeyValue, mask: jax.Array) -> jax.Array:
+  def _after_self(self, x: Stream, memory: KeyValue, mask: Bool[AnyArray, 'B T S']) -> Stream:
     y = self.around_cross.enter(x)
     x = self.around_cross.leave(x, self.cross_attention.over(y, memory, mask))
     y = self.around_feed_forward.enter(x)
     return self.around_feed_forward.leave(x, self.feed_forward(y))
 
-  def __call__(self, x: jax.Array, relation: Relation, memory: jax.Array, self_mask: jax.Array, cross_mask: jax.Array
-               ) -> jax.Array:
-    """[B, T, D] over memory [B, S, D], masks [B, T, T] and [B, T, S] -> [B, T, D]."""
+  def __call__(self, x: Stream, relation: Relation, memory: Float[Array, 'B S D'], self_mask: Bool[AnyArray, 'B T T'],
+               cross_mask: Bool[AnyArray, 'B T S']) -> Stream:
     y = self.self_attention(self.around_self.enter(x), self_mask, relation)
     return self._after_self(self.around_self.leave(x, y), self.cross_memory(memory), cross_mask)
 
-  def cross_memory(self, memory: jax.Array) -> KeyValue:
-    """This layer's keys and values of the encoder's output [B, S, D]."""
+  def cross_memory(self, memory: Float[Array, 'B S D']) -> KeyValue:
+    """This layer's keys and values of the encoder's output."""
     return self.cross_attention.memory(memory)
 
-  def extend(self, x: jax.Array, relation: Relation, past: CachedKeyValue, step: jax.Array, mask: jax.Array,
-             memory: KeyValue, cross_mask: jax.Array) -> tuple[jax.Array, CachedKeyValue]:
-    """One cached step: x [B, W, D] over the beams' past, see MultiHeadAttention.extend, and memory [B, S, G, K].
+  def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ''],
+             mask: Bool[Array, 'B W M'], memory: KeyValue, cross_mask: Bool[Array, 'B W S']
+             ) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
+    """One cached step, over the beams' past (see MultiHeadAttention.extend) and the memory.
 
     In cross-attention the beams of a sentence are its queries: they share one memory, and it is never copied.
     """
@@ -122,8 +125,7 @@ def stack(layer: type[nn.Module], config: ModelConfig, count: int) -> list[nn.Mo
   return layer(config) if config.scan_layers else [layer(config) for _ in range(count)]
 
 
-def run(layers: Sequence[nn.Module] | nn.Module, count: int, x: jax.Array, relations: Relation, *rest: jax.Array
-        ) -> jax.Array:
+def run(layers: Sequence[nn.Module] | nn.Module, count: int, x: Stream, relations: Relation, *rest: AnyArray) -> Stream:
   """The stream x through a stack of `count` layers. `relations` is that of all layers; `rest` goes to each."""
   if not isinstance(layers, nn.Module):
     for number, layer in enumerate(layers):

@@ -1,36 +1,41 @@
 """The training objective, §5.4, as sums and counts: division happens once, after all devices have added theirs."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Int
 
 from transformer.config import LossConfig
 from transformer.registries import SMOOTHINGS
+from transformer.tokens import AnyArray
 
 # The share ε of the smoothed target, as the share that is spread evenly over all V entries.
 SMOOTHINGS.add('vocabulary', lambda share, size: share, 'over all V entries')  # Szegedy et al., 2016
 # tensor2tensor: ε over V - 1 wrong ones = ε V/(V-1) over all, the label's part added to it.
 SMOOTHINGS.add('others', lambda share, size: share * size / (size - 1), 'over the V - 1 wrong ones')
 
+Logits, Labels, EachToken = Float32[AnyArray, 'B T V'], Int[AnyArray, 'B T'], Float32[Array, 'B T']
+
 
 class Sums(NamedTuple):
-  """Totals over real target tokens, float32 scalars; add those of several devices or batches, then divide."""
+  """Totals over real target tokens; add those of several devices or batches, then divide."""
 
-  loss: jax.Array  # what training descends on, nats: smoothed cross-entropy, and the consistency term where asked for
-  nll: jax.Array  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
-  tokens: jax.Array  # real target tokens, EOS included
-  correct: jax.Array  # tokens than which no other was more likely
+  loss: Float32[Array, '']  # what training descends on, nats: smoothed cross-entropy, and the consistency term where asked for
+  nll: Float32[Array, '']  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
+  tokens: Float32[Array, '']  # real target tokens, EOS included
+  correct: Float32[Array, '']  # tokens than which no other was more likely
 
 
-def count(totals: dict[str, Any]) -> Any:
+def count(totals: Mapping[str, Any]) -> Any:
   """What a mean is taken over, of the fields of Sums or of another objective's sums: examples, else tokens."""
   return totals['examples'] if 'examples' in totals else totals['tokens']
 
 
 @jax.custom_vjp
-def _log_likelihoods(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """log p(label) and the mean over V of log p, each [B, T], from logits [B, T, V] float32."""
+def _log_likelihoods(logits: Logits, labels: Labels) -> tuple[EachToken, EachToken]:
+  """log p(label), and the mean over V of log p."""
   return _forward(logits, labels)[0]
 
 
@@ -55,25 +60,21 @@ def _backward(saved, gradients):
 _log_likelihoods.defvjp(_forward, _backward)
 
 
-def smoothed_cross_entropy(logits: jax.Array, labels: jax.Array, config: LossConfig) -> tuple[jax.Array, jax.Array]:
+def smoothed_cross_entropy(logits: Logits, labels: Labels, config: LossConfig) -> tuple[EachToken, EachToken]:
   """Cross-entropy against (1 - ε) on the label and ε spread evenly, in closed form.
 
   config.smoothing_over says over which entries, see SMOOTHINGS. The target's entropy is not subtracted.
 
-  Args:
-    logits: [B, T, V] float32.
-    labels: [B, T] ids.
-
   Returns:
-    loss and negative log-likelihood of each token, [B, T] nats.
+    loss and negative log-likelihood of each token, in nats.
   """
   log_label, log_mean = _log_likelihoods(logits, labels)
   share = SMOOTHINGS[config.smoothing_over](config.label_smoothing, logits.shape[-1])
   return -(1.0 - share) * log_label - share * log_mean, -log_label
 
 
-def sums(logits: jax.Array, labels: jax.Array, real: jax.Array, config: LossConfig) -> Sums:
-  """Totals over the tokens where `real` [B, T] bool is True; padding counts nothing."""
+def sums(logits: Logits, labels: Labels, real: Bool[AnyArray, 'B T'], config: LossConfig) -> Sums:
+  """Totals over the tokens where `real` is True; padding counts nothing."""
   loss, nll = smoothed_cross_entropy(logits, labels, config)
   # Compared with the maximum, not by argmax: on a CPU that costs half as much as the rest of the loss.
   hit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] >= logits.max(axis=-1)
@@ -82,8 +83,8 @@ def sums(logits: jax.Array, labels: jax.Array, real: jax.Array, config: LossConf
 
 
 @jax.custom_vjp
-def divergence(p: jax.Array, q: jax.Array) -> jax.Array:
-  """Kullback-Leibler divergence KL(p ‖ q) of two predictions, [B, T] nats, from logits [B, T, V] float32."""
+def divergence(p: Logits, q: Logits) -> EachToken:
+  """Kullback-Leibler divergence KL(p ‖ q) of two predictions, in nats, from their logits."""
   return _divergence_forward(p, q)[0]
 
 

@@ -3,11 +3,13 @@
 Rows are queries (Q), columns the memory's entries (M).
 """
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from transformer.tokens import AnyArray
 
 
-def segment_mask(query: jax.Array, memory: jax.Array) -> jax.Array:
+def segment_mask(query: Int[AnyArray, 'B Q'], memory: Int[AnyArray, 'B M']) -> Bool[AnyArray, 'B Q M']:
   """Each query sees the entries of its own segment; nobody sees padding (segment 0), and padding sees nobody.
 
   One sentence with padding, and two packed sentences with padding, as self-attention has them:
@@ -20,16 +22,13 @@ def segment_mask(query: jax.Array, memory: jax.Array) -> jax.Array:
                                          0 0 0 0 0
 
   Args:
-    query: [B, Q] segments of the queries.
-    memory: [B, M] segments of the entries looked at.
-
-  Returns:
-    [B, Q, M] bool.
+    query: segments of the queries.
+    memory: segments of the entries looked at.
   """
   return (query[:, :, None] == memory[:, None, :]) & (memory[:, None, :] > 0)
 
 
-def padding_mask(memory: jax.Array, queries: int) -> jax.Array:
+def padding_mask(memory: Int[AnyArray, 'B M'], queries: int) -> Bool[AnyArray, 'B Q M']:
   """Every query, padding or not, sees the real entries.
 
       segments 1 1 0
@@ -37,30 +36,24 @@ def padding_mask(memory: jax.Array, queries: int) -> jax.Array:
                1 1 0
 
   Args:
-    memory: [B, M] segments, 0 where padded.
+    memory: segments, 0 where padded.
     queries: Q.
-
-  Returns:
-    [B, Q, M] bool.
   """
   return jnp.broadcast_to(memory[:, None, :] > 0, (memory.shape[0], queries, memory.shape[1]))
 
 
-def causal_mask(length: int) -> jax.Array:
+def causal_mask(length: int) -> Bool[Array, '1 T T']:
   """Nobody sees a later position (§3.2.3).
 
       1 0 0
       1 1 0
       1 1 1
-
-  Returns:
-    [1, T, T] bool.
   """
   place = jnp.arange(length)
   return (place[:, None] >= place[None, :])[None]
 
 
-def prefix_mask(prefix: jax.Array, length: int) -> jax.Array:
+def prefix_mask(prefix: Int[AnyArray, ' B'], length: int) -> Bool[Array, 'B T T']:
   """The first `prefix` positions see each other in full; later ones see them and their own past.
 
       prefix 2:   1 1 0 0
@@ -69,11 +62,8 @@ def prefix_mask(prefix: jax.Array, length: int) -> jax.Array:
                   1 1 1 1
 
   Args:
-    prefix: [B] lengths of the prefixes; 0 gives the causal mask.
+    prefix: lengths of the prefixes; 0 gives the causal mask.
     length: T.
-
-  Returns:
-    [B, T, T] bool.
   """
   inside = jnp.arange(length)[None, :] < prefix[:, None]
   return causal_mask(length) | (inside[:, :, None] & inside[:, None, :])

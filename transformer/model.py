@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32, Int, Key, PyTree
 
 from transformer import dtypes, embeddings, layers, masks, normalization, positions
 from transformer.attention import WITNESS
@@ -21,18 +22,22 @@ from transformer.dropout import Dropout
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
 from transformer.search import coverage
-from transformer.tokens import Tokens
+from transformer.tokens import AnyArray, Tokens
 
-Params = Any  # a nested dict of float32 arrays
+Params = PyTree[Float[AnyArray, '...']]  # a nested dict of float32 arrays
 Witness = Mapping[str, Any]  # a module's collection WITNESS
 Record = dict[str, Any]  # see witnessed
+Axes = PyTree[jax.sharding.PartitionSpec]  # a tree like that of the parameters
+Logits, StepLogits = Float32[Array, 'B T V'], Float32[Array, 'B W V']
+Beams = Int[AnyArray, 'B W']  # the newest token of each beam
+Looked = Float32[Array, 'B W S']  # weights that each beam's newest token gave to the source
 
 
 class Memory(NamedTuple):
   """The encoder's output, and which of it is real."""
 
-  values: jax.Array  # [B, S, D]
-  segments: jax.Array  # [B, S], 0 where padded
+  values: Float[Array, 'B S D']
+  segments: Int[AnyArray, 'B S']  # 0 where padded
 
 
 class Cache(NamedTuple):
@@ -41,7 +46,7 @@ class Cache(NamedTuple):
   beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (search.cache)
   past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, see search.cache.to_cache_layout
   source: Any  # leaves [B, ...], which it does not: here one CachedKeyValue per layer, and the mask [B, W, S]
-  step: jax.Array  # [] int32: tokens fed so far
+  step: Int[Array, '']  # tokens fed so far
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +54,16 @@ class Model:
   """Pure functions over parameters; see the file's head."""
 
   config: AnyModelConfig
-  init: Callable[[jax.Array], Params]  # (key) -> params
-  axes: Callable[[], Any]  # () -> the logical axis names of each parameter, a tree of PartitionSpec like params
+  init: Callable[[Key[Array, '']], Params]  # (key) -> params
+  axes: Callable[[], Axes]  # () -> the logical axis names of each parameter
   encode: Callable  # (params, source, key=None) -> memory
-  decode: Callable  # (params, memory, target, key=None) -> logits [B, T, V] float32; target starts from BOS
+  decode: Callable[..., Logits]  # (params, memory, target, key=None) -> logits; target starts from BOS
   init_cache: Callable[..., Cache]  # (params, memory, length, beams=1) -> cache
-  decode_step: Callable  # (params, cache, tokens [B, W]) -> (logits [B, W, V] float32, cache)
+  decode_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache]]  # (params, cache, tokens) -> (logits, cache)
   grow_cache: Callable[[Cache, int], Cache]  # (cache, length) -> the same cache with room for `length` tokens
-  inspect: Callable  # (params, source, target) -> (logits, record): every head's weights and operands, see witnessed
-  attend_step: Callable | None = None  # decode_step with its cross-attention, [B, W, S], behind; None: there is none
+  inspect: Callable[[Params, Tokens, Tokens], tuple[Logits, Record]]  # (params, source, target); see witnessed
+  attend_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache, Looked]] | None = None  # decode_step with the
+                                                              # weights of its cross-attention behind; None: it has none
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
 
 
@@ -69,7 +75,7 @@ class Family(NamedTuple):
   describe: Callable[[Any], str]  # in the words of a sentence, sizes included
 
 
-def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Callable[[Witness], jax.Array] | None = None,
+def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Callable[[Witness], Looked] | None = None,
               written_out: nn.Module | None = None, stacks: Sequence[str] = (), source_length: int = 2,
               grow_cache: Callable[[Cache, int], Cache] = beam_cache.grow, longest: int | None = None) -> Model:
   """A Linen module's methods as functions of its parameters.
@@ -78,7 +84,7 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
     module: has a `config` and the methods encode, decode, init_cache and decode_step; called with a source and a target,
       it does both, which is what initialisation traces and inspect() reads.
     record: what inspect() says, from what that call left in the collection WITNESS.
-    looked: the cross-attention [B, W, S] of a step, from what decode_step left there; None: there is none.
+    looked: the cross-attention of a step, from what decode_step left there; None: there is none.
     written_out: the module that decodes and is inspected layer by layer, where `module` scans over its layers.
     stacks: names of the scanned stacks, whose parameters are written out for it.
     source_length: tokens of the source that is traced to initialise.
@@ -86,18 +92,18 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
   """
   stepping = written_out or module
 
-  def variables(key: jax.Array):
+  def variables(key: Key[Array, '']):
     blank = lambda length: Tokens(*(jnp.zeros((1, length), jnp.int32) for _ in Tokens._fields))
     return module.init(key, blank(source_length), blank(2))['params']
 
   def step(method: str, params: Params, *inputs, **options):
     return stepping.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
 
-  def attend_step(params: Params, cache: Cache, tokens: jax.Array):
+  def attend_step(params: Params, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache, Looked]:
     (logits, cache), seen = step('decode_step', params, cache, tokens, mutable=[WITNESS])
     return logits, cache, looked(seen[WITNESS])
 
-  def inspect(params: Params, source: Tokens, target: Tokens):
+  def inspect(params: Params, source: Tokens, target: Tokens) -> tuple[Logits, Record]:
     logits, seen = step('__call__', params, source, target, mutable=[WITNESS])
     return logits, record(seen.get(WITNESS, {}))
 
@@ -119,7 +125,7 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
 
 def apply_method(module: nn.Module, method: str) -> Callable:
   """A method as a function (params, *inputs, key=None); dropout acts where a key is given."""
-  def call(params: Params, *inputs, key: jax.Array | None = None):
+  def call(params: Params, *inputs, key: Key[Array, ''] | None = None):
     return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
 
   return call
@@ -141,8 +147,9 @@ class EncoderDecoder(nn.Module):
     if NORMS[cfg.norm].normalizes_end:
       self.encoder_norm, self.decoder_norm = normalization.make(cfg), normalization.make(cfg)
 
-  def _embed(self, table: jax.Array, ids: jax.Array, places: jax.Array | float) -> jax.Array:
-    """Embeddings times √d_model plus positions (§3.4, §3.5); ids [B, T] and places [B or 1, T, D] -> [B, T, D]."""
+  def _embed(self, table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, 'B T'], places: Float32[Array, '#B #T D'] | float
+             ) -> Float[Array, 'B T D']:
+    """Embeddings times √d_model plus positions (§3.4, §3.5)."""
     x = embeddings.embed(table, ids) + places
     return self.embedding_dropout(x.astype(dtypes.of(self.config)))
 
@@ -154,7 +161,7 @@ class EncoderDecoder(nn.Module):
     x = layers.run(self.encoder_layers, self.config.num_layers, x, relations, mask)
     return Memory(self.encoder_norm(x) if NORMS[self.config.norm].normalizes_end else x, source.segments)
 
-  def decode(self, memory: Memory, target: Tokens) -> jax.Array:
+  def decode(self, memory: Memory, target: Tokens) -> Logits:
     length = target.ids.shape[1]
     x = self._embed(self.tables.target, target.ids, self.decoder_positions.embed(target.positions, length))
     self_mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
@@ -163,8 +170,7 @@ class EncoderDecoder(nn.Module):
     x = layers.run(self.decoder_layers, self.config.decoder_layers, x, relations, memory.values, self_mask, cross_mask)
     return self._logits(x)
 
-  def _logits(self, x: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, V] float32."""
+  def _logits(self, x: Float[Array, 'B T D']) -> Logits:
     x = self.decoder_norm(x) if NORMS[self.config.norm].normalizes_end else x
     return embeddings.logits(x, self.tables.output)
 
@@ -178,7 +184,7 @@ class EncoderDecoder(nn.Module):
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
-  def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+  def decode_step(self, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache]:
     beams, length = cache.beams.shape[1:]
     x = self._embed(self.tables.target, tokens, self.decoder_positions.embed(cache.step[None, None], length))
     relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
@@ -191,7 +197,7 @@ class EncoderDecoder(nn.Module):
       written.append(past)
     return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 
-  def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
+  def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Both halves at once; what initialisation traces and inspect() reads."""
     return self.decode(self.encode(source), target)
 
@@ -217,7 +223,7 @@ def build(config: ModelConfig) -> Model:
         decoder=parts('decoder', config.decoder_layers, 'self_attention'),
         cross=parts('decoder', config.decoder_layers, 'cross_attention'))
 
-  def looked(seen: Witness) -> jax.Array:
+  def looked(seen: Witness) -> Looked:
     layer = seen[f'decoder_layers_{coverage.middle(config.decoder_layers)}']
     return layer['cross_attention']['weights'][0].mean(axis=1)
 

@@ -3,12 +3,13 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32
 
 from transformer.config import ModelConfig
 from transformer.registries import NORMALIZATIONS
 
 
-def _vector(module: nn.Module, name: str, init) -> jax.Array:
+def _vector(module: nn.Module, name: str, init: nn.initializers.Initializer) -> Float32[Array, ' D']:
   return module.param(name, nn.with_logical_partitioning(init, ('embed',)), (module.config.d_model,), jnp.float32)
 
 
@@ -19,7 +20,7 @@ class LayerNorm(nn.Module):
   config: ModelConfig
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
+  def __call__(self, x: Float[Array, 'B T D']) -> Float[Array, 'B T D']:
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
@@ -37,7 +38,7 @@ class RMSNorm(nn.Module):
   config: ModelConfig
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
+  def __call__(self, x: Float[Array, 'B T D']) -> Float[Array, 'B T D']:
     wide = x.astype(jnp.float32)
     normal = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.config.layer_norm_epsilon)
     return (normal * _vector(self, 'scale', nn.initializers.ones_init())[None, None]).astype(x.dtype)

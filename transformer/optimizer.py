@@ -5,63 +5,66 @@ A new rule is a function and an entry of OPTIMIZERS, a new schedule a function a
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float32, PyTree
 
 from transformer.config import OptimizerConfig
 from transformer.registries import OPTIMIZERS, SCHEDULES
 
 # ------------------------------------------------------------------------------------------------ the learning rate
 
+Scalar = Float32[Array, '*many']  # a number, or one for each of many steps
+
 
 class Schedule(NamedTuple):
   """A learning rate over the updates of a run."""
 
-  rate: Callable[[OptimizerConfig, jax.Array, float], jax.Array]  # of the update, counted from 1, and the last one
+  rate: Callable[[OptimizerConfig, Scalar, float], Scalar]  # of the update, counted from 1, and the last one
   ends: bool = False  # whether it falls to an end: config.decay_steps or the run's last update
   by_peak: bool = True  # whether it is measured by config.peak, and not by Eq. 3's scale
   least_warmup: int = 0  # fewest updates of its warm-up
 
 
-def _noam(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+def _noam(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """lrate = scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (Eq. 3)."""
   return config.learning_rate_scale * config.d_model**-0.5 * jnp.minimum(step**-0.5, step * config.warmup_steps**-1.5)
 
 
-def _inverse_sqrt(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+def _inverse_sqrt(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """Eq. 3 with its peak in plain units: it falls as peak · √(warmup_steps / step)."""
   return _warmed(config, step, config.peak * jnp.sqrt(config.warmup_steps / step))
 
 
-def _cosine(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+def _cosine(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """Half a cosine from the peak to its final share (Loshchilov & Hutter, 2017, without restarts)."""
   return _warmed(config, step, _between(config, 0.5 * (1.0 + jnp.cos(jnp.pi * _passed(config, step, last)))))
 
 
-def _linear(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+def _linear(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """A straight line from the peak to its final share."""
   return _warmed(config, step, _between(config, 1.0 - _passed(config, step, last)))
 
 
-def _constant(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+def _constant(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """The peak, for ever."""
   return _warmed(config, step, jnp.full_like(step, config.peak))
 
 
-def _warmed(config: OptimizerConfig, step: jax.Array, after: jax.Array) -> jax.Array:
+def _warmed(config: OptimizerConfig, step: Scalar, after: Scalar) -> Scalar:
   """A straight line to the peak, which is reached at step warmup_steps, and then `after`."""
   return jnp.where(step < config.warmup_steps, config.peak * step / max(config.warmup_steps, 1), after)
 
 
-def _passed(config: OptimizerConfig, step: jax.Array, last: float) -> jax.Array:
+def _passed(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """Share of the way from the end of the warm-up to the last step; 1 from there on."""
   return jnp.clip((step - config.warmup_steps) / (last - config.warmup_steps), 0.0, 1.0)
 
 
-def _between(config: OptimizerConfig, height: jax.Array) -> jax.Array:
+def _between(config: OptimizerConfig, height: Scalar) -> Scalar:
   """The peak at height 1, its final share at height 0."""
   return config.peak * (config.final_share + (1.0 - config.final_share) * height)
 
@@ -134,8 +137,8 @@ OPTIMIZERS.add('sgd', Rule(_sgd), uses=['momentum'])
 _SPARED = re.compile(r'scale|b\d*|b_\w+|\w*bias\w*')
 
 
-def decays(params: Any) -> Any:
-  """Which parameters weight decay acts on, a tree of bools: all but norms' scales and biases, known by their names."""
+def decays(params: PyTree) -> PyTree[bool]:
+  """Which parameters weight decay acts on: all but norms' scales and biases, known by their names."""
   name = lambda path: jax.tree_util.keystr(path[-1:], simple=True)
   return jax.tree_util.tree_map_with_path(lambda path, _: not _SPARED.fullmatch(name(path)), params)
 

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
 
 from transformer.config import MeshConfig
 from transformer.registries import COMPILATIONS
-from transformer.tokens import Batch
 
+Axes = PyTree[PartitionSpec]  # names of each parameter's dimensions, see AXIS_RULES
 DATA, FSDP, TENSOR = 'data', 'fsdp', 'tensor'  # the axes of a mesh
 ROWS = (DATA, FSDP)  # those over which the rows of a batch are split
 
@@ -70,7 +71,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
 
-def lay_out(tree: Any, shardings: Any) -> Any:
+def lay_out(tree: PyTree, shardings: PyTree[NamedSharding]) -> PyTree:
   """The arrays, moved to where `shardings` (one, or a tree of them) say."""
   return jax.jit(lambda x: x, out_shardings=shardings)(tree)
 
@@ -86,7 +87,7 @@ def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str)
   return found
 
 
-def parameter_shardings(axes: Any, shapes: Any, mesh: Mesh, stage: str = 'kept') -> Any:
+def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh, stage: str = 'kept') -> PyTree[NamedSharding]:
   """Shardings of the parameters by AXIS_RULES.
 
   Args:
@@ -99,7 +100,7 @@ def parameter_shardings(axes: Any, shapes: Any, mesh: Mesh, stage: str = 'kept')
   return jax.tree.map(place, shapes, axes)
 
 
-def undivided(axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
+def undivided(axes: Axes, shapes: PyTree, mesh: Mesh) -> list[str]:
   """Parameters of which a dimension stays whole because its mesh axes do not divide it; dotted names, with shapes."""
   count = lambda dimensions: sum(mesh.shape[axis] > 1 for over in dimensions for axis in over)
   return [f"{jax.tree_util.keystr(path, simple=True, separator='.')} {tuple(leaf.shape)}"
@@ -107,7 +108,7 @@ def undivided(axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
           if count(_split(names, leaf.shape, mesh, 'kept')) < count(AXIS_RULES[name].kept for name in names if name)]
 
 
-def state_shardings(axes: Any, state: Any, mesh: Mesh) -> Any:
+def state_shardings(axes: Axes, state: PyTree, mesh: Mesh) -> PyTree[NamedSharding]:
   """Shardings of a train state: whatever has a parameter's name and shape lies where that parameter lies.
 
   So moments and averages are split like the parameters they belong to; all else is whole on every device.
@@ -131,13 +132,13 @@ def state_shardings(axes: Any, state: Any, mesh: Mesh) -> Any:
   return jax.tree_util.tree_map_with_path(find, state)
 
 
-def own_copy(tree: Any) -> Any:
+def own_copy(tree: PyTree) -> PyTree:
   """The arrays as this process has them; those that it shares with others must be whole on every device."""
   shared = lambda leaf: isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
   return jax.tree.map(lambda leaf: leaf.addressable_data(0) if shared(leaf) else leaf, tree)
 
 
-def gathering(objective: Callable, axes: Any, mesh: Mesh) -> Callable:
+def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
   """The objective, which first gathers the parameters as far as computing needs them whole (AXIS_RULES).
 
   The gradient of a gathered parameter comes out added over all devices. Where a mesh splits no parameter, it is the
@@ -146,24 +147,24 @@ def gathering(objective: Callable, axes: Any, mesh: Mesh) -> Callable:
   if mesh.shape[FSDP] * mesh.shape[TENSOR] == 1:
     return objective
 
-  def gathered(params: Any, *inputs: Any, **options: Any) -> Any:
+  def gathered(params: PyTree, *inputs, **options):
     where = parameter_shardings(axes, params, mesh, 'computed')
     return objective(jax.lax.with_sharding_constraint(params, where), *inputs, **options)
 
   return gathered
 
 
-def bytes_of(tree: Any) -> int:
+def bytes_of(tree: PyTree) -> int:
   """Bytes of arrays or shapes, each counted once."""
   return sum(math.prod(leaf.shape) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def bytes_per_device(tree: Any) -> int:
+def bytes_per_device(tree: PyTree) -> int:
   """Bytes that one device holds of arrays, or of shapes that carry shardings."""
   return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def _item_bytes(leaf: Any) -> int:
+def _item_bytes(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> int:
   return 8 if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
 
 
@@ -200,7 +201,7 @@ def share_of_rows(mesh: Mesh) -> Share:
   return Share(mine[0] // len(mine), len(blocks) // len(mine))
 
 
-def place(batch: Batch, mesh: Mesh) -> Batch:
+def place(batch: PyTree, mesh: Mesh) -> PyTree[jax.Array]:
   """Puts a process's rows of the global batch on its devices."""
   rows = NamedSharding(mesh, PartitionSpec(ROWS))
   return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, np.asarray(x)), batch)
@@ -235,7 +236,7 @@ class CompiledStep:
     """`function`: under jit or pmap; `lay`: a host batch onto the devices."""
     self._function, self._lay, self._programs = function, lay, {}
 
-  def program(self, first: Any, batch: Batch) -> Program:
+  def program(self, first: PyTree, batch: PyTree) -> Program:
     """The program for batches of this shape."""
     key = self._key(batch)
     if key not in self._programs:
@@ -244,18 +245,19 @@ class CompiledStep:
       self._programs[key] = Program(compiled, time.monotonic() - start, compiled.memory_analysis())
     return self._programs[key]
 
-  def is_new(self, batch: Batch) -> bool:
+  def is_new(self, batch: PyTree) -> bool:
     """Whether no batch of this shape has been compiled for."""
     return self._key(batch) not in self._programs
 
-  def _key(self, batch: Batch) -> tuple:
+  def _key(self, batch: PyTree) -> tuple[tuple[int, ...], ...]:
     return tuple(leaf.shape for leaf in jax.tree.leaves(batch))
 
-  def __call__(self, first: Any, batch: Batch) -> Any:
+  def __call__(self, first: PyTree, batch: PyTree) -> PyTree:
     return self.program(first, batch).call(first, self._lay(batch))
 
 
-def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: Any = None) -> CompiledStep:
+def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: PyTree[NamedSharding] | None = None
+                 ) -> CompiledStep:
   """The step as one program.
 
   Args:
@@ -271,16 +273,16 @@ def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: Any =
 class Compilation(NamedTuple):
   """One way in which a step becomes a program."""
 
-  compile: Callable[[Callable, Mesh, bool, Any], CompiledStep]  # (step, mesh, donate, out), see compile_step
+  compile: Callable[[Callable, Mesh, bool, PyTree], CompiledStep]  # (step, mesh, donate, out), see compile_step
   rows_alone: bool  # whether a mesh can split the rows of a batch and nothing else
 
 
-def _by_jit(step: Callable, mesh: Mesh, donate: bool, out: Any) -> CompiledStep:
+def _by_jit(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledStep:
   return CompiledStep(jax.jit(step, donate_argnums=(0,) if donate else (), out_shardings=out),
                       functools.partial(place, mesh=mesh))
 
 
-def _by_pmap(step: Callable, mesh: Mesh, donate: bool, out: Any) -> CompiledStep:
+def _by_pmap(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledStep:
   count = mesh.shape[DATA]
   mapped = jax.pmap(functools.partial(step, axis=DATA), axis_name=DATA, in_axes=(None, 0), out_axes=None,
                     devices=list(mesh.devices.flat))

@@ -4,9 +4,9 @@ A new kind is a class here, entered under its name with the options that it read
 
 A kind is a module of the encoder, and another of the decoder, with two methods:
 
-    embed(places, length)      what is added to the embeddings, of places [..., T] below `length`: [..., T, D], or 0
+    embed(places, length)      what is added to the embeddings, of places below `length`: an array, or 0
     relate(queries, entries)   what the layers' self-attention is told: a Relation whose leaves have a first axis of
-                               layers; places [Q] and [M] of one row
+                               layers; of the places of one row
 
 and two functions of the configuration: `mistakes`, what does not fit the kind, and `longest`, the longest text in tokens.
 
@@ -21,19 +21,21 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Float32, Float64, Int, Shaped
 
 from transformer.config import ModelConfig
 from transformer.registries import ATTENTION_SCORES, POSITION_FREQUENCIES, POSITION_LAYOUTS, POSITIONS
+from transformer.tokens import AnyArray
 
 
 class Relation(NamedTuple):
   """What self-attention knows of places; None is nothing. Each leaf has a first axis of layers until at() takes one."""
 
-  angles: jax.Array | None = None  # [Q, K/2] radians by which the pairs of queries, and of the same tokens' keys, turn
-  bias: jax.Array | None = None  # [H, Q, M] added to the scores
-  distance: jax.Array | None = None  # [Q, M] int32, rows of the two tables
-  key_table: jax.Array | None = None  # [C, K] added to the keys
-  value_table: jax.Array | None = None  # [C, U] added to the values
+  angles: Float[Array, '*N Q K/2'] | None = None  # radians by which pairs of queries, and of the same tokens' keys, turn
+  bias: Float[Array, '*N H Q M'] | None = None  # added to the scores
+  distance: Int[Array, '*N Q M'] | None = None  # rows of the two tables
+  key_table: Float[Array, '*N C K'] | None = None  # added to the keys
+  value_table: Float[Array, '*N C U'] | None = None  # added to the values
 
   def at(self, layer: int) -> 'Relation':
     """What one layer is told."""
@@ -44,8 +46,8 @@ class Relation(NamedTuple):
     spread = lambda leaf: None if leaf is None else jnp.repeat(jnp.repeat(leaf, beams, axis=-1), beams, axis=-2)
     return self._replace(bias=spread(self.bias), distance=spread(self.distance))
 
-  def edges(self, table: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
-    """[Q, M, K or U] vectors between each query and entry."""
+  def edges(self, table: Float[Array, 'C K'] | None, dtype: jnp.dtype) -> Float[Array, 'Q M K'] | None:
+    """Vectors of one of the two tables, between each query and entry."""
     return None if table is None else table[self.distance].astype(dtype)
 
 
@@ -58,45 +60,45 @@ POSITION_LAYOUTS.add('halves', -2, 'columns i and i + d/2: sines first')  # Mari
 
 
 @POSITION_FREQUENCIES.register('paper', '10000^(-2i/d)')
-def paper_wavenumbers(d_model: int) -> np.ndarray:
+def paper_wavenumbers(d_model: int) -> Float64[np.ndarray, ' pairs']:
   """1 / 10000^(2i / d_model), §3.5."""
   return 10000.0 ** -(2 * np.arange(d_model // 2, dtype=np.float64) / d_model)
 
 
 @POSITION_FREQUENCIES.register('tensor2tensor', '10000^(-i/(d/2-1))')
-def tensor2tensor_wavenumbers(d_model: int) -> np.ndarray:
+def tensor2tensor_wavenumbers(d_model: int) -> Float64[np.ndarray, ' pairs']:
   """1 / 10000^(i / (d_model/2 - 1)), which reaches 1/10000 exactly; what the authors' code did."""
   return 10000.0 ** -(np.arange(d_model // 2, dtype=np.float64) / max(d_model // 2 - 1, 1))
 
 
-def wavenumbers(d_model: int, frequencies: str) -> np.ndarray:
-  """Radians per position of each sine-cosine pair i = 0 … d_model/2 - 1, [d_model / 2] float64."""
+def wavenumbers(d_model: int, frequencies: str) -> Float64[np.ndarray, ' {d_model//2}']:
+  """Radians per position of each sine-cosine pair i = 0 … d_model/2 - 1."""
   return POSITION_FREQUENCIES[frequencies](d_model)
 
 
-def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencies: str = 'paper') -> np.ndarray:
+def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencies: str = 'paper'
+              ) -> Float32[np.ndarray, '{length} {d_model}']:
   """PE(pos, 2i) = sin(pos · w_i), PE(pos, 2i+1) = cos(pos · w_i).
+
+  Computed on the host in float64, so that far positions keep their phase.
 
   Args:
     length: positions 0 … length - 1.
     d_model: width, even.
     layout: of POSITION_LAYOUTS: 'interleaved' as in the formula, or 'halves'.
     frequencies: of POSITION_FREQUENCIES.
-
-  Returns:
-    [length, d_model] float32. Computed on the host in float64, so that far positions keep their phase.
   """
   angles = np.arange(length, dtype=np.float64)[:, None] * wavenumbers(d_model, frequencies)
   pairs = np.stack([np.sin(angles), np.cos(angles)], axis=POSITION_LAYOUTS[layout])
   return pairs.reshape(length, d_model).astype(np.float32)
 
 
-def turn(x: jax.Array, angles: jax.Array, layout: str) -> jax.Array:
+def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, 'T K/2'], layout: str) -> Float[Array, 'B T H K']:
   """Turns pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
 
   Args:
-    x: [B, T, H, K].
-    angles: [T, K/2] radians.
+    x: queries or keys.
+    angles: radians.
     layout: which columns form a pair, of POSITION_LAYOUTS.
   """
   axis = POSITION_LAYOUTS[layout]
@@ -106,7 +108,8 @@ def turn(x: jax.Array, angles: jax.Array, layout: str) -> jax.Array:
   return jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=axis).reshape(x.shape)
 
 
-def buckets(distances: np.ndarray, num_buckets: int, max_distance: int, causal: bool) -> np.ndarray:
+def buckets(distances: Int[np.ndarray, '*n'], num_buckets: int, max_distance: int, causal: bool
+            ) -> Int[np.ndarray, '*n']:
   """The group of each distance, entry's place less query's (Raffel et al., 2020, §2.1 and the code beside it).
 
   Without causal, entries behind the query take the first half of the buckets and those ahead the second; with it,
@@ -120,6 +123,9 @@ def buckets(distances: np.ndarray, num_buckets: int, max_distance: int, causal: 
   growth = np.log(np.maximum(far, exact) / exact) / np.log(max_distance / exact)
   spread = exact + (growth * (side - exact) + 1e-9).astype(np.int64)  # 1e-9: exact powers stay where they belong
   return (ahead + np.where(far < exact, far, np.minimum(spread, side - 1))).astype(np.int32)
+
+
+Places, Embedded = Int[AnyArray, '#B T'], Float32[Array, '#B T D']  # of one row, where all have the same
 
 
 class Absent(nn.Module):
@@ -139,13 +145,13 @@ class Absent(nn.Module):
     """The longest text, in tokens, that a model can read or write; None: any."""
     return None
 
-  def embed(self, places: jax.Array, length: int) -> jax.Array | float:
+  def embed(self, places: Places, length: int) -> Embedded | float:
     return 0.0
 
-  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+  def relate(self, queries: Int[Array, ' Q'], entries: Int[Array, ' M']) -> Relation:
     return NOTHING
 
-  def _same(self, leaf: jax.Array) -> jax.Array:
+  def _same(self, leaf: Shaped[Array, '*leaf']) -> Shaped[Array, ' N *leaf']:
     """The same for every layer."""
     return jnp.broadcast_to(leaf[None], (self.layers, *leaf.shape))
 
@@ -159,7 +165,7 @@ class Sinusoidal(Absent):
     if config.d_model % 2:
       yield f'd_model is {config.d_model}; sinusoidal positions pair sines with cosines and need an even one'
 
-  def embed(self, places: jax.Array, length: int) -> jax.Array:
+  def embed(self, places: Places, length: int) -> Embedded:
     cfg = self.config
     return jnp.asarray(sinusoids(length, cfg.d_model, cfg.position_layout, cfg.position_frequencies))[places]
 
@@ -177,7 +183,7 @@ class Learned(Absent):
     init = nn.with_logical_partitioning(nn.initializers.normal(stddev=cfg.d_model**-0.5), (None, 'embed_table'))
     self.table = self.param('table', init, (cfg.max_positions, cfg.d_model), jnp.float32)
 
-  def embed(self, places: jax.Array, length: int) -> jax.Array:
+  def embed(self, places: Places, length: int) -> Embedded:
     if length > self.config.max_positions:
       raise ValueError(f'a text of {length} tokens with max_positions {self.config.max_positions}: learned positions '
                        'know no later ones; raise max_positions or shorten the text')
@@ -198,7 +204,7 @@ class ClippedRelative(Absent):
         nn.initializers.normal(stddev=width**-0.5), (None, None, 'kv')), (self.layers, rows, width), jnp.float32)
     self.key_table, self.value_table = param('key_table', cfg.key_size), param('value_table', cfg.value_size)
 
-  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+  def relate(self, queries: Int[Array, ' Q'], entries: Int[Array, ' M']) -> Relation:
     clip = self.config.clip_distance
     distance = jnp.clip(entries[None, :] - queries[:, None], -clip, clip) + clip
     return Relation(distance=self._same(distance), key_table=self.key_table, value_table=self.value_table)
@@ -222,7 +228,7 @@ class T5Bias(Absent):
     init = nn.with_logical_partitioning(nn.initializers.normal(stddev=0.02), (None, 'heads'))
     self.bias_table = self.param('bias_table', init, (cfg.num_buckets, cfg.num_heads), jnp.float32)
 
-  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+  def relate(self, queries: Int[Array, ' Q'], entries: Int[Array, ' M']) -> Relation:
     reach = entries.shape[0]  # a query stands among its entries: no distance is longer
     known = buckets(np.arange(-reach, reach + 1), self.config.num_buckets, self.config.max_distance, self.causal)
     bucket = jnp.asarray(known)[entries[None, :] - queries[:, None] + reach]
@@ -242,7 +248,7 @@ class Rotary(Absent):
       yield (f'positions rotary with attention_score {config.attention_score}: a rotation leaves distances in products '
              'of query and key only, not in their sum; choose another of the two')
 
-  def relate(self, queries: jax.Array, entries: jax.Array) -> Relation:
+  def relate(self, queries: Int[Array, ' Q'], entries: Int[Array, ' M']) -> Relation:
     waves = jnp.asarray(wavenumbers(self.config.key_size, self.config.position_frequencies), jnp.float32)
     return Relation(angles=self._same(queries[:, None].astype(jnp.float32) * waves[None]))
 
@@ -250,6 +256,6 @@ class Rotary(Absent):
 POSITIONS.add('none', Absent)
 
 
-def make(config: ModelConfig, layers: int, causal: bool) -> nn.Module:
+def make(config: ModelConfig, layers: int, causal: bool) -> Absent:
   """The kind that `config.positions` names, for a stack of so many layers."""
   return POSITIONS[config.positions](config, layers, causal)

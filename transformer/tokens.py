@@ -8,22 +8,23 @@ Padding is known from its segment alone, never from an id: a vocabulary may use 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int, Key
 
-Array = jax.Array | np.ndarray
+AnyArray = Array | np.ndarray  # on a device, or still on the host
 CUT = np.iinfo(np.int32).max  # an id that no vocabulary has: its embedding is zero, see embeddings.look_up
 
 
 class Tokens(NamedTuple):
   """Rows of sentences; see the file's head for the three fields."""
 
-  ids: Any
-  positions: Any
-  segments: Any
+  ids: Int[AnyArray, '*B S']
+  positions: Int[AnyArray, '*B S']
+  segments: Int[AnyArray, '*B S']
 
 
 class Batch(NamedTuple):
@@ -97,19 +98,19 @@ def shift_right(target: Tokens, bos_id: int) -> Tokens:
   return target._replace(ids=jnp.where(target.positions == 0, bos_id, previous))
 
 
-def cut(sentences: Tokens, rate: float, spared: jax.Array, key: jax.Array) -> Tokens:
+def cut(sentences: Tokens, rate: float, spared: Bool[AnyArray, 'B S'], key: Key[Array, '']) -> Tokens:
   """Token cutoff (Shen et al., 2020): each token's embedding is zeroed with probability `rate`, its position stays.
 
   Args:
     sentences: rows of tokens.
     rate: between 0 and 1.
-    spared: [B, S] bool, True where a token is kept in any case.
+    spared: True where a token is kept in any case.
     key: decides which.
   """
   drawn = jax.random.uniform(key, sentences.ids.shape) < rate
   return sentences._replace(ids=jnp.where(drawn & ~spared, CUT, sentences.ids))
 
 
-def ends(sentences: Tokens) -> jax.Array:
-  """[B, S] bool, True at the last token of each segment: its EOS, since sentences end in it."""
+def ends(sentences: Tokens) -> Bool[AnyArray, 'B S']:
+  """True at the last token of each segment: its EOS, since sentences end in it."""
   return sentences.segments != jnp.pad(sentences.segments[:, 1:], ((0, 0), (0, 1)))

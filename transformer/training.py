@@ -1,15 +1,16 @@
 """The state of training, what it descends on, and one step as a pure function of (state, batch)."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float32, Int, Key, PyTree
 
 from transformer import classification, loss
 from transformer.config import ConsistencyConfig, LossConfig
-from transformer.model import Model
+from transformer.model import Logits, Model, Params
 from transformer.registries import CONSISTENCIES
 from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 
@@ -17,14 +18,14 @@ from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 class TrainState(NamedTuple):
   """Everything that a step changes, and the root key that it does not."""
 
-  step: jax.Array  # [] int32: updates done
-  params: Any
-  opt_state: Any
-  key: jax.Array  # typed key; step n draws its dropout from fold_in(key, n)
-  average: Any  # exponential moving average of params, or () when it is off
+  step: Int[Array, '']  # updates done
+  params: Params
+  opt_state: optax.OptState
+  key: Key[Array, '']  # step n draws its dropout from fold_in(key, n)
+  average: Params | tuple[()]  # exponential moving average of params, or () when it is off
 
 
-def init_state(model: Model, optimizer: optax.GradientTransformation, key: jax.Array, ema_decay: float = 0.0
+def init_state(model: Model, optimizer: optax.GradientTransformation, key: Key[Array, ''], ema_decay: float = 0.0
                ) -> TrainState:
   """A fresh state: parameters from one half of the key, dropout from the other."""
   params_key, dropout_key = jax.random.split(key)
@@ -33,21 +34,23 @@ def init_state(model: Model, optimizer: optax.GradientTransformation, key: jax.A
 
 
 # --------------------------------------------------------------------------------------------------- objectives
-# An objective is a pure function (params, batch, key=None) -> Sums: what a step descends on, per token. Without a key
+# An objective is a pure function (params, batch, key=None) -> sums: what a step descends on, per token. Without a key
 # there is no dropout.
 
-Objective = Callable[..., loss.Sums]
+AnyBatch = Batch | classification.LabelledBatch
+Objective = Callable[..., loss.Sums | classification.ClassificationSums]
+Measures = dict[str, Float32[Array, '']]
 
 
-def _logits(model: Model, params: Any, source: Tokens, shifted: Tokens, key: jax.Array | None) -> jax.Array:
-  """One pass under teacher forcing, [B, T, V]; `shifted` starts from BOS."""
+def _logits(model: Model, params: Params, source: Tokens, shifted: Tokens, key: Key[Array, ''] | None) -> Logits:
+  """One pass under teacher forcing; `shifted` starts from BOS."""
   encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
   return model.decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
 
 
 def cross_entropy(model: Model, config: LossConfig, bos_id: int) -> Objective:
   """Smoothed cross-entropy under teacher forcing (§5.4); with no key, what evaluation measures."""
-  def objective(params: Any, batch: Batch, key: jax.Array | None = None) -> loss.Sums:
+  def objective(params: Params, batch: Batch, key: Key[Array, ''] | None = None) -> loss.Sums:
     logits = _logits(model, params, batch.source, shift_right(batch.target, bos_id), key)
     return loss.sums(logits, batch.target.ids, batch.target.segments > 0, config)
 
@@ -60,7 +63,7 @@ def r_drop(model: Model, config: LossConfig, bos_id: int, consistency: Consisten
   Loss: both passes' cross-entropy, added up, and α/2 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)). The other sums are the first
   pass's.
   """
-  def objective(params: Any, batch: Batch, key: jax.Array) -> loss.Sums:
+  def objective(params: Params, batch: Batch, key: Key[Array, '']) -> loss.Sums:
     shifted, real = shift_right(batch.target, bos_id), batch.target.segments > 0
     first, second = (_logits(model, params, batch.source, shifted, k) for k in jax.random.split(key))
     totals, others = (loss.sums(logits, batch.target.ids, real, config) for logits in (first, second))
@@ -77,7 +80,7 @@ def simcut(model: Model, config: LossConfig, bos_id: int, consistency: Consisten
   The second pass has dropout of its own, and tokens on both sides lose their embeddings; EOS of the source and BOS
   never do. The gradient goes through both passes.
   """
-  def objective(params: Any, batch: Batch, key: jax.Array) -> loss.Sums:
+  def objective(params: Params, batch: Batch, key: Key[Array, '']) -> loss.Sums:
     keys, rate = jax.random.split(key, 4), consistency.cut_rate
     shifted, real = shift_right(batch.target, bos_id), batch.target.segments > 0
     whole = _logits(model, params, batch.source, shifted, keys[0])
@@ -115,7 +118,7 @@ def build_objective(model: Model, config: LossConfig, bos_id: int,
 # -------------------------------------------------------------------------------------------------------- the steps
 
 
-def split(batch: Any, parts: int) -> Any:
+def split(batch: PyTree, parts: int) -> PyTree:
   """A batch's rows dealt out to `parts` micro-batches: every leaf [B, ...] becomes [parts, B / parts, ...].
 
   Row b goes to micro-batch b mod parts, so that rows stay on the device that holds them.
@@ -129,7 +132,8 @@ def split(batch: Any, parts: int) -> Any:
   return jax.tree.map(lambda x: x.reshape(rows // parts, parts, *x.shape[1:]).swapaxes(0, 1), batch)
 
 
-def accumulate(measure: Callable, batch: Any, key: jax.Array, parts: int) -> Any:
+def accumulate(measure: Callable[[PyTree, Key[Array, '']], PyTree], batch: PyTree, key: Key[Array, ''], parts: int
+               ) -> PyTree:
   """The sum of measure(micro-batch, key) over the micro-batches, one after the other, so that one is in memory."""
   if parts == 1:
     return measure(batch, key)
@@ -159,7 +163,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     plain jit it is None and the batch is the global one. Measures: Sums' fields, 'gradient_norm', and 'skipped':
     1 when loss, gradient or new parameters are not finite. Then the state stays what it was, but for its step.
   """
-  def step(state: TrainState, batch: Batch, axis: str | None = None):
+  def step(state: TrainState, batch: AnyBatch, axis: str | None = None) -> tuple[TrainState, Measures]:
     key = jax.random.fold_in(state.key, state.step)
     if axis is not None:
       key = jax.random.fold_in(key, jax.lax.axis_index(axis))
@@ -192,7 +196,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
 
 def make_eval_step(objective: Objective) -> Callable:
   """step(params, batch, axis=None) -> Sums' fields, without dropout; the objective is cross_entropy or its like."""
-  def step(params, batch: Batch, axis: str | None = None):
+  def step(params: Params, batch: AnyBatch, axis: str | None = None) -> Measures:
     totals = objective(params, batch)._asdict()
     return totals if axis is None else jax.lax.psum(totals, axis)
 

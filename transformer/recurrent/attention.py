@@ -1,37 +1,37 @@
 """Attention as recurrent decoders have it: one head, over the encoder's outputs, with one of several scores.
 
-A new score is a class here, entered under its name.
-
-Letters: B sentences, W queries (beams), S source length, D d_model, A width of the encoder's output.
+A new score is a class here, entered under its name. Queries are the beams, W.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32
 
 from transformer import dtypes, initializers
 from transformer.config import RecurrentConfig
 from transformer.registries import RECURRENT_SCORES
+from transformer.tokens import AnyArray
 
 
 class Source(NamedTuple):
   """What attention looks at, computed once per sentence."""
 
-  keys: jax.Array  # [B, S, D]
-  values: jax.Array  # [B, S, A]
+  keys: Float[Array, 'B S D']
+  values: Float[Array, 'B S A']
 
 
 class Glance(NamedTuple):
   """What the decoder knows of the source at a step; None where its kind has no such thing."""
 
-  context: Any  # [B, W, A or D]
-  weights: Any  # [B, W, S] float32
+  context: Float[Array, 'B W A'] | None
+  weights: Float32[Array, 'B W S'] | None
 
 
-def projection(module: nn.Module, name: str, rows: int, columns: int) -> jax.Array:
-  """A parameter [rows, columns] of a projection, in the dtype of products."""
+def projection(module: nn.Module, name: str, rows: int, columns: int) -> Float[Array, '{rows} {columns}']:
+  """The parameter of a projection, in the dtype of products."""
   init = nn.with_logical_partitioning(initializers.matrix(module.config.initializer), ('embed', 'cell'))
   return module.param(name, init, (rows, columns), jnp.float32).astype(dtypes.of(module.config))
 
@@ -43,12 +43,12 @@ class Score(nn.Module):
   looks_after = True  # whether the decoder looks with s(t), after its cells moved (Luong et al.), or before, with s(t-1)
   equal_widths = False  # whether the states of encoder and decoder have to be equally wide
 
-  def keys(self, values: jax.Array) -> jax.Array:
-    """What queries are compared with: [B, S, A] -> [B, S, D]."""
+  def keys(self, values: Float[Array, 'B S A']) -> Float[Array, 'B S D']:
+    """What queries are compared with."""
     return values
 
-  def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
-    """Scores of the queries [B, W, D] at every place, [B, W, S] float32."""
+  def __call__(self, query: Float[Array, 'B W D'], keys: Float[Array, 'B S D']) -> Float32[Array, 'B W S']:
+    """Scores of the queries at every place."""
     return jnp.einsum('bwd,bsd->bws', query.astype(keys.dtype), keys, preferred_element_type=jnp.float32)
 
 
@@ -61,7 +61,7 @@ class General(Score):
   def setup(self):
     self.w_key = projection(self, 'w_key', self.config.annotation_width, self.config.d_model)
 
-  def keys(self, values: jax.Array) -> jax.Array:
+  def keys(self, values: Float[Array, 'B S A']) -> Float[Array, 'B S D']:
     return values @ self.w_key
 
 
@@ -76,7 +76,7 @@ class Additive(General):
     self.w_query = projection(self, 'w_query', self.config.d_model, self.config.d_model)
     self.v = projection(self, 'v', self.config.d_model, 1)[:, 0]
 
-  def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
+  def __call__(self, query: Float[Array, 'B W D'], keys: Float[Array, 'B S D']) -> Float32[Array, 'B W S']:
     @jax.checkpoint  # else the backward pass keeps a hidden layer [B, S, D] of every step
     def compare(query, keys, v):
       hidden = jnp.tanh(query[:, :, None] + keys[:, None])
@@ -103,12 +103,12 @@ class Attention(nn.Module):
   def setup(self):
     self.score = RECURRENT_SCORES[self.config.score](self.config)
 
-  def source(self, values: jax.Array) -> Source:
-    """The encoder's outputs [B, S, A], projected once for all steps and beams."""
+  def source(self, values: Float[Array, 'B S A']) -> Source:
+    """The encoder's outputs, projected once for all steps and beams."""
     return Source(self.score.keys(values), values)
 
-  def __call__(self, query: jax.Array, source: Source, mask: jax.Array) -> Glance:
-    """Looks with [B, W, D] under mask [B, W, S]. Masked weights are exactly 0; where all are masked, so is c."""
+  def __call__(self, query: Float[Array, 'B W D'], source: Source, mask: Bool[AnyArray, 'B W S']) -> Glance:
+    """Looks at the source where the mask is True. Masked weights are exactly 0; where all are masked, so is c."""
     scores = jnp.where(mask, self.score(query, source.keys), jnp.finfo(jnp.float32).min)
     weights = jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0.0)
     return Glance(jnp.einsum('bws,bsa->bwa', weights.astype(source.values.dtype), source.values), weights)

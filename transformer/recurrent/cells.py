@@ -1,7 +1,7 @@
 """Recurrent cells, and one layer of them in one direction.
 
-A state is a tuple of arrays [..., D] whose first is the cell's output. States and gates are float32; products follow
-the configured dtype. The recurrent matrices start orthogonal (Saxe et al., 2014), gate by gate.
+A state is a tuple of arrays whose first is the cell's output. States and gates are float32; products follow the
+configured dtype. The recurrent matrices start orthogonal (Saxe et al., 2014), gate by gate.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,18 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int
 
 from transformer import dtypes, initializers
 from transformer.config import RecurrentConfig
 from transformer.registries import CELLS
+from transformer.tokens import AnyArray
 
-State = tuple[jax.Array, ...]
+State = tuple[Float32[Array, '*B D'], ...]
+Entered = Float32[Array, '*B gates D']  # what each gate gets from below
+
+
+Product = Callable[[Float32[Array, '*B D'], int, int], Entered]  # of a state with the matrices of gates, first to last
 
 
 class Cell(NamedTuple):
@@ -23,11 +29,11 @@ class Cell(NamedTuple):
 
   gates: int
   parts: int
-  step: Callable  # (entered [..., gates, D], state, product(x [..., D], first gate, last gate)) -> state
+  step: Callable[[Entered, State, Product], State]
   first_bias: tuple[float, ...]  # of each gate
 
 
-def gru_step(entered: jax.Array, state: State, product: Callable) -> State:
+def gru_step(entered: Entered, state: State, product: Product) -> State:
   """The gated recurrent unit (Cho et al., 2014, §2.3).
 
       r = σ(W_r x + U_r h)   z = σ(W_z x + U_z h)   n = tanh(W x + U (r ⊙ h))   h' = z ⊙ h + (1 - z) ⊙ n
@@ -38,7 +44,7 @@ def gru_step(entered: jax.Array, state: State, product: Callable) -> State:
   return (update * h + (1.0 - update) * new,)
 
 
-def lstm_step(entered: jax.Array, state: State, product: Callable) -> State:
+def lstm_step(entered: Entered, state: State, product: Product) -> State:
   """Long short-term memory (Hochreiter & Schmidhuber, 1997) with the forget gate of Gers et al., 2000.
 
       i, f, o = σ(W x + U h + b)   g = tanh(W x + U h + b)   c' = f ⊙ c + i ⊙ g   h' = o ⊙ tanh(c')
@@ -56,8 +62,8 @@ CELLS.add('lstm', Cell(gates=4, parts=2, step=lstm_step, first_bias=(0.0, 1.0, 0
           'Hochreiter & Schmidhuber, 1997')
 
 
-def segment_starts(segments: jax.Array, backward: bool) -> jax.Array:
-  """Where a reader of the row [B, S] meets a new sentence: at its first token, or at its last when reading backward.
+def segment_starts(segments: Int[AnyArray, 'B S'], backward: bool) -> Bool[Array, 'B S']:
+  """Where a reader of the row meets a new sentence: at its first token, or at its last when reading backward.
 
       segments   1 1 2 2 0
       forward    1 0 1 0 1
@@ -91,28 +97,28 @@ class Recurrence(nn.Module):
     self.bias = self.param('bias', nn.with_logical_partitioning(first, (None, 'cell')), (gates, cfg.d_model),
                            jnp.float32)
 
-  def _product(self, x: jax.Array, matrix: jax.Array) -> jax.Array:
+  def _product(self, x: Float[Array, '*B I'], matrix: Float[Array, 'I gates D']) -> Entered:
     dtype = dtypes.of(self.config)
     return jnp.einsum('...i,igd->...gd', x.astype(dtype), matrix.astype(dtype), preferred_element_type=jnp.float32)
 
-  def enter(self, x: jax.Array) -> jax.Array:
-    """W x + b for any number of steps at once: [B, S, I] -> [B, S, gates, D] float32."""
+  def enter(self, x: Float[Array, 'B S I']) -> Float32[Array, 'B S gates D']:
+    """W x + b, for any number of steps at once."""
     return self._product(x, self.w_input) + self.bias[None, None]
 
-  def enter_fed(self, x: jax.Array) -> jax.Array:
-    """The same for what is known only at its step: [B, W, fed_width] -> [B, W, gates, D]."""
+  def enter_fed(self, x: Float[Array, 'B W I']) -> Float32[Array, 'B W gates D']:
+    """The same for what is known only at its step."""
     return self._product(x, self.w_fed)
 
-  def step(self, entered: jax.Array, state: State) -> State:
-    """One step of time: entered [..., gates, D] and each part of the state [..., D]."""
+  def step(self, entered: Entered, state: State) -> State:
+    """One step of time."""
     return self.cell.step(entered, state, lambda h, first, last: self._product(h, self.w_state[:, first:last]))
 
   def nothing(self, *shape: int) -> State:
     """The state before anything was read, each part [*shape, D]."""
     return (jnp.zeros((*shape, self.config.d_model), jnp.float32),) * self.cell.parts
 
-  def read(self, x: jax.Array, segments: jax.Array, backward: bool) -> State:
-    """The states at every place of x [B, S, I]: each part [B, S, D]. Every segment is read from a blank state.
+  def read(self, x: Float[Array, 'B S I'], segments: Int[AnyArray, 'B S'], backward: bool) -> State:
+    """The states at every place of x. Every segment is read from a blank state.
 
     So neither padding nor a neighbour in a packed row reaches a sentence, in either direction.
     """

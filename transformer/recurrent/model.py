@@ -7,48 +7,49 @@
 How a decoder comes by the source is one object of CONTEXTS, or with attention LookBefore or LookAfter.
 One step of the decoder is one method, which training scans over time and search calls. Embeddings are scaled by
 √d_model, as the Transformer's are, so that one matrix serves both embeddings and the output; the papers had three.
-
-Besides the library's letters: A width of the encoder's output, d_model or, read both ways, twice that.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int
 
 from transformer import dtypes, embeddings, masks
 from transformer.attention import WITNESS
 from transformer.config import RecurrentConfig
 from transformer.dropout import Dropout
-from transformer.model import Cache, Family, Model, Record, Witness, of_module
+from transformer.model import Beams, Cache, Family, Logits, Model, Record, StepLogits, Witness, of_module
 from transformer.recurrent.attention import Attention, Glance, Source, projection
 from transformer.recurrent.cells import Recurrence, State, segment_starts
 from transformer.registries import ARCHITECTURES, CONTEXTS, RECURRENT_SCORES
-from transformer.tokens import Tokens
+from transformer.tokens import AnyArray, Tokens
+
+States, Contexts = Float[Array, 'B T D'], Float[Array, 'B T A'] | None  # at every place; a context's width is its own
 
 
 class RecurrentMemory(NamedTuple):
   """What encoding leaves behind."""
 
-  values: jax.Array  # [B, S, A] the last layer's output, "annotations"
-  segments: jax.Array  # [B, S], 0 where padded
-  states: list[State]  # of each layer, at every place, parts [B, S, D]; of the backward direction where there is one
+  values: Float[Array, 'B S A']  # the last layer's output, "annotations"
+  segments: Int[AnyArray, 'B S']  # 0 where padded
+  states: list[State]  # of each layer, at every place; of the backward direction where there is one
 
 
 class Carry(NamedTuple):
   """What the decoder hands from step to step."""
 
   layers: list[State]  # parts [B, W, D]
-  fed: Any  # [B, W, D] the attentional vector of the step before; None unless it is fed back
+  fed: Float[Array, 'B W D'] | None  # the attentional vector of the step before; None unless it is fed back
 
 
 class Moment(NamedTuple):
   """What a step is given beside the carry. Training has a sequence of them, with one beam."""
 
-  entered: jax.Array  # [B, W, gates, D] the word, as the first layer's cells see it
-  mask: jax.Array  # [B, W, S] which places may be looked at
-  summary: Any  # [B, 1, D] the sentence in one vector; None unless every step reads it
+  entered: Float32[Array, 'B W gates D']  # the word, as the first layer's cells see it
+  mask: Bool[Array, 'B W S']  # which places may be looked at
+  summary: Float[Array, 'B 1 D'] | None  # the sentence in one vector; None unless every step reads it
 
 
 # ------------------------------------------------------------------------------- how the decoder comes by the source
@@ -62,20 +63,20 @@ class FirstState(nn.Module):
   fed_width = 0  # of what enters the first layer beside the word
   summarises = False  # whether steps read the sentence in one vector
 
-  def source(self, values: jax.Array) -> Source | None:
-    """What steps read of the encoder's outputs [B, S, A]."""
+  def source(self, values: Float[Array, 'B S A']) -> Source | None:
+    """What steps read of the encoder's outputs."""
     return None
 
   def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
     """What is known before the cells move; its context enters the first layer."""
     return Glance(None, None)
 
-  def after(self, top: jax.Array, glance: Glance, at: Moment, source: Source | None) -> Glance:
-    """What is known once the last layer's state is `top` [B, W, D]."""
+  def after(self, top: Float[Array, 'B W D'], glance: Glance, at: Moment, source: Source | None) -> Glance:
+    """What is known once the last layer's state is `top`."""
     return glance
 
-  def features(self, top: jax.Array, words: jax.Array, context: Any) -> jax.Array:
-    """What the output projection reads: [B, T, D] from the states and words [B, T, D] and the contexts."""
+  def features(self, top: States, words: States, context: Contexts) -> States:
+    """What the output projection reads, from the states, words and contexts."""
     return top
 
 
@@ -95,7 +96,7 @@ class EveryStep(FirstState):
   def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
     return Glance(jnp.broadcast_to(at.summary, carry.layers[-1][0].shape), None)  # one for all beams
 
-  def features(self, top: jax.Array, words: jax.Array, context: jax.Array) -> jax.Array:
+  def features(self, top: States, words: States, context: Contexts) -> States:
     return self.deep_output(top, words, context)
 
 
@@ -110,7 +111,7 @@ class LookBefore(EveryStep):
     super().setup()
     self.attention = Attention(self.config)
 
-  def source(self, values: jax.Array) -> Source:
+  def source(self, values: Float[Array, 'B S A']) -> Source:
     return self.attention.source(values)
 
   def before(self, carry: Carry, at: Moment, source: Source) -> Glance:
@@ -131,17 +132,17 @@ class LookAfter(FirstState):
     self.attention = Attention(self.config)
     self.w_out = projection(self, 'w_out', self.config.annotation_width + self.config.d_model, self.config.d_model)
 
-  def source(self, values: jax.Array) -> Source:
+  def source(self, values: Float[Array, 'B S A']) -> Source:
     return self.attention.source(values)
 
   def before(self, carry: Carry, at: Moment, source: Source) -> Glance:
     return Glance(carry.fed, None)
 
-  def after(self, top: jax.Array, glance: Glance, at: Moment, source: Source) -> Glance:
+  def after(self, top: Float[Array, 'B W D'], glance: Glance, at: Moment, source: Source) -> Glance:
     context, weights = self.attention(top, source, at.mask)
     return Glance(jnp.tanh(jnp.concatenate([context, top.astype(context.dtype)], axis=-1) @ self.w_out), weights)
 
-  def features(self, top: jax.Array, words: jax.Array, context: jax.Array) -> jax.Array:
+  def features(self, top: States, words: States, context: Contexts) -> States:
     return context
 
 
@@ -152,8 +153,8 @@ class DeepOutput(nn.Module):
   context_width: int
 
   @nn.compact
-  def __call__(self, top: jax.Array, words: jax.Array, context: jax.Array) -> jax.Array:
-    """[B, T, D] of each, but the context's own width -> [B, T, D], the larger of two candidates for each unit."""
+  def __call__(self, top: States, words: States, context: Float[Array, 'B T A']) -> States:
+    """The larger of two candidates for each unit."""
     width = self.config.d_model
     x = jnp.concatenate([top.astype(words.dtype), words, context.astype(words.dtype)], axis=-1)
     bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('cell',)), (2 * width,),
@@ -190,8 +191,7 @@ class RecurrentEncoderDecoder(nn.Module):
     self.hand_over = HandOver(cfg)
     self.dropout = Dropout(cfg.dropout)
 
-  def _embed(self, table: jax.Array, ids: jax.Array) -> jax.Array:
-    """[B, T] -> [B, T, D]."""
+  def _embed(self, table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, 'B T']) -> States:
     return self.dropout(embeddings.embed(table, ids).astype(dtypes.of(self.config)))
 
   def encode(self, source: Tokens) -> RecurrentMemory:
@@ -204,7 +204,7 @@ class RecurrentEncoderDecoder(nn.Module):
       states.append(read[-1])
     return RecurrentMemory(x, source.segments, states)
 
-  def _step(self, carry: Carry, at: Moment, source: Source | None) -> tuple[Carry, tuple[jax.Array, Glance]]:
+  def _step(self, carry: Carry, at: Moment, source: Source | None) -> tuple[Carry, tuple[Float[Array, 'B W D'], Glance]]:
     """One word on: the states, and what the output is made of."""
     glance = self.link.before(carry, at, source)
     entered, states = at.entered, []
@@ -222,12 +222,11 @@ class RecurrentEncoderDecoder(nn.Module):
     fed = jnp.zeros(first.shape, dtypes.of(self.config)) if self.config.input_feeding else None
     return Carry(states, fed)
 
-  def _logits(self, features: jax.Array) -> jax.Array:
-    """[B, T, D] -> [B, T, V] float32."""
+  def _logits(self, features: States) -> Logits:
     return embeddings.logits(self.dropout(features.astype(dtypes.of(self.config))), self.tables.output)
 
-  def look(self, memory: RecurrentMemory, target: Tokens) -> tuple[jax.Array, jax.Array | None]:
-    """Teacher forcing: logits [B, T, V], and the attention of every step [B, T, S] where there is one."""
+  def look(self, memory: RecurrentMemory, target: Tokens) -> tuple[Logits, Float32[Array, 'B T S'] | None]:
+    """Teacher forcing: logits, and the attention of every step where there is one."""
     mask = masks.segment_mask(target.segments, memory.segments)
     states, summary = self.hand_over(memory, mask)
     words = self._embed(self.tables.target, target.ids)
@@ -248,12 +247,12 @@ class RecurrentEncoderDecoder(nn.Module):
     top, context, weights = (None if x is None else x[:, :, 0] for x in (top, *glance))
     return self._logits(self.link.features(top, words, context)), weights
 
-  def decode(self, memory: RecurrentMemory, target: Tokens) -> jax.Array:
+  def decode(self, memory: RecurrentMemory, target: Tokens) -> Logits:
     logits, weights = self.look(memory, target)
     self._witness(weights)
     return logits
 
-  def _witness(self, weights: jax.Array | None) -> None:
+  def _witness(self, weights: Float32[Array, 'B T S'] | None) -> None:
     """Keeps the weights of attention, when the caller makes the collection mutable."""
     if weights is not None:
       self.sow(WITNESS, 'weights', weights)
@@ -268,7 +267,7 @@ class RecurrentEncoderDecoder(nn.Module):
         source=(self.link.source(memory.values), masks.padding_mask(memory.segments, beams), summary),
         step=jnp.zeros((), jnp.int32))
 
-  def decode_step(self, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+  def decode_step(self, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache]:
     source, mask, summary = cache.source
     words = self._embed(self.tables.target, tokens)
     carry, (top, glance) = self._step(cache.beams, Moment(self.decoder_layers[0].enter(words), mask, summary), source)
@@ -276,7 +275,7 @@ class RecurrentEncoderDecoder(nn.Module):
     logits = self._logits(self.link.features(top, words, glance.context))
     return logits, cache._replace(beams=carry, step=cache.step + 1)
 
-  def __call__(self, source: Tokens, target: Tokens) -> jax.Array:
+  def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Both halves at once; what initialisation traces and inspect() reads."""
     return self.decode(self.encode(source), target)
 
@@ -292,8 +291,9 @@ class HandOver(nn.Module):
   config: RecurrentConfig
 
   @nn.compact
-  def __call__(self, memory: RecurrentMemory, mask: jax.Array) -> tuple[list[State], jax.Array | None]:
-    """First states of each layer, parts [B, T, D], and the summary [B, T, D] or None, for each query of mask [B, T, S].
+  def __call__(self, memory: RecurrentMemory, mask: Bool[AnyArray, 'B T S']
+               ) -> tuple[list[State], Float[Array, 'B T D'] | None]:
+    """First states of each layer, and the summary where there is one, for each query of the mask.
 
     A query's sentence is where its mask is True; the last state is that of the last token read there.
     """

@@ -1,0 +1,100 @@
+"""With bfloat16 activations, what stays in float32: scores, softmax, normalisation and logits.
+
+Each is compared with float64 on the very numbers that it read, so that only its own rounding is seen. Nothing is jitted:
+XLA may fuse operations and keep more digits than were asked for.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.conftest import BOS, SIZES, rows
+from transformer import attention_scores, embeddings, normalization, tokens
+from transformer import model as models
+from transformer.config import ModelConfig
+from transformer.registries import ATTENTION_SCORES, NORMALIZATIONS
+
+HALF = jnp.bfloat16
+
+
+def normal(*shape, mean=0.0):
+  return jnp.asarray(np.random.default_rng(shape).normal(mean, 1.0, shape), HALF)
+
+
+def wide(x):
+  return np.asarray(x.astype(jnp.float32), np.float64)
+
+
+@pytest.mark.parametrize('kind', ATTENTION_SCORES)
+def test_scores_are_summed_in_float32(kind):
+  query, key, edges = normal(2, 3, 2, 1, 31), normal(2, 5, 2, 31), normal(3, 5, 31)
+  module = attention_scores.make(ModelConfig(**SIZES, d_k=31, attention_score=kind, dtype='bfloat16'))
+  weight = normal(2, 31)
+  variables = {'params': {'v_score': weight.astype(jnp.float32)}} if kind == 'additive' else {}
+  for added in (None, edges):
+    found = module.apply(variables, query, key, added, method='compare')
+    assert found.dtype == jnp.float32
+    if kind == 'additive':
+      total = query[:, :, :, :, None] + key.swapaxes(1, 2)[:, None, :, None]  # [B, Q, G, R, M, K]
+      total = total if added is None else total + added[None, :, None, None]
+      expected = np.einsum('bqgrmk,gk->bgrqm', wide(jnp.tanh(total)), wide(weight))
+    else:
+      expected = np.einsum('bqgrk,bmgk->bgrqm', wide(query), wide(key))
+      if added is not None:
+        expected += np.einsum('bqgrk,qmk->bgrqm', wide(query), wide(added))
+      expected /= np.sqrt(31) if kind == 'scaled_dot' else 1.0
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.fixture(scope='module')
+def inspected():
+  """What every head of a bfloat16 Transformer did with rows without padding."""
+  model = models.build(ModelConfig(**{**SIZES, 'num_layers': 1}, dtype='bfloat16'))
+  draw = np.random.default_rng(0)
+  params = jax.tree.map(lambda leaf: jnp.asarray(draw.normal(0.0, 0.6, leaf.shape), jnp.float32),
+                        jax.eval_shape(model.init, jax.random.key(0)))
+  source, target = rows([7, 7], 7), tokens.shift_right(rows([6, 6], 6, seed=1), BOS)
+  return model.inspect(params, source, target)
+
+
+@pytest.mark.parametrize('kind', ['encoder', 'decoder', 'cross'])
+def test_weights_are_the_softmax_in_float32_of_the_heads_own_scores(inspected, kind):
+  _, record = inspected
+  weights, operands = record[kind][0], record['operands'][kind][0]
+  assert weights.dtype == jnp.float32 and operands.query.dtype == operands.key.dtype == HALF
+  scores = np.einsum('bqhk,bmhk->bhqm', wide(operands.query), wide(operands.key)) / np.sqrt(7)
+  assert np.abs(scores).max() > 1.0  # so that bfloat16 would show
+  if kind == 'decoder':
+    scores = np.where(np.tril(np.ones(scores.shape[2:])), scores, -np.inf)
+  expected = np.exp(scores - scores.max(-1, keepdims=True))
+  np.testing.assert_allclose(weights, expected / expected.sum(-1, keepdims=True), atol=2e-6)
+
+
+@pytest.mark.parametrize('kind', NORMALIZATIONS)
+def test_normalisations_compute_in_float32(kind):
+  x = normal(3, 5, 14, mean=4.0)
+  module = normalization.make(ModelConfig(**SIZES, normalization=kind, dtype='bfloat16'))
+  draw = np.random.default_rng(0)
+  params = jax.tree.map(lambda leaf: jnp.asarray(draw.normal(1.0, 0.3, leaf.shape), jnp.float32),
+                        nn.unbox(module.init(jax.random.key(0), x)['params']))
+  read = wide(x)
+  read = read - read.mean(-1, keepdims=True) if kind == 'layer_norm' else read
+  expected = read / np.sqrt((read**2).mean(-1, keepdims=True) + 1e-6) * params['scale'] + params.get('bias', 0.0)
+  found = module.apply({'params': params}, x)
+  assert found.dtype == HALF
+  assert (wide(found) == wide(jnp.asarray(expected, HALF))).mean() > 0.98  # rounded once, at the end
+
+
+def test_logits_are_summed_in_float32():
+  x, table = normal(2, 3, 31), normal(29, 31)
+  found = embeddings.logits(x, table.astype(jnp.float32))
+  assert found.dtype == jnp.float32
+  np.testing.assert_allclose(found, np.einsum('btd,vd->btv', wide(x), wide(table)), atol=2e-5)
+
+
+def test_a_bfloat16_models_logits_are_those_of_its_float32_projection(inspected):
+  logits, _ = inspected
+  assert logits.dtype == jnp.float32
+  assert (logits != logits.astype(HALF).astype(jnp.float32)).mean() > 0.9  # more digits than bfloat16 has
