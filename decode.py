@@ -26,9 +26,9 @@ OPTIONS = command_line.parse_decode(sys.argv, __doc__) if __name__ == '__main__'
 import jax  # noqa: E402
 import tqdm  # noqa: E402
 
-import corpora  # noqa: E402
 from checks.errors import ConfigError, DataError  # noqa: E402
-from corpora import text_files, tfds_sets, vocabulary  # noqa: E402
+from corpora import loading, text_files, tfds_sets, vocabulary  # noqa: E402
+from corpora.splits import Pair  # noqa: E402
 from decoding import jobs, long_lines, minimum_bayes_risk, output_formats, scores, text_lines  # noqa: E402
 from tasks import registry  # noqa: E402
 from training import (
@@ -122,11 +122,11 @@ def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
   if options.input.startswith(SPLIT):
     name = options.input.removeprefix(SPLIT)
-    corpus = corpora.load(command_line.build(corpora.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
-    pairs = {'validation': corpus.validation, 'test': corpus.test}.get(name)
+    corpus = loading.load(command_line.build(loading.CorpusConfig, config['data'], name='config.data', seed=config['seed']))
+    pairs = corpus.by_name.get(name)
     if pairs is None:
-      raise ConfigError(f'--input={options.input}: expected {SPLIT}validation, or {SPLIT}test of a run that '
-                                     'has a test split')
+      raise ConfigError(f'--input={options.input}: expected {SPLIT}NAME of one of the run\'s splits: '
+                        f'{", ".join(corpus.by_name)}')
     return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
   if options.input == options.output == '-' and task is registry.TRANSLATION and not (references or options.target):
     text_lines.invite()
@@ -138,7 +138,7 @@ def read(options: command_line.DecodeOptions, config: dict, task: registry.Task
   return lines, references
 
 
-def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
+def tfds_pairs(text: str, data: dict) -> list[Pair]:
   """Pairs of a TFDS set in the run's languages; it lies, or is prepared, where the run's options say.
 
   Raises:
@@ -148,7 +148,7 @@ def tfds_pairs(text: str, data: dict) -> list[corpora.Pair]:
   if not found:
     raise ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
                                    'tfds:wmt14_translate/de-en:test[:100]')
-  wanted = corpora.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=data['tfds_dir'],
+  wanted = loading.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=data['tfds_dir'],
                                 source_language=data['source_language'], target_language=data['target_language'])
   try:
     return list(tfds_sets.split(wanted, found[2]))

@@ -26,12 +26,14 @@ import jax  # noqa: E402
 import optax  # noqa: E402
 import tqdm  # noqa: E402
 
-import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
+from batching.labelled import LabelledPlan  # noqa: E402
+from batching.shapes import Shape  # noqa: E402
 from checks.errors import ConfigError, DataError  # noqa: E402
 from checks.exit_codes import DONE, UNEXPECTED  # noqa: E402
 from corpora import cleaning, labelled, subword_sampling  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
+from corpora.splits import Corpus, Split, TextSplit  # noqa: E402
 from decoding.translator import model_config  # noqa: E402
 from explorer import watching  # noqa: E402
 from tasks import input_formats, inspection, registry  # noqa: E402
@@ -50,11 +52,11 @@ class Run:
   config: Any
   records: Records
   folder: run_folder.RunFolder
-  corpus: corpora.Corpus
+  corpus: Corpus
   source: vocabularies.Vocabulary
   target: vocabularies.Vocabulary
   plan: input_pipeline.Plan
-  heldout_plan: Callable[[corpora.Split], input_pipeline.Plan]  # of a split that is only looked at
+  heldout_plan: Callable[[Split], input_pipeline.Plan]  # of a split that is only looked at
   model: models.Model
   optimizer: optax.GradientTransformation
   mesh: jax.sharding.Mesh
@@ -162,7 +164,7 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
   corpus = records.task.load_corpus(records.corpus)
   if records.task.texts == 'pairs':
     corpus = cleaning.apply(corpus, records.cleaning, records.corpus)
-  splits = [split for split in (corpus.train, corpus.validation, corpus.test) if split]
+  splits = [corpus.train, corpus.validation, *corpus.tests]
   print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
   for note in corpus.notes:
     print(f'  {note}')
@@ -193,7 +195,7 @@ def prepare_on(mesh: jax.sharding.Mesh, config, records: Records, folder: run_fo
              watch)
 
 
-def attention_watch(config, task: registry.Task, folder: run_folder.RunFolder, corpus: corpora.Corpus, model: models.Model,
+def attention_watch(config, task: registry.Task, folder: run_folder.RunFolder, corpus: Corpus, model: models.Model,
              source: vocabularies.Vocabulary, target: vocabularies.Vocabulary) -> watching.Watch | None:
   """What takes down attention at evaluations: of the first samples that are short enough, or of a file's sentences."""
   asked = config.train.watch_attention
@@ -211,37 +213,33 @@ def attention_watch(config, task: registry.Task, folder: run_folder.RunFolder, c
 
 
 def plan_pairs(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary, target: vocabularies.Vocabulary,
-               split: corpora.Split, batches: input_pipeline.BatchConfig, shuffle: bool,
+               split: Split, batches: input_pipeline.BatchConfig, shuffle: bool,
                sampling: subword_sampling.SamplingConfig | None = None) -> input_pipeline.Plan:
   """Of pairs of texts; with `sampling` on, other tokens in each epoch, which are the run's own."""
   bar = lambda pairs: tqdm.tqdm(pairs, total=len(split), desc='tokenising', unit=' pairs', leave=False, disable=None)
   if sampling and sampling.draws:
-    sampled = lambda epoch: [subword_sampling.SampledVocabulary(vocabulary, sampling, config.seed, epoch, side)
-                             for side, vocabulary in enumerate((source, target))]
-    store = input_pipeline.SampledStores(split, sampled, folder.data, progress=bar)
-  else:
-    store = input_pipeline.open_store(split, source, target, config.data.cache_dir or folder.data, progress=bar)
-  return input_pipeline.make_plan(store, batches, config.seed, shuffle)
+    return input_pipeline.plan_sampled_pairs(split, source, target, batches, sampling, config.seed, folder.data, bar)
+  place = config.data.cache_dir or folder.data
+  return input_pipeline.plan_pairs(split, source, target, batches, config.seed, place, shuffle, bar)
 
 
 def plan_documents(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
-                   target: vocabularies.Vocabulary, split: corpora.TextSplit, batches: input_pipeline.BatchConfig,
+                   target: vocabularies.Vocabulary, split: TextSplit, batches: input_pipeline.BatchConfig,
                    shuffle: bool, sampling: Any = None) -> input_pipeline.Plan:
   """Of running text in blocks; the task has refused any sampling."""
   bar = functools.partial(tqdm.tqdm, total=len(split), desc='tokenising', unit=' documents', leave=False, disable=None)
   place = config.data.cache_dir or folder.data
-  store = input_pipeline.open_text_store(split, target, config.data.max_length, place, bar)
-  return input_pipeline.make_plan(store, batches, config.seed, shuffle)
+  return input_pipeline.plan_documents(split, target, batches, config.seed, place, shuffle, bar)
 
 
 def plan_examples(config, folder: run_folder.RunFolder, source: vocabularies.Vocabulary,
                   target: vocabularies.Vocabulary, split: labelled.LabelledSplit, batches: input_pipeline.BatchConfig,
-                  shuffle: bool, sampling: Any = None) -> input_pipeline.LabelledPlan:
+                  shuffle: bool, sampling: Any = None) -> LabelledPlan:
   """Of labelled texts, which need no store on disk; the task has refused any sampling."""
   encoded = input_formats.encode(split, config.data.task, target, batches.max_length)
   if encoded.cut:
     print(f'  {split.name}: texts of {encoded.cut:,} examples cut, so that sequences have {batches.max_length} tokens')
-  return input_pipeline.LabelledPlan(encoded.sequences, encoded.labels, batches, config.seed, shuffle)
+  return LabelledPlan(encoded.sequences, encoded.labels, batches, config.seed, shuffle)
 
 
 PLANS = {'pairs': plan_pairs, 'documents': plan_documents, 'examples': plan_examples}
@@ -256,7 +254,7 @@ def inspect(run: Run) -> int:
   return DONE
 
 
-def vocabularies_of(config, records: Records, corpus: corpora.Corpus, folder: run_folder.RunFolder
+def vocabularies_of(config, records: Records, corpus: Corpus, folder: run_folder.RunFolder
                     ) -> tuple[vocabularies.Vocabulary, vocabularies.Vocabulary]:
   """The run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
   if not folder.has_vocabularies():
@@ -472,7 +470,7 @@ class Training:
     self._step, self._progress.seconds = self._step + 1, self._clock.seconds()
     bar.advance(self._step, self._progress.seconds, self._meter)
 
-  def _compile(self, batch: Any, shape: input_pipeline.Shape, bar: ProgressBar) -> None:
+  def _compile(self, batch: Any, shape: Shape, bar: ProgressBar) -> None:
     bar.announce_compilation(shape)
     with self._meter.paused(), self._watchdog.paused():
       program = self._stop.run(self._compiled.program, self._state, batch)
@@ -522,7 +520,7 @@ class Judge:
         run.config.compile, donate=False)
     self._examine = run.task.examiner(run.setting)
 
-  def sums(self, params: Any, split: corpora.Split) -> dict[str, float]:
+  def sums(self, params: Any, split: Split) -> dict[str, float]:
     """Loss, tokens and hits over all of a split."""
     run = self._run
     plan, share = run.heldout_plan(split), partitioning.share_of_rows(run.mesh)
@@ -580,7 +578,7 @@ def conclude(run: Run, state: training.TrainState, progress: Progress, judge: Ju
   params = run.checkpoints.average(steps, jax.tree.map(
       lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated), state.params))
   print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
-  examined = run.corpus.test or run.corpus.validation
+  examined = run.corpus.tests[0] if run.corpus.tests else run.corpus.validation
   found = run.task.conclude(run.setting, params, examined, judge.sums)
   measured = evaluation.per_token(judge.sums(params, run.corpus.validation))
   results = found.results | {

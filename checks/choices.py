@@ -6,9 +6,10 @@
     def relu(x): ...
 
 The keys of a registry are the only list of its choices: the check of a record, the error message and --help read them.
+An entry also names the other options that it reads, so that a record knows which of its fields have no effect.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 Entry = TypeVar('Entry')
@@ -30,14 +31,16 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     self.option = option
     self._entries: dict[str, Entry] = {}
     self._descriptions: dict[str, str] = {}
+    self._uses: dict[str, tuple[str, ...]] = {}
     REGISTRIES[option] = self
 
-  def register(self, name: str, description: str = '') -> Callable[[Entry], Entry]:
+  def register(self, name: str, description: str = '', uses: Sequence[str] = ()) -> Callable[[Entry], Entry]:
     """Return a decorator that enters what it decorates under `name`.
 
     Args:
       name: as users write it.
       description: a few words for --help; may be empty where the name says it all.
+      uses: other options of the same record that this choice reads, and some other choice does not.
 
     Raises:
       ValueError: when the name is taken.
@@ -46,23 +49,37 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
       raise ValueError(f'{self.option} has a choice {name!r} already')
 
     def enter(entry: Entry) -> Entry:
-      self._entries[name], self._descriptions[name] = entry, description
+      self._entries[name], self._descriptions[name], self._uses[name] = entry, description, tuple(uses)
       return entry
 
     return enter
 
-  def add(self, name: str, entry: Entry, description: str = '') -> None:
+  def add(self, name: str, entry: Entry, description: str = '', uses: Sequence[str] = ()) -> None:
     """Enter something that cannot be decorated, such as a value."""
-    self.register(name, description)(entry)
+    self.register(name, description, uses)(entry)
 
   def remove(self, name: str) -> None:
     """Take an entry out again; for tests that register one."""
-    del self._entries[name], self._descriptions[name]
+    del self._entries[name], self._descriptions[name], self._uses[name]
 
   def mistakes(self, value: Any) -> Iterator[str]:
     """Yield what is wrong with a value of the option: nothing when it is one of the choices."""
     if value not in self._entries:
-      yield f'{self.option.rpartition(".")[2]} is {value!r}; expected one of {", ".join(self)}'
+      yield f'{self.name} is {value!r}; expected one of {", ".join(self)}'
+
+  @property
+  def name(self) -> str:
+    """The option's name without its section."""
+    return self.option.rpartition('.')[2]
+
+  def idle(self, value: str) -> dict[str, str]:
+    """Return the options that other choices read and this one does not, each with the reason."""
+    readers: dict[str, list[str]] = {}
+    for choice, used in self._uses.items():
+      for option in used:
+        readers.setdefault(option, []).append(choice)
+    return {option: f'{self.name} is {value!r}; only {" and ".join(choices)} use{"s" * (len(choices) == 1)} it'
+            for option, choices in readers.items() if value not in choices}
 
   def describe(self) -> str:
     """Return the choices with their descriptions, as --help prints them."""

@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from checks.errors import DataError
 from checks.refusals import refuse
-from corpora import Corpus, CorpusConfig, Pair, Split, text_files
+from corpora import text_files
+from corpora.config import CorpusConfig
+from corpora.splits import Corpus, Pair, Split
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,22 +18,34 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import refuse
 from corpora.vocabulary import Vocabulary
 
-SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs
 _SPACE = '\u2581'
 _MOST_KEPT = 1 << 17  # words whose pieces are kept from one sentence to the next
 _UNKNOWN_PENALTY = 10.0  # a unigram model's unknown character is so much less likely, in log, than its rarest piece
+
+
+class Sampling(NamedTuple):
+  """A way to draw segmentations."""
+
+  vocabulary: str | None  # the kind of vocabulary that it needs
+  drawer: 'Callable[[Vocabulary, _Pieces, SamplingConfig], _Draw] | None'  # makes what segments a text
+
+
+SAMPLINGS: Registry[Sampling] = Registry('data.subword_sampling')
+SAMPLINGS.add('none', Sampling(None, None), 'the same pieces in each epoch')
 
 
 @dataclasses.dataclass(frozen=True)
 class SamplingConfig:
   """Which segmentation of a training sentence is read, when it may be another one each epoch. See SampledVocabulary."""
 
-  subword_sampling: str = 'none'  # bpe_dropout: Provilkov et al., 2020; unigram: Kudo, 2018
+  subword_sampling: str = 'none'  # an entry of SAMPLINGS
   bpe_dropout: float = 0.1  # probability that a possible merge is dropped at a step
   unigram_alpha: float = 0.1  # exponent of a segmentation's probability: 0 is uniform
   unigram_nbest: int = -1  # segmentations drawn from: the likeliest so many, or -1, all
@@ -43,11 +55,10 @@ class SamplingConfig:
     refuse(self._mistakes())
 
   def _mistakes(self) -> Iterator[str]:
-    if self.subword_sampling not in SAMPLINGS:
-      yield f'subword_sampling is {self.subword_sampling!r}; expected one of {", ".join(SAMPLINGS)}'
-    needed = SAMPLINGS.get(self.subword_sampling)
+    yield from SAMPLINGS.mistakes(self.subword_sampling)
+    needed = SAMPLINGS[self.subword_sampling].vocabulary if self.subword_sampling in SAMPLINGS else None
     if needed and self.vocabulary_kind != needed:
-      fitting = [name for name, kind in SAMPLINGS.items() if kind == self.vocabulary_kind]
+      fitting = [name for name, sampling in SAMPLINGS.items() if sampling.vocabulary == self.vocabulary_kind]
       yield (f'subword_sampling {self.subword_sampling} needs a vocabulary of kind {needed}, it is '
              f'{self.vocabulary_kind}; set vocabulary.kind={needed}, or '
              f'subword_sampling={fitting[0] if fitting else "none"}')
@@ -57,6 +68,10 @@ class SamplingConfig:
       yield f'unigram_alpha is {self.unigram_alpha}; expected 0 (uniform) or a positive exponent'
     if self.unigram_nbest != -1 and self.unigram_nbest < 2:
       yield f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations'
+
+  def idle(self) -> dict[str, str]:
+    """Return the fields that have no effect beside the others, each with the reason."""
+    return SAMPLINGS.idle(self.subword_sampling)
 
   @property
   def draws(self) -> bool:
@@ -93,18 +108,15 @@ _Draw = Callable[[str, random.Random], list[int]]
 @functools.lru_cache(maxsize=4)  # what it keeps of words serves every epoch
 def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
   """What segments one text by a generator."""
-  if vocabulary.kind != (needed := SAMPLINGS[config.subword_sampling]):
+  needed, drawer = SAMPLINGS[config.subword_sampling]
+  if vocabulary.kind != needed:
     raise DataError(f'subword_sampling {config.subword_sampling} needs a vocabulary of kind {needed}; the supplied '
                     f'model is of kind {vocabulary.kind}')
   pieces = _Pieces(vocabulary)
   if pieces.unused:
     raise DataError('subword sampling needs a vocabulary that uses all its pieces; the supplied model has '
                     f'{pieces.unused} that are marked unused: train it anew, or subword_sampling=none')
-  if config.subword_sampling == 'bpe_dropout':
-    return BpeDropout(pieces, config.bpe_dropout)
-  if config.unigram_nbest == -1:
-    return UnigramSampling(pieces, config.unigram_alpha)
-  return _Likeliest(vocabulary, config.unigram_alpha, config.unigram_nbest)
+  return drawer(vocabulary, pieces, config)
 
 
 class _Pieces:
@@ -266,3 +278,15 @@ class _Likeliest:
     most = max((score for _, score in found), default=0.0)
     weights = [math.exp(self._alpha * (score - most)) for _, score in found]
     return generator.choices(found, weights)[0][0] if found else []
+
+
+def _unigram_drawer(vocabulary: Vocabulary, pieces: _Pieces, config: SamplingConfig) -> _Draw:
+  if config.unigram_nbest == -1:
+    return UnigramSampling(pieces, config.unigram_alpha)
+  return _Likeliest(vocabulary, config.unigram_alpha, config.unigram_nbest)
+
+
+SAMPLINGS.add('bpe_dropout', Sampling('bpe', lambda vocabulary, pieces, config: BpeDropout(pieces, config.bpe_dropout)),
+              'merges dropped at random: Provilkov et al., 2020', uses=('bpe_dropout',))
+SAMPLINGS.add('unigram', Sampling('unigram', _unigram_drawer), 'segmentations drawn by their probability: Kudo, 2018',
+              uses=('unigram_alpha', 'unigram_nbest'))

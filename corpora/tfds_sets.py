@@ -21,7 +21,8 @@ import urllib.request
 from collections.abc import Iterator
 
 from checks.errors import DataError
-from corpora import Corpus, CorpusConfig, Pair, Split, counted, direction
+from corpora.config import KINDS, CorpusConfig, Kind
+from corpora.splits import Corpus, Pair, Split, counted
 
 _READER = 1  # part of every fingerprint: raise it when the text that is read from the same files changes
 _CHUNK = 4096  # records read at a time
@@ -34,8 +35,8 @@ def corpus(config: CorpusConfig) -> Corpus:
       name=builder.info.full_name, source_language=config.source_language, target_language=config.target_language,
       train=_split(builder, config.train_split, config, drop_empty=True),
       validation=_split(builder, config.validation_split, config, drop_empty=False),
-      test=_split(builder, config.test_split, config, drop_empty=False) if config.test_split else None,
-      notes=(direction(config), f'prepared in {builder.data_dir}'))
+      tests=tuple(_split(builder, name, config, drop_empty=False) for name in config.test_splits),
+      notes=(config.direction, f'prepared in {builder.data_dir}'))
 
 
 def split(config: CorpusConfig, name: str) -> Split:
@@ -54,14 +55,14 @@ def _split(builder, split: str, config: CorpusConfig, drop_empty: bool) -> Split
     raise DataError(f'{builder.info.full_name} has no split {split!r} ({_first_line(error)}); it has '
                     f'{", ".join(builder.info.splits)}. A part of one can stand for a missing one: '
                     "--config.data.train_split='train[1%:]' --config.data.validation_split='train[:1%]' "
-                    '--config.data.test_split=None') from None
+                    '--config.data.test_splits="()"') from None
   if not size:
     raise DataError(f'split {split!r} of {builder.info.full_name} is empty')
   sides = config.source_language, config.target_language
   made_of = [_READER, builder.info.full_name, split, sides, drop_empty,
              {name: (part.num_examples, int(part.num_bytes)) for name, part in builder.info.splits.items()}]
   return Split(_name(builder, split, size), hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest(),
-               size, functools.partial(_read, builder, split, *sides, drop_empty))
+               size, functools.partial(_read, builder, split, *sides, drop_empty), stem=split)
 
 
 def _read(builder, split: str, source: str, target: str, drop_empty: bool) -> Iterator[Pair]:
@@ -249,3 +250,7 @@ def _reachable(url: str) -> bool:
 
 def _first_line(error: BaseException) -> str:
   return f'{type(error).__name__}: {(str(error).strip().splitlines() or [""])[0][:300]}'
+
+
+KINDS.add('tfds', Kind(corpus, 'pairs', needs='tfds_name'), 'a TFDS translation set, WMT among them',
+          uses=('tfds_name', 'tfds_dir'))

@@ -1,4 +1,4 @@
-"""Text to ids and back, by SentencePiece; and the words that training has seen.
+"""Text to ids and back, by SentencePiece; the words that training has seen; and the registry of `vocabulary.kind`.
 
 No text is lost by default: no normalisation, every space kept, unknown characters as bytes. (U+2581, SentencePiece's
 own sign for a space, comes back as a space.) That holds for unigram, bpe and char; a word vocabulary splits at spaces,
@@ -17,17 +17,32 @@ import random
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sentencepiece
 
+from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import refuse
 from checks.whole_files import write_whole
 
-KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
+
+
+class Kind(NamedTuple):
+  """A kind of SentencePiece model."""
+
+  number: int  # SentencePiece's own, trainer_spec.model_type
+  has_bytes: bool = True  # whether it can spell unknown characters as bytes
+  size_is_exact: bool = True  # else the corpus decides, and `size` is the most
+
+
+KINDS: Registry[Kind] = Registry('vocabulary.kind')
+KINDS.add('unigram', Kind(1), 'a unigram language model')
+KINDS.add('bpe', Kind(2), 'byte-pair encoding, the paper')
+KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'what stands between spaces')
+KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +65,7 @@ class VocabularyConfig:
 
   def _mistakes(self) -> Iterator[str]:
     symbols = self.control_symbols
-    if self.kind not in KINDS:
-      yield f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}'
+    yield from KINDS.mistakes(self.kind)
     if self.size < 8:
       yield f'size is {self.size}; expected at least 8 entries'
     if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
@@ -110,6 +124,7 @@ class Vocabulary:
     found = sentencepiece_pb2.NBestSentencePieceText.FromString(
         self._processor.nbest_encode(text, nbest_size=count, out_type='serialized_proto'))
     return [([piece.id for piece in one.pieces], one.score) for one in found.nbests]
+
   @functools.cached_property
   def proto(self) -> Any:
     """The model's ModelProto, with every piece, its kind and its score."""
@@ -119,7 +134,7 @@ class Vocabulary:
   @property
   def kind(self) -> str:
     """One of KINDS, as the model itself says."""
-    return KINDS[self.proto.trainer_spec.model_type - 1]
+    return next(name for name, kind in KINDS.items() if kind.number == self.proto.trainer_spec.model_type)
 
   def encode_document(self, text: str) -> list[int]:
     """encode(text), for long texts of many lines: line by line, in time and memory that a line needs.
@@ -164,14 +179,14 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
   Raises:
     DataError: when there is no text, or more characters than `size` has room for.
   """
-  size = size or config.size
+  size, kind = size or config.size, KINDS[config.kind]
   options = dict(
       model_type=config.kind, vocab_size=size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
-      byte_fallback=config.byte_fallback and config.kind != 'word', normalization_rule_name='identity',
+      byte_fallback=config.byte_fallback and kind.has_bytes, normalization_rule_name='identity',
       add_dummy_prefix=config.dummy_prefix,
       remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
       minloglevel=2, control_symbols=list(config.control_symbols))
-  if config.kind in ('word', 'char'):
+  if not kind.size_is_exact:
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
   texts = _sample((text for text in sentences if text.strip()), MOST_SENTENCES)
   if not texts:

@@ -1,5 +1,6 @@
 """Raw lines in, raw lines out: lines -> batches -> search -> lines in their order."""
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -14,7 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from checks.errors import ConfigError
 from configs import default
+from corpora import loading, subword_sampling
 from corpora.vocabulary import Vocabulary
+from input_pipeline import BatchConfig
 from options import command_line
 from training import hardware
 from training.checkpoint import BLEU, Checkpoints, Measure
@@ -74,7 +77,23 @@ def without_effect(config, given: Iterable[str]) -> list[str]:
       remedy = 'something else' if but else ' or '.join(values)
       wrong += [f'config.{name} has no effect: {switch} is {config[switch]!r}; leave it out, or set {switch} to {remedy}'
                 for name in given if name in options or name.partition('.')[0] in options]
-  return wrong
+  idle = _idle_data_options(config) if any(name.startswith('data.') for name in given) else {}
+  return wrong + [f'config.{name} has no effect: data.{idle[name]}' for name in given if name in idle]
+
+
+def _idle_data_options(config) -> dict[str, str]:
+  """Return the options of section data that have no effect beside the others, with reasons.
+
+  A record that cannot be built is left out: its own mistakes are reported instead.
+  """
+  labelled, found = loading.holds(config.data.kind) == 'examples', {}
+  for record, others in (
+      (loading.LabelledConfig if labelled else loading.CorpusConfig, {'seed': config.seed}),
+      (BatchConfig, {name: config.train[name] for name in ('batch_tokens', 'accumulation_steps')}),
+      (subword_sampling.SamplingConfig, {'vocabulary_kind': config.vocabulary.kind})):
+    with contextlib.suppress(ConfigError):
+      found |= command_line.build(record, config.data, **others).idle()
+  return {f'data.{name}': reason for name, reason in found.items()}
 
 
 def check_asked(config, search_options: Iterable[str]) -> None:

@@ -12,8 +12,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import corpora
 from checks.errors import DataError
+from corpora import loading
+from corpora.splits import Pair
 from decoding import scores
 from options import command_line
 from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
@@ -72,7 +73,7 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
                                [pairs[i].target for i in group.places])['bleu'] for group in groups]
 
 
-def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
+def _examined_by(run: FinishedRun) -> list[Pair]:
   """The pairs that a run was scored on, found again through its configuration."""
   config = run.folder.read_config()
   pairs, fingerprint = _examined(json.dumps(config['data'], sort_keys=True), config['seed'])
@@ -83,9 +84,9 @@ def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
 
 
 @functools.lru_cache(maxsize=4)
-def _examined(data: str, seed: int) -> tuple[list[corpora.Pair], str]:
-  corpus = corpora.load(command_line.build(corpora.CorpusConfig, json.loads(data), name='config.data', seed=seed))
-  split = corpus.test or corpus.validation
+def _examined(data: str, seed: int) -> tuple[list[Pair], str]:
+  corpus = loading.load(command_line.build(loading.CorpusConfig, json.loads(data), name='config.data', seed=seed))
+  split = corpus.tests[0] if corpus.tests else corpus.validation
   return list(split), split.fingerprint
 
 

@@ -11,11 +11,11 @@ import jax
 import ml_collections
 import numpy as np
 
-import corpora
 from checks.errors import ConfigError, DataError
 from corpora import labelled, labelled_baselines
 from corpora import vocabulary as vocabularies
 from corpora.labelled import Example, LabelledCorpus, LabelledSplit
+from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary
 from decoding.translator import check_asked, chosen_steps, length_class, model_config
 from options import command_line
@@ -38,7 +38,7 @@ _ROWS = 8
 def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: LabelledCorpus, keep: vocabularies.Keep
                       ) -> tuple[bytes, None]:
   """Supplied, or trained on all training texts; there is no second one."""
-  texts = (corpora.Pair(text, '') for example in corpus.train for text in example.texts)
+  texts = (Pair(text, '') for example in corpus.train for text in example.texts)
   return vocabularies.make(options, texts, keep)
 
 

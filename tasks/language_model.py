@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import corpora
 from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
+from corpora.splits import Corpus, Pair, TextSplit
 from corpora.vocabulary import Vocabulary
 from decoding.translator import check_attention, line_numbers, read_run, search_batches, search_rows, until
 from training.checkpoint import Measure
@@ -33,14 +33,14 @@ LINE_END = '\\n'  # how a line end inside a prompt or a continuation is written,
 # ------------------------------------------------------------------------------------------------------- the text
 
 
-def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: corpora.Corpus, keep: vocabularies.Keep
+def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: Corpus, keep: vocabularies.Keep
                       ) -> tuple[bytes, None]:
   """Supplied, or trained on the lines of the training text; there is no second one."""
-  lines = (corpora.Pair(line, '') for text in corpus.train for line in text.split('\n'))
+  lines = (Pair(line, '') for text in corpus.train for line in text.split('\n'))
   return vocabularies.make(options, lines, keep)
 
 
-def known_words(corpus: corpora.Corpus) -> Iterator[str]:
+def known_words(corpus: Corpus) -> Iterator[str]:
   """Words of the training text."""
   return (word for text in corpus.train for word in vocabularies.words(text))
 
@@ -93,7 +93,7 @@ class Prompt(NamedTuple):
   rest: str
 
 
-def prompts(split: corpora.TextSplit, count: int) -> list[Prompt]:
+def prompts(split: TextSplit, count: int) -> list[Prompt]:
   """`count` prompts, the first halves of lines that lie evenly over a split; fewer where it has fewer lines."""
   lines = [line for text in split for line in text.split('\n') if len(line.split()) >= 4]
   chosen = [lines[len(lines) * n // count] for n in range(count)] if len(lines) >= count else lines
@@ -101,7 +101,7 @@ def prompts(split: corpora.TextSplit, count: int) -> list[Prompt]:
   return [Prompt(half, line[len(half):]) for half, line in zip(halves, chosen)]
 
 
-def samples(corpus: corpora.Corpus, count: int) -> list[tuple[str, str]]:
+def samples(corpus: Corpus, count: int) -> list[tuple[str, str]]:
   """The validation lines whose first halves are the prompts of samples/; none has a source."""
   return [('', prompt + rest) for prompt, rest in prompts(corpus.validation, count)]
 
@@ -128,7 +128,7 @@ class Examiner:
     return Examination(measures, samples, told)
 
 
-def conclude(setting: Setting, params: Any, split: corpora.TextSplit, sums_of: Callable) -> Conclusion:
+def conclude(setting: Setting, params: Any, split: TextSplit, sums_of: Callable) -> Conclusion:
   """Perplexity of a split, and continuations of its prompts."""
   print(f'Reading {split.name} ({split.num_bytes:,} bytes) …', flush=True)
   sums = sums_of(params, split)

@@ -6,9 +6,8 @@ train.py and decode.py are written once; whatever they do in another way for ano
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import corpora
 from checks.errors import ConfigError
-from corpora import labelled
+from corpora import loading
 from decoding import scores, translator
 from tasks import classification, language_model, translation
 from training.checkpoint import BLEU, Measure
@@ -38,8 +37,8 @@ class Task(NamedTuple):
   verb: str  # what decode.py is seen at
   invitation: str  # to try decode.py
   own_text: str  # options of train.py for text of one's own
-  corpus_config: type = corpora.CorpusConfig  # the record of config.data
-  load_corpus: Callable = corpora.load  # (that record) -> corpus
+  corpus_config: type = loading.CorpusConfig  # the record of config.data
+  load_corpus: Callable = loading.load  # (that record) -> corpus
   finish_model: Callable = lambda model, corpus, config: model  # what is put on top of the architecture's model
   adopt: Callable | None = None  # (init_from, wanted params, fresh params) -> params; None: all are that run's own
 
@@ -112,19 +111,16 @@ FINE_TUNING = Task(
     verb='classifying',
     invitation='Classify a text',
     own_text='--config=configs/fine_tune.py --config.data.kind=labelled_tsv --config.data.tsv=labelled.tsv',
-    corpus_config=labelled.LabelledConfig,
-    load_corpus=labelled.load,
+    corpus_config=loading.LabelledConfig,
     finish_model=classification.with_classifier,
     adopt=classification.language_model_of)
 
-# Any other kind of corpus holds translations.
-_BY_DATA = {**dict.fromkeys(('running_text', 'phrasebook_text'), LANGUAGE_MODELLING),
-            **dict.fromkeys(labelled.KINDS, FINE_TUNING)}
+_BY_TEXT = {task.texts: task for task in (TRANSLATION, LANGUAGE_MODELLING, FINE_TUNING)}
 
 
 def measure_of(config: Any) -> Measure:
   """By which figure the checkpoints of a run of this configuration are better or worse."""
-  return _BY_DATA.get(config['data']['kind'], TRANSLATION).measure
+  return _BY_TEXT.get(loading.holds(config['data']['kind']), TRANSLATION).measure
 
 
 def of(config: Any) -> Task:
@@ -134,7 +130,7 @@ def of(config: Any) -> Task:
     ConfigError: when the architecture cannot be trained for it, or its options do not fit each other.
   """
   kind, architecture = config['data']['kind'], config['model']['architecture']
-  task = _BY_DATA.get(kind, TRANSLATION)
+  task = _BY_TEXT.get(loading.holds(kind), TRANSLATION)  # an unknown kind is a mistake that its record reports
   wrong = list(task.check(config))
   if architecture not in task.architectures:
     wrong.append(f'config.model.architecture is {architecture!r}, but data.kind {kind!r} is text for '

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import corpora
-from corpora import cleaning, subword_sampling
+from corpora import cleaning, loading, subword_sampling
 from corpora import vocabulary as vocabularies
 from decoding import translator
 from decoding.translator import model_record
@@ -22,7 +21,7 @@ from transformer.config import ConsistencyConfig, LossConfig, MeshConfig, Optimi
 class Records(NamedTuple):
   """The configuration's sections as the records that the library takes, each checked."""
 
-  corpus: corpora.CorpusConfig
+  corpus: loading.CorpusConfig
   cleaning: cleaning.CleaningConfig
   vocabulary: vocabularies.VocabularyConfig
   sampling: subword_sampling.SamplingConfig

@@ -7,15 +7,15 @@ from typing import Any
 
 import tqdm
 
-import corpora
 from corpora import vocabulary as vocabularies
+from corpora.splits import Corpus, Pair, Split
 from decoding import scores
 from decoding.translator import Translator
 from training import hardware
 from training.evaluation import Conclusion, Examination, Setting
 
 
-def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: corpora.Corpus, keep: vocabularies.Keep
+def make_vocabularies(options: vocabularies.VocabularyConfig, corpus: Corpus, keep: vocabularies.Keep
                       ) -> tuple[bytes, bytes | None]:
   """Supplied, or trained on both sides of the training pairs."""
   return vocabularies.make(options, corpus.train, keep)
@@ -29,7 +29,7 @@ def check(config: Any) -> list[str]:
   return []
 
 
-def known_words(corpus: corpora.Corpus) -> Iterator[str]:
+def known_words(corpus: Corpus) -> Iterator[str]:
   """Words of the training sources."""
   return (word for pair in corpus.train for word in vocabularies.words(pair.source))
 
@@ -41,7 +41,7 @@ def translation_scores(translator: Translator, sources: list[str], references: l
   return scores.corpus_scores(hypotheses, references), hypotheses
 
 
-def samples(corpus: corpora.Corpus, count: int) -> list[corpora.Pair]:
+def samples(corpus: Corpus, count: int) -> list[Pair]:
   """The first validation sentences, which samples/ shows at every evaluation."""
   return list(itertools.islice(corpus.validation, count))
 
@@ -73,7 +73,7 @@ def _translator(setting: Setting, params: Any, search) -> Translator:
                     hardware.search_tokens(setting.config.search.batch_tokens))
 
 
-def conclude(setting: Setting, params: Any, split: corpora.Split, sums_of: Callable) -> Conclusion:
+def conclude(setting: Setting, params: Any, split: Split, sums_of: Callable) -> Conclusion:
   """Translates and scores a split, and the corpus's showcase where it has one."""
   del sums_of
   corpus, translator, pairs = setting.corpus, _translator(setting, params, setting.search), list(split)

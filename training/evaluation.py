@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import corpora
+from corpora.splits import Corpus
 from corpora.vocabulary import Vocabulary
 from transformer import loss
 from transformer.config import SearchConfig
@@ -17,7 +17,7 @@ class Setting(NamedTuple):
   """What a task looks at when it examines a model: a run, without its training."""
 
   model: Model
-  corpus: corpora.Corpus
+  corpus: Corpus
   source: Vocabulary
   target: Vocabulary
   search: SearchConfig

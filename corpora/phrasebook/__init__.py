@@ -5,5 +5,6 @@
     draws, kinds, pronouns   the families of sentences
     splits          which combinations and names are held out
     labelled_tasks  labelled examples for fine-tuning, out of the same grammar
+    corpus          the phrasebook as kinds of corpora
     builder         the TFDS builder, the corpus and the scores that it alone allows
 """

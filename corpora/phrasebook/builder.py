@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-import corpora
 from checks import errors
+from corpora.config import CorpusConfig
 from corpora.phrasebook import draws, grammar, kinds, lexicon, pronouns, splits
 from corpora.phrasebook.grammar import tokens
+from corpora.splits import Corpus, Pair, Split
 
 LANGUAGES = ('en', 'de')
 SPLITS = ('train', 'validation', 'test')
@@ -133,31 +134,32 @@ def _records(builder: tfds.core.DatasetBuilder, split: str, features: tfds.featu
       yield features.deserialize_example_np(record)
 
 
-def _pairs(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Iterator[corpora.Pair]:
+def _pairs(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Iterator[Pair]:
   text = tfds.features.Text
   for record in _records(builder, split, tfds.features.FeaturesDict({source: text(), target: text()})):
-    yield corpora.Pair(record[source].decode(), record[target].decode())
+    yield Pair(record[source].decode(), record[target].decode())
 
 
-def _split(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> corpora.Split:
+def _split(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Split:
   made_of = f'{fingerprint()} {split} {source} {target}'
-  return corpora.Split(f'phrasebook {split}', hashlib.sha256(made_of.encode()).hexdigest(),
+  return Split(f'phrasebook {split}', hashlib.sha256(made_of.encode()).hexdigest(),
                        builder.info.splits[split].num_examples,
                        functools.partial(_pairs, builder, split, source, target))
 
 
-def corpus(config: corpora.CorpusConfig) -> corpora.Corpus:
+def corpus(config: CorpusConfig) -> Corpus:
   """The phrasebook in the configured direction. Raises DataError for a language that it does not have."""
   source, target = config.source_language, config.target_language
   if {source, target} != set(LANGUAGES):
     raise errors.DataError(f'the phrasebook has English and German (en, de); found {source} to {target}. Set '
                            'config.data.source_language and config.data.target_language to en and de, either way')
   builder = prepared(config.tfds_dir)
-  return corpora.Corpus(
+  return Corpus(
       name='phrasebook', source_language=source, target_language=target,
-      **{split: _split(builder, split, source, target) for split in SPLITS},
-      notes=(corpora.direction(config), f'phrasebook {builder.version}: generated, prepared in {builder.data_dir}'),
-      showcase=tuple(corpora.Pair(*pair) if source == 'en' else corpora.Pair(*pair[::-1]) for pair in showcase()),
+      train=_split(builder, 'train', source, target), validation=_split(builder, 'validation', source, target),
+      tests=(_split(builder, 'test', source, target),),
+      notes=(config.direction, f'phrasebook {builder.version}: generated, prepared in {builder.data_dir}'),
+      showcase=tuple(Pair(*pair) if source == 'en' else Pair(*pair[::-1]) for pair in showcase()),
       suggestions=tuple(suggestions() if source == 'en' else (german for _, german in showcase()[:4])),
       measure=functools.partial(_measure, config.tfds_dir, target))
 
