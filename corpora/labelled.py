@@ -1,6 +1,7 @@
 """The records of labelled text (Radford et al., 2018, §3.2), and its tasks: the registry of `data.task`.
 
-What a task's sequences look like to the model stands in tasks/input_formats.py.
+How a task's texts become the model's sequences stands in tasks/input_formats.py, what classifies them in
+transformer/classification.py; both know the tasks by these names.
 """
 
 import collections

@@ -71,7 +71,7 @@ def _cut(units: list[str], document: str, shares: list[float], name: str) -> lis
 
 
 def as_split(name: str, units: list[str], document: str) -> TextSplit:
-  """Return a split of units, whose documents `document` tells; see documents."""
+  """Return a split of units (lines, paragraphs); `document`, an entry of DOCUMENTS, says what its documents are."""
   division, digest = DOCUMENTS[document], hashlib.sha256()
   documents, separator = ['\n'.join(units)] if division.whole else units, division.separator
   for text in documents:

@@ -43,7 +43,7 @@ SAMPLINGS.add('none', Sampling(None, None), 'the same pieces in each epoch')
 
 @dataclasses.dataclass(frozen=True)
 class SamplingConfig:
-  """Which segmentation of a training sentence is read, when it may be another one each epoch. See SampledVocabulary."""
+  """How the segmentation of a training sentence is drawn anew in each epoch. See SampledVocabulary."""
 
   subword_sampling: str = 'none'  # an entry of SAMPLINGS
   bpe_dropout: float = 0.1  # probability that a possible merge is dropped at a step
@@ -87,14 +87,20 @@ class SampledVocabulary:
   """
 
   def __init__(self, vocabulary: Vocabulary, config: SamplingConfig, seed: int, epoch: int, side: int):
-    """side: 0 source, 1 target. Raises DataError when the model is of a kind that cannot be sampled so."""
+    """Prepare drawing for an epoch. Raises DataError when the model is of a kind that cannot be sampled so.
+
+    Args:
+      vocabulary: whose pieces are drawn.
+      config: how.
+      seed, epoch, side: decide what is drawn; side is 0 for the source and 1 for the target.
+    """
     self.eos_id = vocabulary.eos_id
     self._place = (seed, epoch, side)
     self._draw = _drawer(vocabulary, config)
     self.fingerprint = repr((vocabulary.fingerprint, config, self._place))
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
-    """Ids of the sentences number first, first + 1, …"""
+    """Return the ids of sentences, which are numbers first, first + 1, … of their split."""
     return [self._draw(text, self._generator(first + i)) for i, text in enumerate(texts)]
 
   def _generator(self, sentence: int) -> random.Random:
@@ -107,7 +113,7 @@ _Draw = Callable[[str, random.Random], list[int]]
 
 @functools.lru_cache(maxsize=4)  # what it keeps of words serves every epoch
 def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
-  """What segments one text by a generator."""
+  """Return the function that segments one text with a generator of random numbers."""
   needed, drawer = SAMPLINGS[config.subword_sampling]
   if vocabulary.kind != needed:
     raise DataError(f'subword_sampling {config.subword_sampling} needs a vocabulary of kind {needed}; the supplied '
@@ -120,7 +126,7 @@ def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
 
 
 class _Pieces:
-  """What a SentencePiece model holds: pieces with scores, and what becomes of a character that is none of them."""
+  """The pieces of a SentencePiece model with their scores, and how it spells a character that is no piece."""
 
   def __init__(self, vocabulary: Vocabulary):
     proto = vocabulary.proto
@@ -137,7 +143,7 @@ class _Pieces:
     self._splits = not any(_SPACE in piece[1:] for piece in self.ids)
 
   def words(self, text: str) -> Iterator[str]:
-    """The parts of a text, normalised, of which each is segmented alone."""
+    """Iterate over the parts of a text, normalised, each of which is segmented on its own."""
     text = self.normalize(text)
     if not self._splits:
       return iter([text] if text else [])
@@ -145,22 +151,23 @@ class _Pieces:
     return itertools.chain([first] if first else [], (_SPACE + other for other in others))
 
   def spelt(self, symbol: str) -> tuple[int, ...]:
-    """Ids of a piece, or of what is none: its bytes, or the unknown id."""
+    """Return the id of a piece; of anything else, the ids of its bytes, or the unknown id."""
     if (i := self.ids.get(symbol)) is not None:
       return (i,)
     return tuple(self._bytes[f'<0x{byte:02X}>'] for byte in symbol.encode()) if self._bytes else (self.unk_id,)
 
   def joined(self, parts: Sequence[Sequence[int]]) -> list[int]:
-    """The ids of parts in a row; unknown characters side by side are one unknown."""
+    """Return the ids of parts in a row; unknown characters side by side are one unknown."""
     ids = list(itertools.chain.from_iterable(parts))
     return ids if self._bytes else [i for n, i in enumerate(ids) if i != self.unk_id or not n or ids[n - 1] != i]
 
 
 class BpeDropout:
-  """Byte-pair encoding in which at each step every possible merge is dropped with a probability (Provilkov et al., 2020,
-  Algorithm 1): the best of the others is made, and where there is none, the word is done.
+  """Byte-pair encoding that drops merges at random: Provilkov et al., 2020, Algorithm 1.
 
-  Drawn for are only those that come up as the best one left at a step; what the others would draw decides nothing.
+  At each step every possible merge is dropped with a probability. The best of the merges that are left is made; where
+  none is left, the word is done. A number is drawn only for a merge that comes up as the best one left at a step: what
+  the others would draw decides nothing.
   """
 
   def __init__(self, pieces: _Pieces, rate: float):
@@ -170,7 +177,7 @@ class BpeDropout:
     self._symbols = re.compile('|'.join([*(f'({re.escape(piece)})' for piece in whole), '.']), re.DOTALL)
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
-    """Ids of one segmentation."""
+    """Return the ids of one segmentation, drawn with the generator."""
     parts, ahead = [], self._gap(generator)  # draws until the next merge that is dropped
     for word in self._pieces.words(text):
       dropped = ()
@@ -184,11 +191,11 @@ class BpeDropout:
     return self._pieces.joined(parts)
 
   def _gap(self, generator: random.Random) -> int:
-    """Draws between two that drop a merge: geometric, so that one number serves many draws."""
+    """Return the number of draws until the next that drops a merge: geometric, so one number serves many draws."""
     return int(math.log(1.0 - generator.random()) / self._log_kept)
 
   def _merge(self, word: str, dropped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """(ids of a word, draws that it took), when the draws of these numbers drop their merge."""
+    """Return (ids of a word, draws that it took), where the draws with the numbers `dropped` drop their merge."""
     found = list(self._symbols.finditer(word))
     symbols = [one.group() for one in found]
     frozen = [one.lastindex is not None for one in found]
@@ -224,8 +231,10 @@ class BpeDropout:
 
 
 class UnigramSampling:
-  """A segmentation drawn from all, in proportion to its probability to the power of alpha: forward filtering, backward
-  sampling (Kudo, 2018, section 3.2)."""
+  """A segmentation drawn from all, in proportion to its probability to the power of alpha (Kudo, 2018, section 3.2).
+
+  Forward filtering, backward sampling.
+  """
 
   def __init__(self, pieces: _Pieces, alpha: float):
     self._pieces, self._alpha = pieces, alpha
@@ -237,7 +246,7 @@ class UnigramSampling:
                     for piece, i in pieces.ids.items()}
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
-    """Ids of one segmentation."""
+    """Return the ids of one segmentation, drawn with the generator."""
     parts = []
     for word in self._pieces.words(text):
       ends, end, drawn = self._lattice(word), len(word), []
@@ -250,7 +259,7 @@ class UnigramSampling:
     return self._pieces.joined(parts)
 
   def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
-    """For each end in a word: where the piece that ends there may begin, and the cumulative probability of each."""
+    """Return for each end in a word where a piece that ends there may begin, and the cumulative probabilities."""
     sums, ends = [0.0], [([], [])]
     for end in range(1, len(word) + 1):
       starts, logs = [], []
@@ -267,13 +276,13 @@ class UnigramSampling:
 
 
 class _Likeliest:
-  """A segmentation drawn from the likeliest so many (Kudo, 2018, section 3.2), which SentencePiece finds."""
+  """A segmentation drawn from the n likeliest (Kudo, 2018, section 3.2), which SentencePiece finds."""
 
   def __init__(self, vocabulary: Vocabulary, alpha: float, count: int):
     self._best, self._alpha = functools.partial(vocabulary.likeliest, count=count), alpha
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
-    """Ids of one segmentation."""
+    """Return the ids of one segmentation, drawn with the generator."""
     found = self._best(text)
     most = max((score for _, score in found), default=0.0)
     weights = [math.exp(self._alpha * (score - most)) for _, score in found]

@@ -47,7 +47,7 @@ KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyConfig:
-  """What to train, or which models to take."""
+  """Which vocabulary to train, or which SentencePiece models to take instead."""
 
   kind: str = 'bpe'
   size: int = 37000  # entries, special ids and bytes included; a small corpus may give fewer
@@ -82,7 +82,7 @@ class Vocabulary:
   """A SentencePiece model. Its special ids are what the model says they are."""
 
   def __init__(self, model: bytes, name: str):
-    """Raises DataError when `model` is no SentencePiece model or has no BOS or EOS."""
+    """Load a serialised model; `name` is for messages. Raises DataError when it is none, or has no BOS or EOS."""
     self.fingerprint = hashlib.sha256(model).hexdigest()
     self.model = model
     self._processor = sentencepiece.SentencePieceProcessor()
@@ -100,26 +100,26 @@ class Vocabulary:
 
   @classmethod
   def load(cls, path: str) -> 'Vocabulary':
-    """Reads a model file."""
+    """Read a model file. Raises DataError when it is missing or no model."""
     if not os.path.isfile(path):
       raise DataError(f'no vocabulary {path}')
     with open(path, 'rb') as file:
       return cls(file.read(), path)
 
   def encode(self, text: str) -> list[int]:
-    """Ids of a text, without BOS or EOS."""
+    """Return the ids of a text, without BOS or EOS."""
     return self._processor.encode(text)
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
-    """Ids of each text; where they stand in their split, from number `first` on, is nothing to this vocabulary."""
+    """Return the ids of each text. `first`, the first text's number in its split, matters to sampled vocabularies."""
     return self._processor.encode(list(texts), num_threads=1)
 
   def normalize(self, text: str) -> str:
-    """The text as the model's pieces spell it, with U+2581 for a space."""
+    """Return the text as the model's pieces spell it, with U+2581 for a space."""
     return self._processor.normalize(text)
 
   def likeliest(self, text: str, count: int) -> list[tuple[list[int], float]]:
-    """(ids, score) of the likeliest segmentations, at most `count`, of a unigram model; the score is a log-probability."""
+    """Return the `count` likeliest segmentations of a unigram model, or all: ids, and log-probability as a score."""
     from sentencepiece import sentencepiece_pb2  # slow to import
     found = sentencepiece_pb2.NBestSentencePieceText.FromString(
         self._processor.nbest_encode(text, nbest_size=count, out_type='serialized_proto'))
@@ -137,7 +137,7 @@ class Vocabulary:
     return next(name for name, kind in KINDS.items() if kind.number == self.proto.trainer_spec.model_type)
 
   def encode_document(self, text: str) -> list[int]:
-    """encode(text), for long texts of many lines: line by line, in time and memory that a line needs.
+    """Return encode(text), made line by line: a long text in one piece would take SentencePiece too long.
 
     Raises:
       DataError: when the vocabulary has no entry for line ends, and there are some.
@@ -154,11 +154,11 @@ class Vocabulary:
     return before + [token for ids in lines for token in ids[len(end) - 1:]]
 
   def decode(self, ids: Sequence[int]) -> str:
-    """The text of ids; special ids have none."""
+    """Return the text of ids; special ids have none."""
     return self._processor.decode([int(i) for i in ids])
 
   def control_id(self, symbol: str) -> int:
-    """The id of a control symbol. Raises DataError when the vocabulary was made without it."""
+    """Return the id of a control symbol. Raises DataError when the vocabulary was made without it."""
     found = self._processor.piece_to_id(symbol)
     if not self._processor.is_control(found):
       raise DataError(f'the vocabulary has no control symbol {symbol!r}; a vocabulary that has it is made with '
@@ -166,12 +166,12 @@ class Vocabulary:
     return found
 
   def pieces(self, ids: Sequence[int]) -> list[str]:
-    """The entries as they are written in the vocabulary, for pictures and tables."""
+    """Return the entries of ids as they are written in the vocabulary, for pictures and tables."""
     return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
 def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:
-  """A SentencePiece model trained on sentences; the same model for the same sentences.
+  """Train a SentencePiece model, serialised; the same sentences give the same model.
 
   A corpus too small for `size` entries gets as many as it has. Sentences of more than 65,536 bytes, and those with
   U+2585, which SentencePiece keeps for itself, are not learnt from; they are encoded like any other.
@@ -207,7 +207,7 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
 
 
 def _sample(texts: Iterable[str], most: int) -> list[str]:
-  """All texts, or `most` of them, each as likely as any other (Vitter's algorithm R); the same ones every time."""
+  """Return all texts, or a uniform sample of `most` (Vitter's algorithm R), which is the same every time."""
   draw, kept = random.Random(0), []
   for seen, text in enumerate(texts):
     if seen < most:
@@ -217,14 +217,15 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
   return kept
 
 
-Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> what make() gives, or gave before
+Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> what make() returns, or returned before
 
 
 def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Keep:
-  """What makes a thing of a corpus once and finds it in `folder` ever after; without a folder, makes it anew.
+  """Return a cache for what is made from a training text: keep(name, make) makes it once and then reads its file.
 
   Args:
-    folder: where things are kept, each under a hash of all that decides it; processes may share it.
+    folder: where the files lie, named by a hash of all that decides them; processes may share it. Without a folder
+      nothing is kept.
     config: the vocabulary's options.
     fingerprint: of the training text.
   """
@@ -251,10 +252,10 @@ def _anew(name: str, make: Callable[[], bytes]) -> bytes:
 
 
 def make(config: VocabularyConfig, pairs: Iterable, keep: Keep = _anew) -> tuple[bytes, bytes | None]:
-  """The models of a corpus, supplied or trained: (source, target), or (joint, None).
+  """Return the models of a corpus, supplied or trained: (source, target), or (joint, None).
 
   Args:
-    config: what is wanted.
+    config: which vocabulary.
     pairs: the training split, records with `source` and `target`; read once per model.
     keep: see keeper().
   """
@@ -271,33 +272,35 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
 def words(text: str) -> list[str]:
-  """The words of a text: runs of letters, with apostrophes and hyphens inside."""
+  """Return the words of a text: runs of letters, with apostrophes and hyphens inside."""
   return _WORD.findall(text)
 
 
 def unseen_words(text: str, known: set[str]) -> list[str]:
-  """Words of `text` that training never saw. A capital at the start of a sentence makes no new word."""
+  """Return the words of a text that training never saw. A capital at a sentence's start makes no new word."""
   forms = lambda word: (word, word.lower(), word[:1].upper() + word[1:], word[:1].lower() + word[1:])
   return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
 
 
 def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
-  """Writes the distinct words with their counts, a line each, gzipped; whole or not at all.
+  """Write the distinct words with their counts, a line each, gzipped; the file appears whole or not at all.
 
   Args:
-    found: all words of a text, as often as they stand there; read where `keep` has none yet.
+    found: all words of a text, as often as they occur there; not iterated over where `keep` has their counts.
+    path: the file.
+    keep: see keeper().
   """
   lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(found).items()))
   write_whole(path, keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0)))
 
 
 def load_words(path: str) -> set[str]:
-  """The words that save_words wrote."""
+  """Return the words that save_words wrote."""
   return {line.split('\t')[0] for line in _lines(path)}
 
 
 def load_word_counts(path: str) -> dict[str, int] | None:
-  """The words that save_words wrote and how often they stand in its text; None of a file that was made without."""
+  """Return the words that save_words wrote with their counts; None of an old file, which has words alone."""
   rows = [line.split('\t') for line in _lines(path)]
   return {word: int(count) for word, count in rows} if all(len(row) == 2 for row in rows) else None
 

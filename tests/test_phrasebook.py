@@ -452,9 +452,9 @@ def test_its_sentences_are_a_language_models_documents(data_dir, source, target)
   config = lambda kind: loading.CorpusConfig(kind, source, target, tfds_dir=data_dir)
   pairs, texts = loading.load(config('phrasebook')), loading.load(config('phrasebook_text'))
   for split in ('train', 'validation', 'test'):
-    sentences = [pair.source for pair in getattr(pairs, split)]
-    assert list(getattr(texts, split)) == sentences
-    assert getattr(texts, split).num_bytes == sum(len(sentence.encode()) + 1 for sentence in sentences)
+    sentences = [pair.source for pair in pairs.by_name[split]]
+    assert list(texts.by_name[split]) == sentences
+    assert texts.by_name[split].num_bytes == sum(len(sentence.encode()) + 1 for sentence in sentences)
   assert texts.target_language == '' and texts.tests[0].name == f'phrasebook {LANGUAGES[source]} test'
 
 

@@ -1,4 +1,4 @@
-"""The phrasebook: the embedded English-German corpus, out of a grammar; importing it makes tfds.builder('phrasebook') known.
+"""The phrasebook: the embedded English-German corpus, made by a grammar. Words and kinds of sentences may be added.
 
     lexicon         words with all their forms
     grammar         noun phrases, verbs and clauses of both languages, in step

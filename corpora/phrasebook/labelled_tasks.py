@@ -492,5 +492,6 @@ def corpus(task: str) -> LabelledCorpus:
   """The phrasebook's set of a task."""
   splits = {split: LabelledSplit(f'phrasebook {task} {split}', tuple(generate(task, split))) for split in SIZES}
   return LabelledCorpus(f'phrasebook {task}', task, SETS[task].labels, splits['train'], splits['validation'],
-                        (splits['test'],), notes=('English, generated; labels are balanced and the splits share no text',),
+                        (splits['test'],),
+                        notes=('English, generated; labels are balanced and the splits share no text',),
                         suggestions=tuple('\t'.join(example.texts) for example in splits['test'].examples[:3]))
