@@ -25,7 +25,7 @@ import tqdm  # noqa: E402
 
 from checks.errors import ConfigError  # noqa: E402
 from corpora import conllu, text_files, vocabulary  # noqa: E402
-from corpora.config import CorpusConfig  # noqa: E402
+from corpora.loading import CorpusConfig  # noqa: E402
 from decoding import scores  # noqa: E402
 from decoding.translator import Translator  # noqa: E402
 from explorer import analysis, gates, head_report, importance, pruned_run  # noqa: E402

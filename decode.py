@@ -22,13 +22,13 @@ OPTIONS = decode_options.parse(sys.argv, __doc__) if __name__ == '__main__' else
 
 import jax  # noqa: E402
 import tqdm  # noqa: E402
-from options.decode_options import DecodeOptions  # noqa: E402
 
 from checks.errors import ConfigError  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import inputs, jobs, scores, unseen  # noqa: E402
 from decoding.answers import Answers, scoring  # noqa: E402
 from options import programs  # noqa: E402
+from options.decode_options import DecodeOptions  # noqa: E402
 from tasks import TASKS, setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import hardware, peers  # noqa: E402

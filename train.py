@@ -20,13 +20,13 @@ import dataclasses  # noqa: E402
 
 import jax  # noqa: E402
 import optax  # noqa: E402
-from options.train_options import TrainOptions  # noqa: E402
 
 import input_pipeline  # noqa: E402
 from checks.errors import config_errors  # noqa: E402
 from checks.exit_codes import DONE  # noqa: E402
 from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
+from options.train_options import TrainOptions  # noqa: E402
 from tasks import TASKS, announcement, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402

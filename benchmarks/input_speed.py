@@ -14,7 +14,8 @@ import time
 
 import numpy as np
 
-from input_pipeline import BatchConfig, Side, Store, make_plan
+from batching.store import Side, Store
+from input_pipeline import BatchConfig, make_plan
 
 
 def parse() -> argparse.Namespace:

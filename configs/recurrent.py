@@ -82,7 +82,7 @@ def get_config(arg: str = 'bahdanau'):
   config.data.directory = 'data/multi30k'
   config.data.train_split = 'train'
   config.data.validation_split = 'val'
-  config.data.test_split = 'test_2016_flickr'
+  config.data.test_splits = ('test_2016_flickr',)
 
   config.model.architecture = 'recurrent'
   config.model.d_model = 256

@@ -6,7 +6,8 @@
 (target) tokens, 30 epochs. Longer pairs are left out and counted.
 Data: a file with an English sentence, a tab, and its German translation on each line, such as the Tatoeba pairs of
 manythings.org; further columns are ignored. The file has no splits: 1,000 pairs each are held out for validation and
-test, and no sentence of theirs, in either language, is trained on.
+test, and no sentence of theirs, in either language, is trained on. JSON lines do as well: {"source": …, "target": …}
+with --config.data.kind=jsonl --config.data.jsonl=pairs.jsonl.
 Hardware: two CPU cores, hours; any GPU, minutes.
 Expected: not run by us.
 """

@@ -1,4 +1,4 @@
-"""What of the training pairs is left out, and what is mixed in beside them. Nothing held out is ever touched.
+"""Which training pairs are left out, and what is mixed in with them. Validation and test sets are never touched.
 
 A new filter is a function (pair, config) -> bool in FILTERS and its option in CleaningConfig. Every pair that is
 dropped is counted under the first filter that dropped it.
@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from checks.errors import DataError
 from checks.refusals import refuse
-from corpora import Corpus, CorpusConfig, Pair, Split, text_files
+from corpora import text_files
+from corpora.config import CorpusConfig
+from corpora.splits import Corpus, Pair, Split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,7 @@ class CleaningConfig:
   max_ratio: float = 0.0  # characters of the longer side per one of the shorter; 0 is off
   min_letters: float = 0.0  # share of a side's characters, spaces apart, that are letters; 0 is off
   drop_identical: bool = False  # pairs whose sides are the same text
-  drop_duplicates: bool = False  # pairs that were there before
+  drop_duplicates: bool = False  # pairs that have occurred before
   drop_control: bool = False  # control characters, U+FFFD and unassigned ones on either side
   tag: str | None = None  # put in front of each source, with a space
   mix: tuple[str, ...] = ()  # further training text, see Source
@@ -50,7 +52,7 @@ class CleaningConfig:
 
   @property
   def filters(self) -> dict[str, Callable[[Pair, 'CleaningConfig'], bool]]:
-    """Those of FILTERS that are on."""
+    """Those of FILTERS that are switched on."""
     return {name: wrong for name, wrong in FILTERS.items() if getattr(self, name)}
 
 
@@ -58,12 +60,12 @@ class Source(NamedTuple):
   """A further corpus, written FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG: files as data.directory has them."""
 
   directory: str
-  weight: float = 1.0  # times that each of its pairs is seen in an epoch; a fraction takes as many of them
+  weight: float = 1.0  # times that each of its pairs is read in an epoch; 0.5 reads half of them
   tag: str | None = None  # put in front of each source: <bt> for back-translations, <2de> for a language
 
 
 def source_of(text: str) -> Source:
-  """Reads a Source as it is written. Raises ValueError when it is none."""
+  """Parse a Source as a user writes it. Raises ValueError when it is none."""
   place, _, tag = text.partition('#')
   directory, star, weight = place.rpartition('*') if '*' in place else (place, '', '1')
   try:
@@ -100,7 +102,7 @@ FILTERS: dict[str, Callable[[Pair, CleaningConfig], bool]] = {
 
 
 def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
-  """The pairs that pass every filter, and how many each of them dropped.
+  """Return the pairs that pass every filter, and how many pairs each filter dropped.
 
   The text is read twice: once here, to know how much is left, and then whenever the split is.
   """
@@ -130,7 +132,7 @@ def _fingerprint(*parts: object) -> str:
 
 
 def tagged(split: Split, tag: str | None) -> Split:
-  """The pairs with the tag in front of each source."""
+  """Return the pairs with the tag in front of each source."""
   if tag is None:
     return split
   return dataclasses.replace(
@@ -139,7 +141,7 @@ def tagged(split: Split, tag: str | None) -> Split:
 
 
 def weighted(split: Split, weight: float, seed: int) -> Split:
-  """Each pair as often as `weight` says; of a fraction, pairs that the seed draws."""
+  """Return each pair `weight` times; of a fraction, for that share of the pairs, which the seed draws, once more."""
   whole, share = divmod(weight, 1.0)
   draw = random.Random(f'{seed} {split.fingerprint}')  # another corpus draws others
   times = [int(whole) + (draw.random() < share) for _ in range(len(split))]
@@ -149,18 +151,18 @@ def weighted(split: Split, weight: float, seed: int) -> Split:
 
 
 def joined(splits: list[Split]) -> Split:
-  """The pairs of all, one split after the other; batches are shuffled later."""
+  """Return the pairs of all splits, one split after the other; batches are shuffled later."""
   return Split(' + '.join(split.name for split in splits), _fingerprint(*(split.fingerprint for split in splits)),
                sum(map(len, splits)), lambda: itertools.chain.from_iterable(split.read() for split in splits))
 
 
 def apply(corpus: Corpus, config: CleaningConfig, of: CorpusConfig) -> Corpus:
-  """The corpus with its training pairs cleaned, tagged, and the further ones mixed in, cleaned and tagged as well.
+  """Return the corpus with its training pairs cleaned and tagged, and further pairs, cleaned and tagged, mixed in.
 
   Args:
-    corpus: what was loaded.
-    config: what to do.
-    of: the corpus's own configuration: languages, names of splits, seed.
+    corpus: as it was loaded.
+    config: the filters, the tag and the further corpora.
+    of: the options that the corpus was loaded with: its languages, names of splits and seed serve for all.
 
   Raises:
     DataError: when nothing is left, or a folder is missing.

@@ -19,12 +19,12 @@ class Sentence(NamedTuple):
   """One sentence. Words are numbered from 0."""
 
   text: str
-  words: tuple[str, ...]  # all that the text has between its spaces; none holds one
+  words: tuple[str, ...]  # what stands between the spaces of the text; no word holds a space
   dependencies: tuple[tuple[str, int, int], ...]  # (relation without its subtype, word, the word that it depends on)
 
 
 def read(path: str) -> list[Sentence]:
-  """All sentences of a file, plain or gzipped.
+  """Read all sentences of a file, plain or gzipped.
 
   Raises:
     DataError: when it is missing, or a line is not CoNLL-U.

@@ -1,7 +1,7 @@
-"""What a labelled set gives away without understanding: the majority, words without their order, one text alone.
+"""Baselines of labelled sets that do not understand: the majority label, words without their order, one text alone.
 
-A figure of a model means little beside none of these. The classifier over words is multinomial logistic regression,
-fitted to its optimum (L-BFGS; the squared weights count half their sum against the likelihood).
+A model's accuracy means little without them. The classifier over words is multinomial logistic regression, fitted to
+its optimum (L-BFGS, with half the sum of squared weights as a penalty).
 """
 
 import re
@@ -24,30 +24,36 @@ def _words(text: str) -> frozenset[str]:
 
 
 def bag_of_words(texts: Sequence[frozenset[str]]) -> list[str]:
-  """The words of each text, told apart by the text they stand in."""
+  """Return the words of each text, marked with the number of the text that they stand in."""
   return [f'{place} {word}' for place, words in enumerate(texts) for word in sorted(words)]
 
 
 def last_text_only(texts: Sequence[frozenset[str]]) -> list[str]:
-  """The words of the last text (the hypothesis; an answer): what can be guessed without the first."""
+  """Return the words of the last text (the hypothesis; an answer): what can be guessed without the first."""
   return sorted(texts[-1])
 
 
 def word_overlap(texts: Sequence[frozenset[str]]) -> list[str]:
-  """The bag of words, and besides which words stand in all texts and which in one alone."""
+  """Return the bag of words, and with it which words stand in all texts and which in one alone."""
   common = frozenset.intersection(*texts)
   return [*bag_of_words(texts), *(f'all {word}' for word in sorted(common)),
           *(f'{place} alone {word}' for place, words in enumerate(texts) for word in sorted(words - common))]
 
 
 def _sequences(example: Example, answers: bool) -> list[tuple[str, ...]]:
-  """What is judged: all texts at once, or the context with each answer."""
+  """Return what is classified: all texts at once, or the context with each answer."""
   return [(example.texts[0], answer) for answer in example.texts[1:]] if answers else [example.texts]
 
 
 def _matrix(split: LabelledSplit, answers: bool, features: Features, columns: dict[str, int], grow: bool
             ) -> scipy.sparse.csr_matrix:
-  """[sequences, columns] 0 or 1. `grow` gives unknown features columns, else they are left out."""
+  """Return the features of sequences, [sequences, columns] of 0 and 1.
+
+  Args:
+    columns: the column of each feature.
+    grow: whether an unknown feature gets a column, or is left out.
+    split, answers, features: as in accuracy().
+  """
   indices, offsets = [], [0]
   for example in split:
     for texts in _sequences(example, answers):
@@ -62,7 +68,7 @@ def _matrix(split: LabelledSplit, answers: bool, features: Features, columns: di
 
 
 def _fit(inputs: scipy.sparse.csr_matrix, labels: np.ndarray, outputs: int, answers: bool) -> np.ndarray:
-  """Weights [columns, outputs] of greatest penalised likelihood; one output, shared by all answers, if `answers`."""
+  """Return the weights [columns, outputs] of greatest penalised likelihood; with `answers`, one output for all."""
   columns = inputs.shape[1]
   kinds = 1 if answers else outputs
   target = np.eye(outputs)[labels]
@@ -81,7 +87,7 @@ def _fit(inputs: scipy.sparse.csr_matrix, labels: np.ndarray, outputs: int, answ
 
 
 def accuracy(corpus: LabelledCorpus, split: LabelledSplit, features: Features) -> float:
-  """Share of a split's examples that a classifier over `features`, fitted to the training split, gets right."""
+  """Return the share of a split that a classifier over `features`, fitted to the training split, gets right."""
   answers, outputs, columns = TASKS[corpus.task].answers, len(corpus.labels), {}
   labels = lambda examples: np.array([example.label for example in examples])
   weights = _fit(_matrix(corpus.train, answers, features, columns, True), labels(corpus.train), outputs, answers)
@@ -90,7 +96,7 @@ def accuracy(corpus: LabelledCorpus, split: LabelledSplit, features: Features) -
 
 
 def baselines(corpus: LabelledCorpus, split: LabelledSplit) -> dict[str, float]:
-  """Accuracy on a split of every rule that does not understand."""
+  """Return the accuracy on a split of every rule that does not understand."""
   several = TASKS[corpus.task].answers or len(TASKS[corpus.task].columns) > 1
   rules = {'bag_of_words': bag_of_words}
   if several:

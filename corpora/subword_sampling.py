@@ -18,22 +18,34 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import refuse
 from corpora.vocabulary import Vocabulary
 
-SAMPLINGS = {'none': None, 'bpe_dropout': 'bpe', 'unigram': 'unigram'}  # and the kind of vocabulary that each needs
 _SPACE = '\u2581'
 _MOST_KEPT = 1 << 17  # words whose pieces are kept from one sentence to the next
 _UNKNOWN_PENALTY = 10.0  # a unigram model's unknown character is so much less likely, in log, than its rarest piece
 
 
+class Sampling(NamedTuple):
+  """A way to draw segmentations."""
+
+  vocabulary: str | None  # the kind of vocabulary that it needs
+  drawer: 'Callable[[Vocabulary, _Pieces, SamplingConfig], _Draw] | None'  # makes what segments a text
+
+
+SAMPLINGS: Registry[Sampling] = Registry('data.subword_sampling')
+SAMPLINGS.add('none', Sampling(None, None), 'the same pieces in each epoch')
+
+
 @dataclasses.dataclass(frozen=True)
 class SamplingConfig:
-  """Which segmentation of a training sentence is read, when it may be another one each epoch. See SampledVocabulary."""
+  """How the segmentation of a training sentence is drawn anew in each epoch. See SampledVocabulary."""
 
-  subword_sampling: str = 'none'  # bpe_dropout: Provilkov et al., 2020; unigram: Kudo, 2018
+  subword_sampling: str = 'none'  # an entry of SAMPLINGS
   bpe_dropout: float = 0.1  # probability that a possible merge is dropped at a step
   unigram_alpha: float = 0.1  # exponent of a segmentation's probability: 0 is uniform
   unigram_nbest: int = -1  # segmentations drawn from: the likeliest so many, or -1, all
@@ -43,11 +55,10 @@ class SamplingConfig:
     refuse(self._mistakes())
 
   def _mistakes(self) -> Iterator[str]:
-    if self.subword_sampling not in SAMPLINGS:
-      yield f'subword_sampling is {self.subword_sampling!r}; expected one of {", ".join(SAMPLINGS)}'
-    needed = SAMPLINGS.get(self.subword_sampling)
+    yield from SAMPLINGS.mistakes(self.subword_sampling)
+    needed = SAMPLINGS[self.subword_sampling].vocabulary if self.subword_sampling in SAMPLINGS else None
     if needed and self.vocabulary_kind != needed:
-      fitting = [name for name, kind in SAMPLINGS.items() if kind == self.vocabulary_kind]
+      fitting = [name for name, sampling in SAMPLINGS.items() if sampling.vocabulary == self.vocabulary_kind]
       yield (f'subword_sampling {self.subword_sampling} needs a vocabulary of kind {needed}, it is '
              f'{self.vocabulary_kind}; set vocabulary.kind={needed}, or '
              f'subword_sampling={fitting[0] if fitting else "none"}')
@@ -57,6 +68,10 @@ class SamplingConfig:
       yield f'unigram_alpha is {self.unigram_alpha}; expected 0 (uniform) or a positive exponent'
     if self.unigram_nbest != -1 and self.unigram_nbest < 2:
       yield f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations'
+
+  def idle(self) -> dict[str, str]:
+    """Return the fields that have no effect beside the others, each with the reason."""
+    return SAMPLINGS.idle(self.subword_sampling)
 
   @property
   def draws(self) -> bool:
@@ -72,14 +87,20 @@ class SampledVocabulary:
   """
 
   def __init__(self, vocabulary: Vocabulary, config: SamplingConfig, seed: int, epoch: int, side: int):
-    """side: 0 source, 1 target. Raises DataError when the model is of a kind that cannot be sampled so."""
+    """Prepare drawing for an epoch. Raises DataError when the model is of a kind that cannot be sampled so.
+
+    Args:
+      vocabulary: whose pieces are drawn.
+      config: how.
+      seed, epoch, side: decide what is drawn; side is 0 for the source and 1 for the target.
+    """
     self.eos_id = vocabulary.eos_id
     self._place = (seed, epoch, side)
     self._draw = _drawer(vocabulary, config)
     self.fingerprint = repr((vocabulary.fingerprint, config, self._place))
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
-    """Ids of the sentences number first, first + 1, …"""
+    """Return the ids of sentences, which are numbers first, first + 1, … of their split."""
     return [self._draw(text, self._generator(first + i)) for i, text in enumerate(texts)]
 
   def _generator(self, sentence: int) -> random.Random:
@@ -92,23 +113,20 @@ _Draw = Callable[[str, random.Random], list[int]]
 
 @functools.lru_cache(maxsize=4)  # what it keeps of words serves every epoch
 def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
-  """What segments one text by a generator."""
-  if vocabulary.kind != (needed := SAMPLINGS[config.subword_sampling]):
+  """Return the function that segments one text with a generator of random numbers."""
+  needed, drawer = SAMPLINGS[config.subword_sampling]
+  if vocabulary.kind != needed:
     raise DataError(f'subword_sampling {config.subword_sampling} needs a vocabulary of kind {needed}; the supplied '
                     f'model is of kind {vocabulary.kind}')
   pieces = _Pieces(vocabulary)
   if pieces.unused:
     raise DataError('subword sampling needs a vocabulary that uses all its pieces; the supplied model has '
                     f'{pieces.unused} that are marked unused: train it anew, or subword_sampling=none')
-  if config.subword_sampling == 'bpe_dropout':
-    return BpeDropout(pieces, config.bpe_dropout)
-  if config.unigram_nbest == -1:
-    return UnigramSampling(pieces, config.unigram_alpha)
-  return _Likeliest(vocabulary, config.unigram_alpha, config.unigram_nbest)
+  return drawer(vocabulary, pieces, config)
 
 
 class _Pieces:
-  """What a SentencePiece model holds: pieces with scores, and what becomes of a character that is none of them."""
+  """The pieces of a SentencePiece model with their scores, and how it spells a character that is no piece."""
 
   def __init__(self, vocabulary: Vocabulary):
     proto = vocabulary.proto
@@ -125,7 +143,7 @@ class _Pieces:
     self._splits = not any(_SPACE in piece[1:] for piece in self.ids)
 
   def words(self, text: str) -> Iterator[str]:
-    """The parts of a text, normalised, of which each is segmented alone."""
+    """Iterate over the parts of a text, normalised, each of which is segmented on its own."""
     text = self.normalize(text)
     if not self._splits:
       return iter([text] if text else [])
@@ -133,22 +151,23 @@ class _Pieces:
     return itertools.chain([first] if first else [], (_SPACE + other for other in others))
 
   def spelt(self, symbol: str) -> tuple[int, ...]:
-    """Ids of a piece, or of what is none: its bytes, or the unknown id."""
+    """Return the id of a piece; of anything else, the ids of its bytes, or the unknown id."""
     if (i := self.ids.get(symbol)) is not None:
       return (i,)
     return tuple(self._bytes[f'<0x{byte:02X}>'] for byte in symbol.encode()) if self._bytes else (self.unk_id,)
 
   def joined(self, parts: Sequence[Sequence[int]]) -> list[int]:
-    """The ids of parts in a row; unknown characters side by side are one unknown."""
+    """Return the ids of parts in a row; unknown characters side by side are one unknown."""
     ids = list(itertools.chain.from_iterable(parts))
     return ids if self._bytes else [i for n, i in enumerate(ids) if i != self.unk_id or not n or ids[n - 1] != i]
 
 
 class BpeDropout:
-  """Byte-pair encoding in which at each step every possible merge is dropped with a probability (Provilkov et al., 2020,
-  Algorithm 1): the best of the others is made, and where there is none, the word is done.
+  """Byte-pair encoding that drops merges at random: Provilkov et al., 2020, Algorithm 1.
 
-  Drawn for are only those that come up as the best one left at a step; what the others would draw decides nothing.
+  At each step every possible merge is dropped with a probability. The best of the merges that are left is made; where
+  none is left, the word is done. A number is drawn only for a merge that comes up as the best one left at a step: what
+  the others would draw decides nothing.
   """
 
   def __init__(self, pieces: _Pieces, rate: float):
@@ -158,7 +177,7 @@ class BpeDropout:
     self._symbols = re.compile('|'.join([*(f'({re.escape(piece)})' for piece in whole), '.']), re.DOTALL)
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
-    """Ids of one segmentation."""
+    """Return the ids of one segmentation, drawn with the generator."""
     parts, ahead = [], self._gap(generator)  # draws until the next merge that is dropped
     for word in self._pieces.words(text):
       dropped = ()
@@ -172,11 +191,11 @@ class BpeDropout:
     return self._pieces.joined(parts)
 
   def _gap(self, generator: random.Random) -> int:
-    """Draws between two that drop a merge: geometric, so that one number serves many draws."""
+    """Return the number of draws until the next that drops a merge: geometric, so one number serves many draws."""
     return int(math.log(1.0 - generator.random()) / self._log_kept)
 
   def _merge(self, word: str, dropped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """(ids of a word, draws that it took), when the draws of these numbers drop their merge."""
+    """Return (ids of a word, draws that it took), where the draws with the numbers `dropped` drop their merge."""
     found = list(self._symbols.finditer(word))
     symbols = [one.group() for one in found]
     frozen = [one.lastindex is not None for one in found]
@@ -212,8 +231,10 @@ class BpeDropout:
 
 
 class UnigramSampling:
-  """A segmentation drawn from all, in proportion to its probability to the power of alpha: forward filtering, backward
-  sampling (Kudo, 2018, section 3.2)."""
+  """A segmentation drawn from all, in proportion to its probability to the power of alpha (Kudo, 2018, section 3.2).
+
+  Forward filtering, backward sampling.
+  """
 
   def __init__(self, pieces: _Pieces, alpha: float):
     self._pieces, self._alpha = pieces, alpha
@@ -225,7 +246,7 @@ class UnigramSampling:
                     for piece, i in pieces.ids.items()}
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
-    """Ids of one segmentation."""
+    """Return the ids of one segmentation, drawn with the generator."""
     parts = []
     for word in self._pieces.words(text):
       ends, end, drawn = self._lattice(word), len(word), []
@@ -238,7 +259,7 @@ class UnigramSampling:
     return self._pieces.joined(parts)
 
   def _filter(self, word: str) -> list[tuple[list[int], list[float]]]:
-    """For each end in a word: where the piece that ends there may begin, and the cumulative probability of each."""
+    """Return for each end in a word where a piece that ends there may begin, and the cumulative probabilities."""
     sums, ends = [0.0], [([], [])]
     for end in range(1, len(word) + 1):
       starts, logs = [], []
@@ -255,14 +276,26 @@ class UnigramSampling:
 
 
 class _Likeliest:
-  """A segmentation drawn from the likeliest so many (Kudo, 2018, section 3.2), which SentencePiece finds."""
+  """A segmentation drawn from the n likeliest (Kudo, 2018, section 3.2), which SentencePiece finds."""
 
   def __init__(self, vocabulary: Vocabulary, alpha: float, count: int):
     self._best, self._alpha = functools.partial(vocabulary.likeliest, count=count), alpha
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
-    """Ids of one segmentation."""
+    """Return the ids of one segmentation, drawn with the generator."""
     found = self._best(text)
     most = max((score for _, score in found), default=0.0)
     weights = [math.exp(self._alpha * (score - most)) for _, score in found]
     return generator.choices(found, weights)[0][0] if found else []
+
+
+def _unigram_drawer(vocabulary: Vocabulary, pieces: _Pieces, config: SamplingConfig) -> _Draw:
+  if config.unigram_nbest == -1:
+    return UnigramSampling(pieces, config.unigram_alpha)
+  return _Likeliest(vocabulary, config.unigram_alpha, config.unigram_nbest)
+
+
+SAMPLINGS.add('bpe_dropout', Sampling('bpe', lambda vocabulary, pieces, config: BpeDropout(pieces, config.bpe_dropout)),
+              'merges dropped at random: Provilkov et al., 2020', uses=('bpe_dropout',))
+SAMPLINGS.add('unigram', Sampling('unigram', _unigram_drawer), 'segmentations drawn by their probability: Kudo, 2018',
+              uses=('unigram_alpha', 'unigram_nbest'))

@@ -21,25 +21,30 @@ import urllib.request
 from collections.abc import Iterator
 
 from checks.errors import DataError
-from corpora import Corpus, CorpusConfig, Pair, Split, counted, direction
+from corpora.config import KINDS, CorpusConfig, Kind
+from corpora.splits import Corpus, Pair, Split, counted
 
 _READER = 1  # part of every fingerprint: raise it when the text that is read from the same files changes
 _CHUNK = 4096  # records read at a time
 
 
 def corpus(config: CorpusConfig) -> Corpus:
-  """The set of `config.tfds_name`, in either direction. Raises DataError when it or a split is not to be had."""
+  """Load the set of `config.tfds_name`, in either direction, preparing it where it is not there yet.
+
+  Raises:
+    DataError: when the set cannot be prepared, or has no such language or split.
+  """
   builder = _prepared(config)
   return Corpus(
       name=builder.info.full_name, source_language=config.source_language, target_language=config.target_language,
       train=_split(builder, config.train_split, config, drop_empty=True),
       validation=_split(builder, config.validation_split, config, drop_empty=False),
-      test=_split(builder, config.test_split, config, drop_empty=False) if config.test_split else None,
-      notes=(direction(config), f'prepared in {builder.data_dir}'))
+      tests=tuple(_split(builder, name, config, drop_empty=False) for name in config.test_splits),
+      notes=(config.direction, f'prepared in {builder.data_dir}'))
 
 
 def split(config: CorpusConfig, name: str) -> Split:
-  """One split of the set of `config.tfds_name`, slices such as test[:10%] included, for translating. Raises DataError."""
+  """Load one split of the set of `config.tfds_name`, slices such as test[:10%] included. Raises DataError."""
   return _split(_prepared(config), name, config, drop_empty=False)
 
 
@@ -47,28 +52,28 @@ def split(config: CorpusConfig, name: str) -> Split:
 
 
 def _split(builder, split: str, config: CorpusConfig, drop_empty: bool) -> Split:
-  """A split by its TFDS name, slices such as train[:1%] included."""
+  """Return a split by its TFDS name, slices such as train[:1%] included."""
   try:
     size = builder.info.splits[split].num_examples
   except Exception as error:  # TFDS raises KeyError, ValueError and AssertionError for what it cannot parse or find
     raise DataError(f'{builder.info.full_name} has no split {split!r} ({_first_line(error)}); it has '
                     f'{", ".join(builder.info.splits)}. A part of one can stand for a missing one: '
                     "--config.data.train_split='train[1%:]' --config.data.validation_split='train[:1%]' "
-                    '--config.data.test_split=None') from None
+                    '--config.data.test_splits="()"') from None
   if not size:
     raise DataError(f'split {split!r} of {builder.info.full_name} is empty')
   sides = config.source_language, config.target_language
   made_of = [_READER, builder.info.full_name, split, sides, drop_empty,
              {name: (part.num_examples, int(part.num_bytes)) for name, part in builder.info.splits.items()}]
   return Split(_name(builder, split, size), hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest(),
-               size, functools.partial(_read, builder, split, *sides, drop_empty))
+               size, functools.partial(_read, builder, split, *sides, drop_empty), stem=split)
 
 
 def _read(builder, split: str, source: str, target: str, drop_empty: bool) -> Iterator[Pair]:
-  """Every pair of a split.
+  """Iterate over every pair of a split.
 
-  `drop_empty` empties sides of nothing but spaces; the batch plan leaves pairs with an empty side out and counts
-  them, so no pass over millions of lines is needed to know how many there are.
+  With `drop_empty`, a side of nothing but spaces becomes empty: the batch plan leaves pairs with an empty side out
+  and counts them, so no pass over millions of lines is needed to know how many there are.
   """
   from tensorflow_datasets.proto import tf_example_pb2  # five times faster than decoding by the features
   records = builder.as_data_source(split).data_source
@@ -85,7 +90,7 @@ def _line(data: bytes) -> str:
 
 
 def _name(builder, split: str, size: int) -> str:
-  """What stands beside a score: the published set where TFDS says which one a split is, and how many lines it has.
+  """Return the name to report scores under: that of the published set, with its lines, where TFDS knows it.
 
   Two sets are called WMT14 English-German test: the full one of 3,003 lines, sacreBLEU's wmt14/full, and the one
   that was scored in 2014, 2,737 lines, sacreBLEU's wmt14. Lines decide.
@@ -103,7 +108,7 @@ def _name(builder, split: str, size: int) -> str:
 
 
 def _builder(name: str, data_dir: str | None):
-  """TFDS's builder of a set, nothing downloaded yet."""
+  """Return TFDS's builder of a set, with nothing downloaded yet. Raises DataError when TFDS has no such set."""
   import tensorflow_datasets as tfds
   import tensorflow_datasets.translate  # noqa: F401  (registers WMT and others; without it they are "not found")
   from tensorflow_datasets.core import registered
@@ -128,7 +133,7 @@ def _builder(name: str, data_dir: str | None):
 
 
 def _prepared(config: CorpusConfig):
-  """TFDS's builder of the set, which is there to be read."""
+  """Return TFDS's builder of the set, prepared."""
   builder = _builder(config.tfds_name, config.tfds_dir)
   _check_languages(builder, config)
   with _quietly():
@@ -149,7 +154,7 @@ def _check_languages(builder, config: CorpusConfig) -> None:
 
 
 def _prepare(builder) -> None:
-  """Downloads, unpacks and writes a set. Raises DataError saying what to fetch by hand when that fails."""
+  """Download, unpack and write a set. Raises DataError saying what to fetch by hand when that fails."""
   import tensorflow_datasets as tfds
   archives = _missing_archives(builder)
   size = sum(int(info.size) for info in archives.values())
@@ -169,7 +174,7 @@ def _prepare(builder) -> None:
 
 @contextlib.contextmanager
 def _extracting_without_tensorflow() -> Iterator[None]:
-  """TFDS unpacks archives through two trifles of TensorFlow, stood in for by Python's own."""
+  """Let TFDS unpack archives without TensorFlow: Python's own replace the two functions of it that TFDS calls."""
   from tensorflow_datasets.core.download import extractor
   before = extractor.tf
   extractor.tf = types.SimpleNamespace(
@@ -182,7 +187,7 @@ def _extracting_without_tensorflow() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-  """TFDS without log lines and printed notes, and with its progress bars on a terminal only."""
+  """Silence TFDS's log lines and printed notes, and keep its progress bars to a terminal."""
   import tensorflow_datasets as tfds
   levels = {name: logging.getLogger(name).level for name in ('absl', 'urllib3')}
   for name in levels:
@@ -199,7 +204,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _missing_archives(builder) -> dict:
-  """{URL: size, checksum, file name} of what a WMT set still has to download; nothing is known of other sets."""
+  """Return {URL: size, checksum, file name} of what a WMT set still has to download; {} of other sets, unknown."""
   from tensorflow_datasets.core.download import checksums, resource
   from tensorflow_datasets.translate import wmt
   if not isinstance(builder, wmt.WmtTranslate):
@@ -227,7 +232,7 @@ def _hosts(archives: dict) -> str:
 
 
 def _by_hand(builder, archives: dict) -> str:
-  """What to do instead of downloading."""
+  """Return instructions for fetching a set by hand."""
   folder = os.path.join(_downloads(builder), 'manual')
   if not archives:
     return f'Downloads are looked for in {_downloads(builder)}; files fetched by hand belong in {folder}'
@@ -237,7 +242,7 @@ def _by_hand(builder, archives: dict) -> str:
 
 
 def _reachable(url: str) -> bool:
-  """Whether a server answers, whatever it says; proxies of the environment are used."""
+  """Return whether a server answers at all; proxies of the environment are used."""
   try:
     urllib.request.urlopen(urllib.request.Request(url, method='HEAD'), timeout=20).close()
   except urllib.error.HTTPError:
@@ -249,3 +254,7 @@ def _reachable(url: str) -> bool:
 
 def _first_line(error: BaseException) -> str:
   return f'{type(error).__name__}: {(str(error).strip().splitlines() or [""])[0][:300]}'
+
+
+KINDS.add('tfds', Kind(corpus, 'pairs', needs='tfds_name'), 'a TFDS translation set, WMT among them',
+          uses=('tfds_name', 'tfds_dir'))

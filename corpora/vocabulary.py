@@ -1,4 +1,4 @@
-"""Text to ids and back, by SentencePiece; and the words that training has seen.
+"""Text to ids and back, by SentencePiece; the words that training has seen; and the registry of `vocabulary.kind`.
 
 No text is lost by default: no normalisation, every space kept, unknown characters as bytes. (U+2581, SentencePiece's
 own sign for a space, comes back as a space.) That holds for unigram, bpe and char; a word vocabulary splits at spaces,
@@ -17,22 +17,37 @@ import random
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sentencepiece
 
+from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import refuse
 from checks.whole_files import write_whole
 
-KINDS = ('unigram', 'bpe', 'word', 'char')  # in the order of SentencePiece's own numbers, from 1
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
 
 
+class Kind(NamedTuple):
+  """A kind of SentencePiece model."""
+
+  number: int  # SentencePiece's own, trainer_spec.model_type
+  has_bytes: bool = True  # whether it can spell unknown characters as bytes
+  size_is_exact: bool = True  # else the corpus decides, and `size` is the most
+
+
+KINDS: Registry[Kind] = Registry('vocabulary.kind')
+KINDS.add('unigram', Kind(1), 'a unigram language model')
+KINDS.add('bpe', Kind(2), 'byte-pair encoding, the paper')
+KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'what stands between spaces')
+KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
+
+
 @dataclasses.dataclass(frozen=True)
 class VocabularyConfig:
-  """What to train, or which models to take."""
+  """Which vocabulary to train, or which SentencePiece models to take instead."""
 
   kind: str = 'bpe'
   size: int = 37000  # entries, special ids and bytes included; a small corpus may give fewer
@@ -50,8 +65,7 @@ class VocabularyConfig:
 
   def _mistakes(self) -> Iterator[str]:
     symbols = self.control_symbols
-    if self.kind not in KINDS:
-      yield f'kind is {self.kind!r}; expected one of {", ".join(KINDS)}'
+    yield from KINDS.mistakes(self.kind)
     if self.size < 8:
       yield f'size is {self.size}; expected at least 8 entries'
     if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
@@ -68,7 +82,7 @@ class Vocabulary:
   """A SentencePiece model. Its special ids are what the model says they are."""
 
   def __init__(self, model: bytes, name: str):
-    """Raises DataError when `model` is no SentencePiece model or has no BOS or EOS."""
+    """Load a serialised model; `name` is for messages. Raises DataError when it is none, or has no BOS or EOS."""
     self.fingerprint = hashlib.sha256(model).hexdigest()
     self.model = model
     self._processor = sentencepiece.SentencePieceProcessor()
@@ -86,30 +100,31 @@ class Vocabulary:
 
   @classmethod
   def load(cls, path: str) -> 'Vocabulary':
-    """Reads a model file."""
+    """Read a model file. Raises DataError when it is missing or no model."""
     if not os.path.isfile(path):
       raise DataError(f'no vocabulary {path}')
     with open(path, 'rb') as file:
       return cls(file.read(), path)
 
   def encode(self, text: str) -> list[int]:
-    """Ids of a text, without BOS or EOS."""
+    """Return the ids of a text, without BOS or EOS."""
     return self._processor.encode(text)
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
-    """Ids of each text; where they stand in their split, from number `first` on, is nothing to this vocabulary."""
+    """Return the ids of each text. `first`, the first text's number in its split, matters to sampled vocabularies."""
     return self._processor.encode(list(texts), num_threads=1)
 
   def normalize(self, text: str) -> str:
-    """The text as the model's pieces spell it, with U+2581 for a space."""
+    """Return the text as the model's pieces spell it, with U+2581 for a space."""
     return self._processor.normalize(text)
 
   def likeliest(self, text: str, count: int) -> list[tuple[list[int], float]]:
-    """(ids, score) of the likeliest segmentations, at most `count`, of a unigram model; the score is a log-probability."""
+    """Return the `count` likeliest segmentations of a unigram model, or all: ids, and log-probability as a score."""
     from sentencepiece import sentencepiece_pb2  # slow to import
     found = sentencepiece_pb2.NBestSentencePieceText.FromString(
         self._processor.nbest_encode(text, nbest_size=count, out_type='serialized_proto'))
     return [([piece.id for piece in one.pieces], one.score) for one in found.nbests]
+
   @functools.cached_property
   def proto(self) -> Any:
     """The model's ModelProto, with every piece, its kind and its score."""
@@ -119,10 +134,10 @@ class Vocabulary:
   @property
   def kind(self) -> str:
     """One of KINDS, as the model itself says."""
-    return KINDS[self.proto.trainer_spec.model_type - 1]
+    return next(name for name, kind in KINDS.items() if kind.number == self.proto.trainer_spec.model_type)
 
   def encode_document(self, text: str) -> list[int]:
-    """encode(text), for long texts of many lines: line by line, in time and memory that a line needs.
+    """Return encode(text), made line by line: a long text in one piece would take SentencePiece too long.
 
     Raises:
       DataError: when the vocabulary has no entry for line ends, and there are some.
@@ -139,11 +154,11 @@ class Vocabulary:
     return before + [token for ids in lines for token in ids[len(end) - 1:]]
 
   def decode(self, ids: Sequence[int]) -> str:
-    """The text of ids; special ids have none."""
+    """Return the text of ids; special ids have none."""
     return self._processor.decode([int(i) for i in ids])
 
   def control_id(self, symbol: str) -> int:
-    """The id of a control symbol. Raises DataError when the vocabulary was made without it."""
+    """Return the id of a control symbol. Raises DataError when the vocabulary was made without it."""
     found = self._processor.piece_to_id(symbol)
     if not self._processor.is_control(found):
       raise DataError(f'the vocabulary has no control symbol {symbol!r}; a vocabulary that has it is made with '
@@ -151,12 +166,12 @@ class Vocabulary:
     return found
 
   def pieces(self, ids: Sequence[int]) -> list[str]:
-    """The entries as they are written in the vocabulary, for pictures and tables."""
+    """Return the entries of ids as they are written in the vocabulary, for pictures and tables."""
     return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
 def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:
-  """A SentencePiece model trained on sentences; the same model for the same sentences.
+  """Train a SentencePiece model, serialised; the same sentences give the same model.
 
   A corpus too small for `size` entries gets as many as it has. Sentences of more than 65,536 bytes, and those with
   U+2585, which SentencePiece keeps for itself, are not learnt from; they are encoded like any other.
@@ -164,14 +179,14 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
   Raises:
     DataError: when there is no text, or more characters than `size` has room for.
   """
-  size = size or config.size
+  size, kind = size or config.size, KINDS[config.kind]
   options = dict(
       model_type=config.kind, vocab_size=size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
-      byte_fallback=config.byte_fallback and config.kind != 'word', normalization_rule_name='identity',
+      byte_fallback=config.byte_fallback and kind.has_bytes, normalization_rule_name='identity',
       add_dummy_prefix=config.dummy_prefix,
       remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
       minloglevel=2, control_symbols=list(config.control_symbols))
-  if config.kind in ('word', 'char'):
+  if not kind.size_is_exact:
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
   texts = _sample((text for text in sentences if text.strip()), MOST_SENTENCES)
   if not texts:
@@ -192,7 +207,7 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
 
 
 def _sample(texts: Iterable[str], most: int) -> list[str]:
-  """All texts, or `most` of them, each as likely as any other (Vitter's algorithm R); the same ones every time."""
+  """Return all texts, or a uniform sample of `most` (Vitter's algorithm R), which is the same every time."""
   draw, kept = random.Random(0), []
   for seen, text in enumerate(texts):
     if seen < most:
@@ -202,14 +217,15 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
   return kept
 
 
-Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> what make() gives, or gave before
+Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> what make() returns, or returned before
 
 
 def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Keep:
-  """What makes a thing of a corpus once and finds it in `folder` ever after; without a folder, makes it anew.
+  """Return a cache for what is made from a training text: keep(name, make) makes it once and then reads its file.
 
   Args:
-    folder: where things are kept, each under a hash of all that decides it; processes may share it.
+    folder: where the files lie, named by a hash of all that decides them; processes may share it. Without a folder
+      nothing is kept.
     config: the vocabulary's options.
     fingerprint: of the training text.
   """
@@ -236,10 +252,10 @@ def _anew(name: str, make: Callable[[], bytes]) -> bytes:
 
 
 def make(config: VocabularyConfig, pairs: Iterable, keep: Keep = _anew) -> tuple[bytes, bytes | None]:
-  """The models of a corpus, supplied or trained: (source, target), or (joint, None).
+  """Return the models of a corpus, supplied or trained: (source, target), or (joint, None).
 
   Args:
-    config: what is wanted.
+    config: which vocabulary.
     pairs: the training split, records with `source` and `target`; read once per model.
     keep: see keeper().
   """
@@ -256,33 +272,35 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
 
 
 def words(text: str) -> list[str]:
-  """The words of a text: runs of letters, with apostrophes and hyphens inside."""
+  """Return the words of a text: runs of letters, with apostrophes and hyphens inside."""
   return _WORD.findall(text)
 
 
 def unseen_words(text: str, known: set[str]) -> list[str]:
-  """Words of `text` that training never saw. A capital at the start of a sentence makes no new word."""
+  """Return the words of a text that training never saw. A capital at a sentence's start makes no new word."""
   forms = lambda word: (word, word.lower(), word[:1].upper() + word[1:], word[:1].lower() + word[1:])
   return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
 
 
 def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
-  """Writes the distinct words with their counts, a line each, gzipped; whole or not at all.
+  """Write the distinct words with their counts, a line each, gzipped; the file appears whole or not at all.
 
   Args:
-    found: all words of a text, as often as they stand there; read where `keep` has none yet.
+    found: all words of a text, as often as they occur there; not iterated over where `keep` has their counts.
+    path: the file.
+    keep: see keeper().
   """
   lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(found).items()))
   write_whole(path, keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0)))
 
 
 def load_words(path: str) -> set[str]:
-  """The words that save_words wrote."""
+  """Return the words that save_words wrote."""
   return {line.split('\t')[0] for line in _lines(path)}
 
 
 def load_word_counts(path: str) -> dict[str, int] | None:
-  """The words that save_words wrote and how often they stand in its text; None of a file that was made without."""
+  """Return the words that save_words wrote with their counts; None of an old file, which has words alone."""
   rows = [line.split('\t') for line in _lines(path)]
   return {word: int(count) for word, count in rows} if all(len(row) == 2 for row in rows) else None
 

@@ -4,12 +4,11 @@ import glob
 import re
 from collections.abc import Sequence
 
-from options.decode_options import DecodeOptions
-
-import corpora
 from checks.errors import ConfigError, DataError
-from corpora import text_files, tfds_sets
+from corpora import loading, text_files, tfds_sets
+from corpora.splits import Corpus, Pair
 from decoding import scores, text_lines
+from options.decode_options import DecodeOptions
 
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
 TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
@@ -17,7 +16,7 @@ TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with
 Lines = tuple[list[str] | None, list[list[str]]]  # lines and references; None: lines that are yet to come
 
 
-def read(options: DecodeOptions, corpus: corpora.CorpusConfig, as_they_come: bool) -> Lines:
+def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: bool) -> Lines:
   """Return lines and references.
 
   Args:
@@ -32,7 +31,7 @@ def read(options: DecodeOptions, corpus: corpora.CorpusConfig, as_they_come: boo
   if options.input.startswith('tfds:'):
     return of_pairs(tfds_pairs(options.input, corpus), references)
   if options.input.startswith(SPLIT):
-    return of_pairs(split_of(options.input, corpora.load(corpus)), references)
+    return of_pairs(split_of(options.input, loading.load(corpus)), references)
   if as_they_come and options.input == options.output == '-' and not (references or options.target):
     text_lines.invite()
     return None, []
@@ -43,23 +42,21 @@ def read(options: DecodeOptions, corpus: corpora.CorpusConfig, as_they_come: boo
   return lines, references
 
 
-def of_pairs(pairs: Sequence[corpora.Pair], references: list[list[str]]) -> Lines:
+def of_pairs(pairs: Sequence[Pair], references: list[list[str]]) -> Lines:
   """Return the sources of pairs, and their targets where no other references are given."""
   return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
 
 
-def split_of(wanted: str, corpus: corpora.Corpus) -> list[corpora.Pair]:
-  """Return a held-out split of the run's own corpus: split:validation, split:test (the first test set) or its name."""
-  known = {split.name: split for split in corpus.tests} | {'validation': corpus.validation}
-  known |= {'test': corpus.tests[0]} if corpus.tests and 'test' not in known else {}
-  name = wanted.removeprefix(SPLIT)
+def split_of(wanted: str, corpus: Corpus) -> list[Pair]:
+  """Return a split of the run's own corpus, by its role or its name: split:test is the first test set."""
+  name, known = wanted.removeprefix(SPLIT), corpus.by_name
   if name not in known:
-    raise ConfigError(f'--input={wanted}: expected one of {", ".join(SPLIT + name for name in known)}, the held-out '
-                      'splits of this run')
+    raise ConfigError(f'--input={wanted}: expected one of {", ".join(SPLIT + name for name in known)}, the splits of '
+                      'this run')
   return list(known[name])
 
 
-def tfds_pairs(text: str, corpus: corpora.CorpusConfig) -> list[corpora.Pair]:
+def tfds_pairs(text: str, corpus: loading.CorpusConfig) -> list[Pair]:
   """Return pairs of a TFDS set in the run's languages; it lies, or is prepared, where the run's options say.
 
   Raises:
@@ -69,7 +66,7 @@ def tfds_pairs(text: str, corpus: corpora.CorpusConfig) -> list[corpora.Pair]:
   if not found:
     raise ConfigError(f'--input={text}: expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test or '
                       'tfds:wmt14_translate/de-en:test[:100]')
-  wanted = corpora.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=corpus.tfds_dir,
+  wanted = loading.CorpusConfig(kind='tfds', tfds_name=found[1], tfds_dir=corpus.tfds_dir,
                                 source_language=corpus.source_language, target_language=corpus.target_language)
   try:
     return list(tfds_sets.split(wanted, found[2]))

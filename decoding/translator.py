@@ -77,7 +77,6 @@ def without_effect(config, given: Iterable[str], idle: Mapping[str, str] = Mappi
       remedy = 'something else' if but else ' or '.join(values)
       wrong += [f'config.{name} has no effect: {switch} is {config[switch]!r}; leave it out, or set {switch} to {remedy}'
                 for name in given if name in options or name.partition('.')[0] in options]
-  return wrong + [f'config.{name} has no effect: {idle[name]}; leave it out' for name in given if name in idle]
 
 
 def check_asked(config, search_options: Iterable[str]) -> None:

@@ -11,8 +11,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import corpora
 from checks.errors import DataError
+from corpora import loading
+from corpora.splits import Pair
 from decoding import scores
 from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
 from sweeps.table import as_text as table_as_text
@@ -71,7 +72,7 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
                                [pairs[i].target for i in group.places])['bleu'] for group in groups]
 
 
-def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
+def _examined_by(run: FinishedRun) -> list[Pair]:
   """The pairs that a run was scored on, found again through its configuration."""
   pairs, fingerprint = _examined(setup.of_folder(run.folder).corpus)
   if fingerprint not in run.environment['data'].values():
@@ -81,9 +82,9 @@ def _examined_by(run: FinishedRun) -> list[corpora.Pair]:
 
 
 @functools.lru_cache(maxsize=4)
-def _examined(config: corpora.CorpusConfig) -> tuple[list[corpora.Pair], str]:
-  corpus = corpora.load(config)
-  split, *_ = corpus.tests or (corpus.validation,)
+def _examined(config: loading.CorpusConfig) -> tuple[list[Pair], str]:
+  corpus = loading.load(config)
+  split = corpus.tests[0] if corpus.tests else corpus.validation
   return list(split), split.fingerprint
 
 

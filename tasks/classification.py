@@ -11,11 +11,12 @@ from typing import Any
 
 from decoding.classifier import Classifier
 
-import corpora
 import input_pipeline
-from corpora import input_formats, labelled, labelled_baselines
+from batching.labelled import LabelledPlan
+from corpora import input_formats, labelled_baselines, loading
 from corpora import vocabulary as vocabularies
 from corpora.labelled import LabelledCorpus, LabelledSplit
+from corpora.splits import Pair
 from decoding.answers import PlainAnswers
 from options.decode_options import DecodeOptions
 from tasks import setup as setups
@@ -37,7 +38,7 @@ class Classification(Task):
   texts = rows = 'examples'
   has_attention = False  # a classifier's sequences are laid out in another way
   architectures = ('language_model',)
-  corpus_record = labelled.LabelledConfig
+  corpus_record = loading.LabelledConfig
   measure = Measure('accuracy')
   own_options = ('data.task', 'train.auxiliary_weight', 'train.classifier_dropout')
   outputs = 'labels.txt'
@@ -69,11 +70,11 @@ class Classification(Task):
 
   def read_corpus(self) -> LabelledCorpus:
     """Return the examples."""
-    return labelled.load(self.setup.corpus)
+    return loading.load(self.setup.corpus)
 
-  def vocabulary_text(self) -> Iterator[corpora.Pair]:
+  def vocabulary_text(self) -> Iterator[Pair]:
     """Yield all training texts."""
-    return (corpora.Pair(text, '') for example in self.corpus.train for text in example.texts)
+    return (Pair(text, '') for example in self.corpus.train for text in example.texts)
 
   def known_words(self) -> Iterator[str]:
     """Yield the words of the training texts."""
@@ -84,12 +85,12 @@ class Classification(Task):
     return with_classifier(model, self.setup, len(self.corpus.labels))
 
   def plan(self, split: LabelledSplit, batches: input_pipeline.BatchConfig, shuffle: bool
-           ) -> input_pipeline.LabelledPlan:
+           ) -> LabelledPlan:
     """Return the batch plan of labelled texts, which need no store on disk."""
     encoded = input_formats.encode(split, self.setup.corpus.task, self.target, batches.max_length)
     if encoded.cut:
       print(f'  {split.name}: texts of {encoded.cut:,} examples cut, so that sequences have {batches.max_length} tokens')
-    return input_pipeline.LabelledPlan(encoded.sequences, encoded.labels, batches, self.setup.seed, shuffle)
+    return LabelledPlan(encoded.sequences, encoded.labels, batches, self.setup.seed, shuffle)
 
   def adopt(self, wanted: Any, fresh: Any) -> Any:
     """Return a language model's parameters under a fresh classifier."""

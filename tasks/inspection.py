@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-import corpora
+from corpora.splits import Corpus
 from corpora.vocabulary import Vocabulary
 
 _BARS = 40  # columns of the longest bar of a histogram
 _BATCHES, _SHOWN = 10, 2  # batches written out, and pairs of each
 
 
-def report(corpus: corpora.Corpus, plan: Any, source: Vocabulary, target: Vocabulary) -> Iterator[str]:
+def report(corpus: Corpus, plan: Any, source: Vocabulary, target: Vocabulary) -> Iterator[str]:
   """Line by line: what was read, kept and dropped, lengths, padding, unknown pieces, and ten batches as text.
 
   Args:

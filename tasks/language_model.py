@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from decoding.continuer import BATCH_TOKENS, Continuer, plain
 
-import corpora
 import input_pipeline
+from corpora import loading
 from corpora import vocabulary as vocabularies
+from corpora.splits import Corpus, Pair, TextSplit
 from decoding.answers import PlainAnswers
 from options.decode_options import DecodeOptions
 from tasks import trained
@@ -66,24 +67,22 @@ class LanguageModelling(Task):
              'continuation together are no longer than the blocks of data.max_length tokens that are trained on')
     yield from trained.search_mistakes(setup, longest_source=False)  # a continuation is no longer than a block
 
-  def read_corpus(self) -> corpora.Corpus:
+  def read_corpus(self) -> Corpus:
     """Return the documents."""
-    return corpora.load(self.setup.corpus)
+    return loading.load(self.setup.corpus)
 
-  def vocabulary_text(self) -> Iterator[corpora.Pair]:
+  def vocabulary_text(self) -> Iterator[Pair]:
     """Yield the lines of the training text."""
-    return (corpora.Pair(line, '') for text in self.corpus.train for line in text.split('\n'))
+    return (Pair(line, '') for text in self.corpus.train for line in text.split('\n'))
 
   def known_words(self) -> Iterator[str]:
     """Yield the words of the training text."""
     return (word for text in self.corpus.train for word in vocabularies.words(text))
 
-  def plan(self, split: corpora.TextSplit, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
+  def plan(self, split: TextSplit, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of running text, in blocks."""
-    place = self.setup.places.cache_dir or self.folder.data
-    store = input_pipeline.open_text_store(split, self.target, self.setup.batches.max_length, place,
-                                           tokenising(len(split), ' documents'))
-    return input_pipeline.make_plan(store, batches, self.setup.seed, shuffle)
+    return input_pipeline.plan_documents(split, self.target, batches, self.setup.seed, self.text_folder, shuffle,
+                                         tokenising(len(split), ' documents'))
 
   # ------------------------------------------------------------------------------------------------- evaluation
 
@@ -111,7 +110,7 @@ class LanguageModelling(Task):
       summary += f'\n    {prompt} …{text[:200]}'
     return Evaluation(measures, samples, summary)
 
-  def score(self, params: Any, split: corpora.TextSplit, sums_of: Callable[[Any, Any], Sums]) -> Score:
+  def score(self, params: Any, split: TextSplit, sums_of: Callable[[Any, Any], Sums]) -> Score:
     """Return the perplexity of a split, and continuations of its prompts."""
     print(f'Reading {split.name} ({split.num_bytes:,} bytes) …', flush=True)
     sums = sums_of(params, split)
@@ -160,7 +159,7 @@ def per_byte(sums: Mapping[str, float], num_bytes: int) -> dict[str, float]:
   return {'perplexity_per_byte': exponential(nats), 'bits_per_byte': nats / math.log(2)}
 
 
-def prompts(split: corpora.TextSplit, count: int) -> list[Prompt]:
+def prompts(split: TextSplit, count: int) -> list[Prompt]:
   """Return `count` prompts, the first halves of lines that lie evenly over a split; fewer where it has fewer lines."""
   lines = [line for text in split for line in text.split('\n') if len(line.split()) >= 4]
   chosen = [lines[len(lines) * n // count] for n in range(count)] if len(lines) >= count else lines

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import corpora
-from corpora import cleaning, labelled, subword_sampling
+from corpora import cleaning, loading, subword_sampling
 from corpora import vocabulary as vocabularies
 from input_pipeline import BatchConfig
 from training.evaluation import EvaluationConfig
@@ -52,7 +51,7 @@ class Setup:
   saved: Mapping[str, Any]  # as config.json holds them
   seed: int
   task: str  # key of tasks.task.TASKS
-  corpus: corpora.CorpusConfig | labelled.LabelledConfig
+  corpus: loading.CorpusConfig | loading.LabelledConfig
   cleaning: cleaning.CleaningConfig
   vocabulary: vocabularies.VocabularyConfig
   sampling: subword_sampling.SamplingConfig

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 import jax
 import tqdm
 
-import corpora
 import input_pipeline
 from checks.errors import ConfigError, config_errors
+from corpora import loading
 from corpora import vocabulary as vocabularies
+from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary
 from decoding.answers import Answers
 from options.decode_options import DecodeOptions
@@ -38,8 +39,11 @@ def task(cls: type['Task']) -> type['Task']:
 
 
 def task_of(config: Mapping[str, Any]) -> type['Task']:
-  """Return the task of a configuration: what the splits of its corpus hold decides."""
-  return TASKS[corpora.holds(config['data']['kind'])]
+  """Return the task of a configuration: what the splits of its corpus hold decides.
+
+  Of a kind of corpus that nobody knows it is translation, whose record of the corpus reports that.
+  """
+  return TASKS[loading.holds(config['data']['kind']) or 'pairs']
 
 
 class Task(abc.ABC):
@@ -51,7 +55,7 @@ class Task(abc.ABC):
   rows: ClassVar[str]  # what a row of a batch holds, for people
   architectures: ClassVar[tuple[str, ...]]  # values of model.architecture that can be trained for it
   measure: ClassVar[Measure]  # the figure on validation by which one checkpoint is better than another
-  corpus_record: ClassVar[type] = corpora.CorpusConfig  # what is made of the section `data`
+  corpus_record: ClassVar[type] = loading.CorpusConfig  # what is made of the section `data`
   own_options: ClassVar[tuple[str, ...]] = ()  # options that mean nothing to other tasks, by dotted name
   references: ClassVar[bool] = False  # whether its answers may be compared with reference texts
   line_by_line: ClassVar[bool] = False  # whether an answer depends on its line alone, so that lines may come in a pipe
@@ -98,7 +102,7 @@ class Task(abc.ABC):
     """Return the corpus: train, validation, tests, name, notes, suggestions, labels."""
 
   @abc.abstractmethod
-  def vocabulary_text(self) -> Iterable[corpora.Pair]:
+  def vocabulary_text(self) -> Iterable[Pair]:
     """Return the training text that vocabularies are made from; text of one language as sources."""
 
   @abc.abstractmethod
@@ -203,6 +207,11 @@ class Task(abc.ABC):
     """Return the name of the file in samples/ with what the model wrote for a split."""
     stem = 'test' if split is self.examined[0] else re.sub(r'\W+', '_', split.name).strip('_')
     return f'{stem}_{self.outputs}'
+
+  @property
+  def text_folder(self) -> str:
+    """Where tokenised text is kept."""
+    return self.setup.places.cache_dir or self.folder.data
 
   @property
   def fingerprints(self) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import tqdm
 
-import corpora
 import input_pipeline
 from checks.errors import ConfigError
-from corpora import cleaning, subword_sampling
+from corpora import cleaning, loading
 from corpora import vocabulary as vocabularies
+from corpora.splits import Corpus, Pair, Split
 from decoding import scores
 from decoding.answers import TranslationAnswers, TranslationOptions
 from decoding.long_lines import Splitter
@@ -49,11 +49,11 @@ class Translation(Task):
              'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True')
     yield from trained.search_mistakes(setup, longest_source=True)
 
-  def read_corpus(self) -> corpora.Corpus:
+  def read_corpus(self) -> Corpus:
     """Return the pairs, those of training cleaned."""
-    return cleaning.apply(corpora.load(self.setup.corpus), self.setup.cleaning, self.setup.corpus)
+    return cleaning.apply(loading.load(self.setup.corpus), self.setup.cleaning, self.setup.corpus)
 
-  def vocabulary_text(self) -> Iterable[corpora.Pair]:
+  def vocabulary_text(self) -> Iterable[Pair]:
     """Return the training pairs."""
     return self.corpus.train
 
@@ -61,18 +61,13 @@ class Translation(Task):
     """Yield the words of the training sources."""
     return (word for pair in self.corpus.train for word in vocabularies.words(pair.source))
 
-  def plan(self, split: corpora.Split, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
+  def plan(self, split: Split, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of a parallel split. With subword sampling, training's text is tokenised for each epoch."""
-    setup, sampling = self.setup, self.setup.sampling
-    bar = tokenising(len(split), ' pairs')
-    if shuffle and sampling.draws:
-      sampled = lambda epoch: [subword_sampling.SampledVocabulary(vocabulary, sampling, setup.seed, epoch, side)
-                               for side, vocabulary in enumerate((self.source, self.target))]
-      store = input_pipeline.SampledStores(split, sampled, self.folder.data, progress=bar)
-    else:
-      store = input_pipeline.open_store(split, self.source, self.target, setup.places.cache_dir or self.folder.data,
-                                        progress=bar)
-    return input_pipeline.make_plan(store, batches, setup.seed, shuffle)
+    setup, bar = self.setup, tokenising(len(split), ' pairs')
+    if shuffle and setup.sampling.draws:
+      return input_pipeline.plan_sampled_pairs(split, self.source, self.target, batches, setup.sampling, setup.seed,
+                                               self.folder.data, bar)
+    return input_pipeline.plan_pairs(split, self.source, self.target, batches, setup.seed, self.text_folder, shuffle, bar)
 
   # ------------------------------------------------------------------------------------------------- evaluation
 
@@ -91,7 +86,7 @@ class Translation(Task):
     return self._make_translator(self.setup.search)
 
   @functools.cached_property
-  def _evaluated(self) -> list[corpora.Pair]:
+  def _evaluated(self) -> list[Pair]:
     return list(itertools.islice(self.corpus.validation, self.setup.evaluation.eval_sentences))
 
   def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
@@ -108,7 +103,7 @@ class Translation(Task):
         samples=[[('source', pair.source), ('reference', pair.target), ('model', text)] for pair, text in shown],
         summary=f'BLEU {scored["bleu"]:.1f} (greedy, {len(pairs)} sentences)\n    {pair.source}\n    {hypothesis}')
 
-  def score(self, params: Any, split: corpora.Split, sums_of: Callable[[Any, Any], Sums]) -> Score:
+  def score(self, params: Any, split: Split, sums_of: Callable[[Any, Any], Sums]) -> Score:
     """Return the scores of a split's translations; with the first one, the corpus's own measures and its showcase."""
     del sums_of
     corpus, translator, pairs = self.corpus, self._searching, list(split)
@@ -177,7 +172,7 @@ class Translation(Task):
     return TranslationAnswers(translator, asked, splitter)
 
 
-def translation_scores(translator: Translator, pairs: Sequence[corpora.Pair],
+def translation_scores(translator: Translator, pairs: Sequence[Pair],
                        progress: Callable[[int], Any] | None = None) -> tuple[dict[str, Any], list[str]]:
   """Return BLEU and chrF of the pairs' translated sources against their raw references, and the translations."""
   hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], progress)]

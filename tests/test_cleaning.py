@@ -6,11 +6,12 @@ import os
 
 import pytest
 
-import corpora
 import train
 from checks.errors import ConfigError, DataError
-from corpora import CorpusConfig, Pair, cleaning, text_files
+from corpora import cleaning, loading, text_files
 from corpora.cleaning import CleaningConfig
+from corpora.loading import CorpusConfig
+from corpora.splits import Pair
 from tests.test_runs import corpus, options  # noqa: F401
 
 NASTY = [
@@ -43,8 +44,8 @@ def nasty(tmp_path):
 
 
 def load(folder, config=CleaningConfig()):
-  of = CorpusConfig('text', 'de', 'en', directory=str(folder), validation_split='val', test_split=None)
-  return cleaning.apply(corpora.load(of), config, of)
+  of = CorpusConfig('text', 'de', 'en', directory=str(folder), validation_split='val', test_splits=())
+  return cleaning.apply(loading.load(of), config, of)
 
 
 def test_B1_a_nasty_corpus_is_counted_to_the_last_pair(nasty):
@@ -75,7 +76,7 @@ def test_B1_what_cannot_be_read_is_an_error_that_names_file_and_line(nasty):
 
 
 def test_nothing_is_changed_unless_it_is_asked_for(nasty):
-  of = CorpusConfig('text', 'de', 'en', directory=str(nasty), validation_split='val', test_split=None)
+  of = CorpusConfig('text', 'de', 'en', directory=str(nasty), validation_split='val', test_splits=())
   assert load(nasty).train.fingerprint == text_files.directory_corpus(of).train.fingerprint
   prints = {load(nasty, config).train.fingerprint for config in (
       CleaningConfig(), CleaningConfig(max_ratio=5.0), CleaningConfig(max_ratio=6.0), CleaningConfig(tag='<x>'))}

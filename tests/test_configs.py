@@ -10,8 +10,8 @@ import pytest
 from ml_collections import ConfigDict
 
 import configs
-import input_pipeline
 import train
+from batching.labelled import LabelledPlan
 from configs import ablation, default, fine_tune, language_model, multi30k, recurrent, table3
 from corpora import labelled
 from decoding import translator
@@ -58,7 +58,7 @@ def test_sections_build_and_one_step_traces(name, variant):
   with sections.gather_errors(config) as build:
     model = architectures.build(translator.model_record(build, config, size, size))
   each = {'similarity': 2, 'multiple_choice': 4}.get(config.data.task, 1)
-  corpus = labelled.LabelledCorpus('', config.data.task, ('1', '2', '3', '4'), None, None, None)
+  corpus = labelled.LabelledCorpus('', config.data.task, ('1', '2', '3', '4'), None, None, ())
   model = records.task.finish_model(model, corpus, config)
   optimizer = optimizers.build(records.optimizer, config.train.num_steps or 10_000)
   fresh = lambda key: training.init_state(model, optimizer, key, config.train.ema_decay)
@@ -78,7 +78,7 @@ def test_sections_build_and_one_step_traces(name, variant):
                                   config.train.ema_decay, config.train.accumulation_steps)
   batch = Batch(side(source), side(target))
   if records.task.texts == 'examples':
-    plan = input_pipeline.LabelledPlan([[[2] * target] * each] * 8, [0] * 8, batches, 0)
+    plan = LabelledPlan([[[2] * target] * each] * 8, [0] * 8, batches, 0)
     batch = plan.batch_at(0)
   after, measures = jax.eval_shape(step, state, batch)
   kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)

@@ -9,12 +9,15 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
 import input_pipeline
+from batching import store as stores
+from batching.sampled import SampledStores
+from batching.store import Side, Store
 from checks.errors import DataError
 from corpora import subword_sampling
 from corpora import vocabulary as vocabularies
-from input_pipeline import BatchConfig, Plan, Side, Store
+from corpora.splits import Pair, Split
+from input_pipeline import BatchConfig
 
 EOS = 3
 BUCKETS = BatchConfig('buckets', batch_tokens=600, max_length=50, max_shapes=5)
@@ -44,7 +47,7 @@ def store():
 
 @pytest.fixture(scope='module')
 def plan(store):
-  return Plan(store, BUCKETS, seed=7)
+  return input_pipeline.make_plan(store, BUCKETS, seed=7)
 
 
 def epoch_batches(plan, number=0):
@@ -75,7 +78,7 @@ def test_every_pair_comes_once_an_epoch_whole_and_with_its_translation(plan, sto
 
 
 def test_the_batch_at_a_step_is_a_function_of_seed_and_step(store, plan):
-  again, other = Plan(store, BUCKETS, seed=7), Plan(store, BUCKETS, seed=8)
+  again, other = input_pipeline.make_plan(store, BUCKETS, seed=7), input_pipeline.make_plan(store, BUCKETS, seed=8)
   steps = [0, 1, plan.batches_per_epoch + 3, 11 * plan.batches_per_epoch + 2]
   for step in reversed(steps):  # asked in another order, and of a plan that has seen no other epoch
     assert same(again.batch_at(step), plan.batch_at(step))
@@ -84,7 +87,7 @@ def test_the_batch_at_a_step_is_a_function_of_seed_and_step(store, plan):
 
 
 def test_without_shuffling_every_epoch_is_the_same(store):
-  plain = Plan(store, BUCKETS, seed=7, shuffle=False)
+  plain = input_pipeline.make_plan(store, BUCKETS, seed=7, shuffle=False)
   first, second, third = (epoch_batches(plain, number) for number in range(3))
   assert all(map(same, second, third)) and not all(map(same, first, second))  # but the first starts with the largest
   text = lambda batches: sorted(batch.source.ids.tobytes() for batch in batches)
@@ -104,7 +107,7 @@ def test_shapes_keep_their_promises(plan, store):
 
 
 def test_every_seed_shows_the_largest_shape_first(store):
-  plans = [Plan(store, BUCKETS, seed) for seed in range(5)]
+  plans = [input_pipeline.make_plan(store, BUCKETS, seed) for seed in range(5)]
   assert all(plan.shape_at(0) == plan.shapes[0] for plan in plans)
   assert len({plan.shape_at(1) for plan in plans}) > 1
 
@@ -139,7 +142,7 @@ def test_a_fixed_shape_drops_what_is_longer_and_counts_it():
   source[:3], target[:3] = [41, 42, 41], [42, 42, 43]  # the first fits exactly, the others by one token not
   source[3] = 1  # an empty side
   fits = (source <= 41) & (target <= 42) & (source > 1)
-  plan = Plan(make_store(source, target), FIXED, seed=0)
+  plan = input_pipeline.make_plan(make_store(source, target), FIXED, seed=0)
   assert plan.dropped == (~fits).sum() >= 3
   assert plan.batches_per_epoch == math.ceil(fits.sum() / 64)
   seen = set()
@@ -164,7 +167,7 @@ def test_sixteen_shapes_leave_less_than_a_tenth_of_padding():
   sides = lengths(29_000, mean=14.0, spread=0.3, correlation=0.85)
   halves = (Side(np.zeros(side.sum(), np.int32), np.concatenate([[0], np.cumsum(side)])) for side in sides)
   captions = Store(*halves, 'made up')
-  plan = lambda shapes: Plan(captions, BatchConfig('buckets', batch_tokens=4096, max_length=256, max_shapes=shapes), 0)
+  plan = lambda shapes: input_pipeline.make_plan(captions, BatchConfig('buckets', batch_tokens=4096, max_length=256, max_shapes=shapes), 0)
   sixteen, one = plan(16), plan(1)
   assert len(sixteen.shapes) <= 16 and sixteen.dropped == 0
   assert sixteen.padding() < 0.10 < 0.5 < one.padding()
@@ -173,17 +176,26 @@ def test_sixteen_shapes_leave_less_than_a_tenth_of_padding():
 def test_a_batch_too_small_for_the_longest_sentence_is_an_error(store):
   longest = max(store.source.lengths.max(), store.target.lengths.max())
   with pytest.raises(DataError, match=f'raise it to {8 * longest} '):
-    Plan(store, BatchConfig('buckets', batch_tokens=8 * int(longest) - 1, max_length=50), 0)
-  Plan(store, BatchConfig('buckets', batch_tokens=8 * int(longest), max_length=50), 0)
+    input_pipeline.make_plan(store, BatchConfig('buckets', batch_tokens=8 * int(longest) - 1, max_length=50), 0)
+  input_pipeline.make_plan(store, BatchConfig('buckets', batch_tokens=8 * int(longest), max_length=50), 0)
 
 
 def test_a_corpus_of_which_nothing_is_left_is_an_error(store):
   with pytest.raises(DataError, match='all 487 .* more than 1 source'):
-    Plan(store, BatchConfig('buckets', batch_tokens=600, max_length=1), 0)
+    input_pipeline.make_plan(store, BatchConfig('buckets', batch_tokens=600, max_length=1), 0)
+
+
+@pytest.mark.parametrize('config, unused', [
+    (BUCKETS, {'packed_length', 'fixed_rows', 'fixed_source_length', 'fixed_target_length'}),
+    (FIXED, {'packed_length', 'max_shapes'}),
+    (BatchConfig('packed', 600, 50), {'max_shapes', 'fixed_rows', 'fixed_source_length', 'fixed_target_length'})])
+def test_options_of_another_way_of_batching_mean_nothing(config, unused):
+  assert config.idle().keys() == unused
+  assert all(reason.startswith(f'batching is {config.batching!r}; only ') for reason in config.idle().values())
 
 
 @pytest.mark.parametrize('wrong, words', [
-    (dict(batching='loose'), 'buckets, fixed or packed'), (dict(batching='fixed'), 'needs fixed_rows'),
+    (dict(batching='loose'), 'expected one of buckets, fixed, packed'), (dict(batching='fixed'), 'needs fixed_rows'),
     (dict(batch_tokens=0), 'batch_tokens'), (dict(max_shapes=0), 'max_shapes'),
     (dict(batching='fixed', fixed_rows=12, fixed_source_length=5, fixed_target_length=5), 'multiple of 8')])
 def test_mistaken_settings_are_refused(wrong, words):
@@ -195,9 +207,9 @@ def test_mistaken_settings_are_refused(wrong, words):
     BatchConfig('buckets', batch_tokens=2400, max_length=50, max_shapes=5, accumulation_steps=3),
     BatchConfig('fixed', 1, 50, fixed_rows=48, fixed_source_length=50, fixed_target_length=50, accumulation_steps=3)])
 def test_rows_divide_into_micro_batches_of_whole_eights(store, config):
-  plan = Plan(store, config, seed=7)
+  plan = input_pipeline.make_plan(store, config, seed=7)
   assert all(shape.rows % 24 == 0 for shape in plan.shapes)
-  few = Plan(store, config.for_evaluation(), seed=7, shuffle=False)
+  few = input_pipeline.make_plan(store, config.for_evaluation(), seed=7, shuffle=False)
   largest = lambda plan: max(shape.rows * max(shape.source, shape.target) for shape in plan.shapes)
   assert largest(few) <= largest(plan) / 3 and len(few.shapes) <= 4
 
@@ -207,7 +219,7 @@ def test_rows_that_do_not_divide_into_micro_batches_are_refused(store):
     BatchConfig('fixed', 1, 50, fixed_rows=32, fixed_source_length=50, fixed_target_length=50, accumulation_steps=3)
   longest = int(max(store.source.lengths.max(), store.target.lengths.max()))
   with pytest.raises(DataError, match=rf'fewer than 24 rows \(8 for each of .*; raise it to {24 * longest} '):
-    Plan(store, BatchConfig('buckets', 24 * longest - 1, max_length=50, accumulation_steps=3), 0)
+    input_pipeline.make_plan(store, BatchConfig('buckets', 24 * longest - 1, max_length=50, accumulation_steps=3), 0)
 
 
 # ------------------------------------------------------------------------------------------------ subword sampling
@@ -221,9 +233,9 @@ def text():
   """A split of 409 pairs and its vocabulary."""
   draw = np.random.default_rng(0)
   words = ['house', 'garden', 'street', 'running', 'quickly', 'two', 'dogs', 'and', 'the', 'children']
-  pairs = [corpora.Pair(*(' '.join(draw.choice(words, draw.integers(1, 7))) for _ in range(2))) for _ in range(409)]
-  pairs[17] = corpora.Pair('', 'the dogs')  # an empty side, in every epoch
-  split = corpora.Split('train', 'words', len(pairs), lambda: iter(pairs))
+  pairs = [Pair(*(' '.join(draw.choice(words, draw.integers(1, 7))) for _ in range(2))) for _ in range(409)]
+  pairs[17] = Pair('', 'the dogs')  # an empty side, in every epoch
+  split = Split('train', 'words', len(pairs), lambda: iter(pairs))
   model = vocabularies.train(vocabularies.VocabularyConfig(size=330), [side for pair in pairs for side in pair])
   return split, vocabularies.Vocabulary(model, 'words')
 
@@ -237,7 +249,7 @@ def sampled_plan(text, folder, seed=2, config=SMALL, made=None):
       made.append(epoch)
     return [subword_sampling.SampledVocabulary(vocabulary, SAMPLING, seed, epoch, side) for side in (0, 1)]
 
-  return Plan(input_pipeline.SampledStores(split, views, str(folder)), config, seed)
+  return input_pipeline.make_plan(SampledStores(split, views, str(folder)), config, seed)
 
 
 @pytest.fixture(scope='module')
@@ -256,7 +268,7 @@ def test_each_epoch_reads_every_sentence_once_in_pieces_of_its_own(text, first_s
   pieces = collections.defaultdict(list)
   for step, batch in enumerate(batches):
     for row in np.flatnonzero(batch.source.segments.any(axis=1)):
-      pieces[plan.locate(step)[0]].append((corpora.Pair(*(read(side, row) for side in batch)),
+      pieces[plan.locate(step)[0]].append((Pair(*(read(side, row) for side in batch)),
                                            batch.source.ids[row].tobytes()))
   for epoch in range(5):
     assert sorted(pair for pair, _ in pieces[epoch]) == sorted(pair for pair in split if pair.source)
@@ -326,15 +338,15 @@ class Letters:
     return [[ord(letter) for letter in text] for text in texts]
 
 
-PAIRS = [corpora.Pair('a' * (i % 7), 'bc' * (i % 5)) for i in range(4999)]  # more than one chunk; some sides are empty
-SPLIT = corpora.Split('train', 'text 1', len(PAIRS), lambda: iter(PAIRS))
+PAIRS = [Pair('a' * (i % 7), 'bc' * (i % 5)) for i in range(4999)]  # more than one chunk; some sides are empty
+SPLIT = Split('train', 'text 1', len(PAIRS), lambda: iter(PAIRS))
 
 
 def test_a_store_is_built_once_and_reopened_equal(tmp_path):
   source, target = Letters('source'), Letters('target')
-  built = input_pipeline.open_store(SPLIT, source, target, str(tmp_path))
+  built = stores.open_store(SPLIT, source, target, str(tmp_path))
   assert source.calls == target.calls == 2 and len(built) == len(PAIRS)
-  again = input_pipeline.open_store(SPLIT, Letters('source', 0), Letters('target', 0), str(tmp_path))
+  again = stores.open_store(SPLIT, Letters('source', 0), Letters('target', 0), str(tmp_path))
   assert same(tuple(built[:2]), tuple(again[:2])) and built.fingerprint == again.fingerprint
   for i in itertools.chain(range(17), (4095, 4096, 4998)):
     np.testing.assert_array_equal(again.source[i], [*map(ord, PAIRS[i].source), EOS])
@@ -343,23 +355,23 @@ def test_a_store_is_built_once_and_reopened_equal(tmp_path):
 
 
 def test_other_text_or_vocabulary_is_another_store():
-  name = lambda text, source, target: input_pipeline.store_fingerprint(
-      corpora.Split('train', text, 0, lambda: iter(())), Letters(source), Letters(target))
+  name = lambda text, source, target: stores.store_fingerprint(
+      Split('train', text, 0, lambda: iter(())), Letters(source), Letters(target))
   names = [name(*parts) for parts in ('tab', 'uab', 'tcb', 'tac', 'tba')]
   assert len(set(names)) == 5 and name(*'tab') == names[0]
 
 
 def test_an_interrupted_build_leaves_nothing_that_is_taken_for_a_store(tmp_path):
   with pytest.raises(KeyboardInterrupt):
-    input_pipeline.open_store(SPLIT, Letters('source'), Letters('target', 1), str(tmp_path))
+    stores.open_store(SPLIT, Letters('source'), Letters('target', 1), str(tmp_path))
   assert os.listdir(tmp_path) == []
-  fingerprint = input_pipeline.store_fingerprint(SPLIT, Letters('source'), Letters('target'))
+  fingerprint = stores.store_fingerprint(SPLIT, Letters('source'), Letters('target'))
   os.mkdir(tmp_path / f'{fingerprint}.unfinished-killed')  # what a kill without warning leaves
-  whole = input_pipeline.open_store(SPLIT, Letters('source'), Letters('target'), str(tmp_path))
+  whole = stores.open_store(SPLIT, Letters('source'), Letters('target'), str(tmp_path))
   assert len(whole) == len(PAIRS)
   assert collections.Counter(len(name) for name in os.listdir(tmp_path))[len(fingerprint)] == 1
 
 
 def test_a_store_of_no_pairs_is_empty(tmp_path):
-  nothing = corpora.Split('train', 'text 0', 0, lambda: iter(()))
-  assert len(input_pipeline.open_store(nothing, Letters('source'), Letters('target'), str(tmp_path))) == 0
+  nothing = Split('train', 'text 0', 0, lambda: iter(()))
+  assert len(stores.open_store(nothing, Letters('source'), Letters('target'), str(tmp_path))) == 0

@@ -8,11 +8,13 @@ import re
 import numpy as np
 import pytest
 
-import input_pipeline
+from batching.labelled import LabelledPlan
 from checks.errors import DataError
-from corpora import input_formats, labelled, labelled_baselines, text_files, vocabulary
-from corpora.labelled import Example, LabelledConfig, LabelledCorpus, LabelledSplit
+from corpora import heldout, input_formats, labelled, labelled_baselines, loading, vocabulary
+from corpora.labelled import Example, LabelledCorpus, LabelledSplit
+from corpora.loading import LabelledConfig
 from corpora.phrasebook import labelled_tasks
+from input_pipeline import BatchConfig
 
 # ------------------------------------------------------------------------------------------------------- files
 
@@ -24,7 +26,7 @@ def write(folder, **files):
 
 
 def load(folder, task='classification', **options):
-  return labelled.load(LabelledConfig(task, 'labelled_text', directory=str(folder), **options))
+  return loading.load(LabelledConfig(task, 'labelled_text', directory=str(folder), **options))
 
 
 def test_a_file_per_split(tmp_path):
@@ -33,16 +35,16 @@ def test_a_file_per_split(tmp_path):
   corpus = load(tmp_path)
   assert corpus.labels == ('bad', 'good')
   assert list(corpus.train) == [Example(1, ('a b',)), Example(0, ('c',)), Example(1, ('d',))]
-  assert list(corpus.test) == [Example(0, ('ç',)), Example(0, ('c',))]
-  assert corpus.majority(corpus.train) == 2 / 3 and corpus.majority(corpus.test) == 0  # training's favourite is good
+  assert list(corpus.tests[0]) == [Example(0, ('ç',)), Example(0, ('c',))]
+  assert corpus.majority(corpus.train) == 2 / 3 and corpus.majority(corpus.tests[0]) == 0  # training's favourite is good
   assert any('1 blank lines' in note for note in corpus.notes)
   assert any('test: 1 of 2 examples share a text with training' in note for note in corpus.notes)
-  assert load(tmp_path, test_split=None).test is None
+  assert load(tmp_path, test_splits=()).tests == ()
 
 
 def test_multiple_choice_counts_answers_from_one(tmp_path):
   write(tmp_path, train='2\tcontext\ta\tb\tc\n3\tother\td\te\tf\n', validation='1\tx\ta\tb\tc\n')
-  corpus = load(tmp_path, 'multiple_choice', test_split=None)
+  corpus = load(tmp_path, 'multiple_choice', test_splits=())
   assert corpus.labels == ('1', '2', '3') and corpus.train.examples[0] == Example(1, ('context', 'a', 'b', 'c'))
 
 
@@ -62,7 +64,15 @@ def test_multiple_choice_counts_answers_from_one(tmp_path):
 def test_mistakes_are_named_with_file_and_line(tmp_path, task, train, validation, message):
   write(tmp_path, train=train, validation=validation)
   with pytest.raises(DataError, match=message):
-    load(tmp_path, task, test_split=None)
+    load(tmp_path, task, test_splits=())
+
+
+def test_further_test_sets_are_read_where_they_are_there(tmp_path):
+  write(tmp_path, train='a\tx\nb\ty\n', validation='a\tz\n', test='b\tw\n', more='a\tx\nb\tv\n')
+  found = load(tmp_path, test_splits=('test', 'absent', 'more'))
+  assert [(split.name, len(split)) for split in found.tests] == [('test', 1), ('more', 2)]
+  assert found.notes == (f'test set absent left out: {tmp_path} has no absent.tsv',
+                         'more: 1 of 2 examples share a text with training')
 
 
 def test_a_missing_file_says_what_is_there(tmp_path):
@@ -88,17 +98,17 @@ def test_an_unsplit_file_is_split_without_leakage(tmp_path):
   lines += [f'a\tpremise {n}\thypothesis {n + 1} b' for n in range(0, 40, 8)] + lines[:5]
   path = tmp_path / 'all.tsv'
   path.write_text('\n'.join(lines), encoding='utf-8')
-  corpus = labelled.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=7))
-  splits = [corpus.train, corpus.validation, corpus.test]
+  corpus = loading.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=7))
+  splits = [corpus.train, corpus.validation, corpus.tests[0]]
   assert [len(split) for split in splits[1:]] == [7, 7]
   for one, other in itertools.combinations(splits, 2):
     assert {text for e in one for text in e.texts}.isdisjoint(text for e in other for text in e.texts)
   dropped = sum(int(found[1]) for note in corpus.notes if (found := re.match(r'(\d+) examples dropped', note)))
   assert len(corpus.train) + 14 + dropped == len(lines) - 5
-  again = labelled.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=7, seed=1))
-  assert again.test.fingerprint != corpus.test.fingerprint
+  again = loading.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=7, seed=1))
+  assert again.tests[0].fingerprint != corpus.tests[0].fingerprint
   with pytest.raises(DataError, match='125 examples in 35 groups'):
-    labelled.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=18))
+    loading.load(LabelledConfig('entailment', 'labelled_tsv', tsv=str(path), heldout=18))
 
 
 # ------------------------------------------------------------------------------------------- the phrasebook's sets
@@ -110,12 +120,13 @@ def corpus(request):
   sizes = {'train': 3000, 'validation': 120, 'test': 600}
   splits = {split: LabelledSplit(split, tuple(labelled_tasks.generate(request.param, split, size)))
             for split, size in sizes.items()}
-  return LabelledCorpus('small', request.param, labelled_tasks.SETS[request.param].labels, **splits)
+  return LabelledCorpus('small', request.param, labelled_tasks.SETS[request.param].labels, splits['train'],
+                        splits['validation'], (splits['test'],))
 
 
 def test_sets_are_balanced_distinct_and_disjoint(corpus):
   seen = collections.Counter()
-  for split in (corpus.train, corpus.validation, corpus.test):
+  for split in (corpus.train, corpus.validation, corpus.tests[0]):
     counts = collections.Counter(example.label for example in split)
     assert len(counts) == len(corpus.labels) and max(counts.values()) - min(counts.values()) <= 1
     assert len({example.texts for example in split}) == len(split)
@@ -126,7 +137,7 @@ def test_sets_are_balanced_distinct_and_disjoint(corpus):
 
 
 def test_sets_give_little_away(corpus):
-  found = labelled_baselines.baselines(corpus, corpus.test)
+  found = labelled_baselines.baselines(corpus, corpus.tests[0])
   chance = 1 / len(corpus.labels)
   for name in {'majority', 'bag_of_words', 'last_text_only'} & found.keys():
     assert found[name] < chance + 0.09, (name, found)  # 600 examples: two deviations are 0.04
@@ -249,18 +260,18 @@ def test_adjectives_are_balanced():
 
 def made_up(task, labels, examples):
   split = LabelledSplit('made up', tuple(examples))
-  return LabelledCorpus('made up', task, labels, split, split, split)
+  return LabelledCorpus('made up', task, labels, split, split, (split,))
 
 
 def test_baselines_find_what_is_there():
   words = made_up('classification', ('n', 'y'), [Example(n % 2, (f'w{n % 5} {"yes" if n % 2 else "no"}',))
                                                  for n in range(40)])
-  assert labelled_baselines.baselines(words, words.test) == {'majority': 0.5, 'bag_of_words': 1.0}
+  assert labelled_baselines.baselines(words, words.tests[0]) == {'majority': 0.5, 'bag_of_words': 1.0}
   # The label is in the hypothesis; in whether both texts have the word; in neither's words.
   told = made_up('entailment', ('n', 'y'), [Example(n % 2, ('p', 'ab'[n % 2])) for n in range(40)])
-  assert labelled_baselines.baselines(told, told.test)['last_text_only'] == 1
+  assert labelled_baselines.baselines(told, told.tests[0])['last_text_only'] == 1
   common = made_up('entailment', ('n', 'y'), [Example(int(a == b), (a, b)) for a in 'ab' for b in 'ab'] * 10)
-  found = labelled_baselines.baselines(common, common.test)
+  found = labelled_baselines.baselines(common, common.tests[0])
   assert found['word_overlap'] == 1 and found['bag_of_words'] == found['last_text_only'] == 0.5
 
 
@@ -268,7 +279,7 @@ def test_a_baseline_chooses_among_answers():
   examples = [Example(n % 3, ('c', *('right' if n % 3 == place else f'w{n % 2}' for place in range(3))))
               for n in range(30)]
   corpus = made_up('multiple_choice', ('1', '2', '3'), examples)
-  assert labelled_baselines.baselines(corpus, corpus.test)['bag_of_words'] == 1
+  assert labelled_baselines.baselines(corpus, corpus.tests[0])['bag_of_words'] == 1
 
 
 def test_logistic_regression_is_at_its_optimum():
@@ -346,8 +357,8 @@ def test_batches_hold_every_example_once_an_epoch(each):
   draw = np.random.default_rng(0)
   sequences = [[[2, *draw.integers(9, 99, draw.integers(1, 20)).tolist(), 5] for _ in range(each)] for _ in range(53)]
   labels = list(range(53))
-  config = input_pipeline.BatchConfig('buckets', 600, 32, max_shapes=3)
-  plan = input_pipeline.LabelledPlan(sequences, labels, config, seed=1)
+  config = BatchConfig('buckets', 600, 32, max_shapes=3)
+  plan = LabelledPlan(sequences, labels, config, seed=1)
   found = []
   for step in range(plan.batches_per_epoch):
     batch = plan.batch_at(step)
@@ -364,20 +375,20 @@ def test_batches_hold_every_example_once_an_epoch(each):
     np.testing.assert_array_equal(np.concatenate([half.real for half in halves]), batch.real)
   assert sorted(found) == labels and plan.dropped == 0
   assert len(plan.shapes) > 1 and 0 < plan.padding() < 0.6
-  again = input_pipeline.LabelledPlan(sequences, labels, config, seed=1)
+  again = LabelledPlan(sequences, labels, config, seed=1)
   np.testing.assert_array_equal(again.batch_at(plan.batches_per_epoch + 1).labels,
                                 plan.batch_at(plan.batches_per_epoch + 1).labels)
 
 
 def test_a_batch_too_small_for_the_longest_example_is_refused():
-  config = input_pipeline.BatchConfig('buckets', 300, 32)
+  config = BatchConfig('buckets', 300, 32)
   with pytest.raises(DataError, match=r'300 holds fewer than 8 examples of 2 × 20 tokens, .* raise it to 320'):
-    input_pipeline.LabelledPlan([[[2] * 20, [2] * 4]], [0], config, seed=0)
+    LabelledPlan([[[2] * 20, [2] * 4]], [0], config, seed=0)
 
 
 def test_sentence_pairs_are_still_split_by_sentence():
   keys = [('a', 'x'), ('b', 'x'), ('c', 'y'), ('d', 'z'), ('d', 'w')]
-  train, validation, test, dropped = text_files.split_by_key(keys, 1, 0, 'file', 'pairs')
+  train, validation, test, dropped = heldout.split_by_key(keys, 1, 0, 'file', 'pairs')
   assert len(train) + len(validation) + len(test) + dropped == 5
   of = lambda items: {key for i in items for key in keys[i]}
   assert of(train).isdisjoint(of(validation)) and of(train).isdisjoint(of(test))

@@ -11,16 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import corpora
 import decode
-import input_pipeline
 import train
 import visualize
+from batching.buckets import BucketPlan
+from batching.store import open_text_store
 from checks.errors import ConfigError, DataError
 from configs import language_model as shipped
-from corpora import running_text, vocabulary
+from corpora import loading, vocabulary
+from corpora.documents import DOCUMENTS
 from decoding.translator import model_record
 from explorer import logit_lens
+from input_pipeline import BatchConfig
 from options import decode_options, sections, train_options, visualize_options
 from tasks import language_model
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
@@ -143,7 +145,7 @@ def test_parameter_counts_of_the_papers(variant, printed, published):
 
 
 def text_config(path, **more):
-  return corpora.CorpusConfig('running_text', 'en', 'de', text=str(path), **more)
+  return loading.CorpusConfig('running_text', 'en', 'de', text=str(path), **more)
 
 
 @pytest.fixture(scope='module')
@@ -169,8 +171,8 @@ def pieces(text):
 
 
 def test_a_text_is_cut_once_and_every_byte_is_counted(path, text):
-  corpus = corpora.load(text_config(path, heldout_share=0.1))
-  splits = [corpus.train, corpus.validation, corpus.test]
+  corpus = loading.load(text_config(path, heldout_share=0.1))
+  splits = [corpus.train, corpus.validation, corpus.tests[0]]
   assert ''.join(next(iter(split)) + '\n' for split in splits) == text
   assert [split.num_bytes for split in splits] == [len((next(iter(split)) + '\n').encode()) for split in splits]
   for split in splits[1:]:
@@ -180,8 +182,8 @@ def test_a_text_is_cut_once_and_every_byte_is_counted(path, text):
 
 @pytest.mark.parametrize('document, separator', [('paragraph', '\n\n'), ('line', '\n')])
 def test_documents_of_a_text(path, text, document, separator):
-  corpus = corpora.load(text_config(path, document=document, heldout_share=0.07))
-  parts = [list(split) for split in (corpus.train, corpus.validation, corpus.test)]
+  corpus = loading.load(text_config(path, document=document, heldout_share=0.07))
+  parts = [list(split) for split in (corpus.train, corpus.validation, corpus.tests[0])]
   expected = [part for part in text.rstrip('\n').split(separator) if part]
   assert sum(parts, []) == expected and all(parts)
   assert corpus.train.num_bytes == sum(len((part + separator).encode()) for part in parts[0])
@@ -191,11 +193,11 @@ def test_documents_of_a_text(path, text, document, separator):
 def test_files_of_their_own_for_validation_and_test(path, tmp_path):
   for name in ('other', 'third'):
     (tmp_path / name).write_text(f'{name}\r\n\r\nends here')
-  corpus = corpora.load(text_config(path, validation_text=str(tmp_path / 'other'), document='line'))
-  assert list(corpus.validation) == ['other', 'ends here'] and corpus.test is None
+  corpus = loading.load(text_config(path, validation_text=str(tmp_path / 'other'), document='line'))
+  assert list(corpus.validation) == ['other', 'ends here'] and corpus.tests == ()
   whole = corpus.train.num_bytes
-  corpus = corpora.load(text_config(path, test_text=str(tmp_path / 'third'), document='line'))
-  assert list(corpus.test) == ['third', 'ends here'] and corpus.train.num_bytes + corpus.validation.num_bytes == whole
+  corpus = loading.load(text_config(path, test_text=str(tmp_path / 'third'), document='line'))
+  assert list(corpus.tests[0]) == ['third', 'ends here'] and corpus.train.num_bytes + corpus.validation.num_bytes == whole
 
 
 def test_text_that_cannot_be_split_is_an_error(tmp_path):
@@ -203,7 +205,7 @@ def test_text_that_cannot_be_split_is_an_error(tmp_path):
   (tmp_path / 'short').write_text('one line\n')
   for name, words in (('blank', 'has no text'), ('short', 'leaves a part empty'), ('none', 'no file')):
     with pytest.raises(DataError, match=words):
-      corpora.load(text_config(tmp_path / name))
+      loading.load(text_config(tmp_path / name))
 
 
 @pytest.mark.parametrize('kind', ['bpe', 'unigram', 'char'])
@@ -223,11 +225,11 @@ def test_a_vocabulary_without_line_ends_is_refused(text):
     pieces.encode_document('two\nlines')
 
 
-@pytest.mark.parametrize('document', running_text.SEPARATORS)
+@pytest.mark.parametrize('document', DOCUMENTS)
 def test_blocks_hold_every_token_once_in_its_place(path, pieces, tmp_path, document):
-  split = corpora.load(text_config(path, document=document)).train
-  store = input_pipeline.open_text_store(split, pieces, 23, str(tmp_path))
-  again = input_pipeline.open_text_store(split, pieces, 23, str(tmp_path))
+  split = loading.load(text_config(path, document=document)).train
+  store = open_text_store(split, pieces, 23, str(tmp_path))
+  again = open_text_store(split, pieces, 23, str(tmp_path))
   assert len(os.listdir(tmp_path)) == 1 and again.fingerprint == store.fingerprint
   place = 0
   for part in split:
@@ -237,7 +239,7 @@ def test_blocks_hold_every_token_once_in_its_place(path, pieces, tmp_path, docum
       place += 1
   assert place == len(store) and not store.source.lengths.any()
 
-  plan = input_pipeline.Plan(store, input_pipeline.BatchConfig('buckets', 300, 23, 3), seed=7)
+  plan = BucketPlan(store, BatchConfig('buckets', 300, 23, 3), seed=7)
   assert plan.dropped == 0
   seen = []
   for step in range(plan.batches_per_epoch):
@@ -245,7 +247,7 @@ def test_blocks_hold_every_token_once_in_its_place(path, pieces, tmp_path, docum
     assert batch.source.ids.shape == (len(batch.target.ids), 0)
     seen += [row[real > 0].tobytes() for row, real in zip(batch.target.ids, batch.target.segments) if real.any()]
   assert sorted(seen) == sorted(np.asarray(store.target[n]).tobytes() for n in range(len(store)))
-  other = input_pipeline.Plan(store, input_pipeline.BatchConfig('buckets', 300, 23, 3), seed=7)
+  other = BucketPlan(store, BatchConfig('buckets', 300, 23, 3), seed=7)
   step = plan.batches_per_epoch + 3
   assert jax.tree.all(jax.tree.map(np.array_equal, other.batch_at(step), plan.batch_at(step)))
 
@@ -257,7 +259,7 @@ def test_perplexity_per_byte_by_hand():
 
 
 def test_prompts_are_beginnings_of_lines(path):
-  split = corpora.load(text_config(path)).validation
+  split = loading.load(text_config(path)).validation
   found = language_model.prompts(split, 3)
   assert len(found) == 3
   for prompt, rest in found:
@@ -291,7 +293,7 @@ def test_a_run_reports_perplexity_as_a_loop_over_its_blocks_finds_it(run, path):
   results = json.loads((run / 'results.json').read_text())
   writer = language_model.load(str(run), 'latest')
   pieces, model = writer._vocabulary, writer._model
-  split = corpora.load(text_config(path, heldout_share=0.1)).test
+  split = loading.load(text_config(path, heldout_share=0.1)).tests[0]
   ids = [*pieces.encode(next(iter(split))), pieces.eos_id]
   blocks = [ids[start:start + 24] for start in range(0, len(ids), 24)]
   read = tokens.shift_right(tokens.pad(blocks, len(blocks), 24, pieces.pad_id), pieces.bos_id)

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import input_pipeline
-import packing
-from input_pipeline import BatchConfig, PackedPlan, Plan, Side, Store
+from batching import packed
+from batching.buckets import BucketPlan
+from batching.packed import PackedPlan
+from batching.store import Side, Store
+from input_pipeline import BatchConfig
 from options.configurations import ROOT
 from tests.conftest import BOS, FILLER, sentences
 from transformer import architectures, tokens, training
@@ -43,9 +46,9 @@ def plan():
 @pytest.mark.parametrize('lengths', [captions(2003), [np.full(37, 7)] * 2, [np.array([5]), np.array([9])],
                                      [np.zeros(41, int), captions(41)[1]]])
 def test_rows_hold_every_sentence_once_and_no_more_than_they_have_room_for(lengths):
-  room = packing.capacities(*lengths, 61)
-  whole = packing.pack(*lengths, room, np.random.default_rng(0))
-  for rows in (whole, packing.redealt(whole, *lengths, np.random.default_rng(1))):
+  room = packed.capacities(*lengths, 61)
+  whole = packed.pack(*lengths, room, np.random.default_rng(0))
+  for rows in (whole, packed.redealt(whole, *lengths, np.random.default_rng(1))):
     assert sorted(rows.sentences) == list(range(len(lengths[0]))) and len(rows) == len(whole)
     for number in range(len(rows)):
       assert len(rows.row(number))
@@ -55,8 +58,8 @@ def test_rows_hold_every_sentence_once_and_no_more_than_they_have_room_for(lengt
 
 def test_less_than_a_twentieth_is_padding():
   lengths = captions(29_000)
-  room = packing.capacities(*lengths, 256)
-  rows = packing.pack(*lengths, room, np.random.default_rng(0))
+  room = packed.capacities(*lengths, 256)
+  rows = packed.pack(*lengths, room, np.random.default_rng(0))
   assert 1 - sum(side.sum() for side in lengths) / (len(rows) * sum(room)) < 0.05
 
 
@@ -110,7 +113,7 @@ def test_longer_pairs_are_left_out_and_evaluation_is_not_packed():
   plan = PackedPlan(store_of(lengths), BatchConfig('packed', 8 * 40, max_length=50, packed_length=40), 0)
   assert plan.dropped == ((lengths[0] > 40) | (lengths[1] > 40)).sum() >= 5
   held_out = input_pipeline.make_plan(store_of(lengths), CONFIG.for_evaluation(), 0, shuffle=False)
-  assert type(held_out) is Plan and isinstance(input_pipeline.make_plan(store_of(lengths), CONFIG, 0), PackedPlan)
+  assert type(held_out) is BucketPlan and isinstance(input_pipeline.make_plan(store_of(lengths), CONFIG, 0), PackedPlan)
 
 
 def test_packing_refuses_lengths_that_change():
@@ -150,13 +153,14 @@ def test_loss_and_gradient_are_those_of_the_sentences_unpacked(kind):
 
 MILLIONS = '''
 import resource, time
-import numpy as np, packing
+import numpy as np
+from batching import packed
 draw = np.random.default_rng(0).normal(size=(2, 4_500_000))
 lengths = [np.clip(np.exp(np.log(24) + 0.6 * side).round().astype(int), 2, 256)
            for side in (draw[0], 0.85 * draw[0] + 0.53 * draw[1])]
 start = time.process_time()
-rows = packing.pack(*lengths, packing.capacities(*lengths, 256), np.random.default_rng(0))
-packing.redealt(rows, *lengths, np.random.default_rng(1))
+rows = packed.pack(*lengths, packed.capacities(*lengths, 256), np.random.default_rng(0))
+packed.redealt(rows, *lengths, np.random.default_rng(1))
 print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 '''
 

@@ -10,8 +10,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import corpora
 from checks import errors
+from corpora import loading
+from corpora.config import LANGUAGES
 from corpora.phrasebook import builder, grammar, kinds, lexicon, splits
 
 
@@ -432,13 +433,13 @@ def test_tfds_itself_reads_it(data_dir):
 
 
 def test_corpus_in_both_directions(data_dir):
-  config = lambda source, target: corpora.CorpusConfig(
+  config = lambda source, target: loading.CorpusConfig(
       kind='phrasebook', source_language=source, target_language=target, tfds_dir=data_dir)
   there, back = builder.corpus(config('en', 'de')), builder.corpus(config('de', 'en'))
-  pairs = list(there.test)
-  assert len(pairs) == len(there.test) and [pair[::-1] for pair in pairs] == [tuple(pair) for pair in back.test]
-  assert there.test.fingerprint != back.test.fingerprint != there.train.fingerprint
-  assert (there.train.name, there.test.name) == ('phrasebook train', 'phrasebook test')
+  pairs = list(there.tests[0])
+  assert len(pairs) == len(there.tests[0]) and [pair[::-1] for pair in pairs] == [tuple(pair) for pair in back.tests[0]]
+  assert there.tests[0].fingerprint != back.tests[0].fingerprint != there.train.fingerprint
+  assert (there.train.name, there.tests[0].name) == ('phrasebook train', 'phrasebook test')
   assert there.showcase[3] == ('I am a student.', 'Ich bin Student.') == back.showcase[3][::-1]
   assert there.measure([pair.target for pair in pairs]) == {'name_accuracy': 1, 'pronoun_accuracy': 1}
   assert back.measure([pair.source for pair in pairs]) == {'name_accuracy': 1}
@@ -448,13 +449,13 @@ def test_corpus_in_both_directions(data_dir):
 
 @pytest.mark.parametrize('source, target', [('en', 'de'), ('de', 'en')])
 def test_its_sentences_are_a_language_models_documents(data_dir, source, target):
-  config = lambda kind: corpora.CorpusConfig(kind, source, target, tfds_dir=data_dir)
-  pairs, texts = corpora.load(config('phrasebook')), corpora.load(config('phrasebook_text'))
+  config = lambda kind: loading.CorpusConfig(kind, source, target, tfds_dir=data_dir)
+  pairs, texts = loading.load(config('phrasebook')), loading.load(config('phrasebook_text'))
   for split in ('train', 'validation', 'test'):
-    sentences = [pair.source for pair in getattr(pairs, split)]
-    assert list(getattr(texts, split)) == sentences
-    assert getattr(texts, split).num_bytes == sum(len(sentence.encode()) + 1 for sentence in sentences)
-  assert texts.target_language == '' and texts.test.name == f'phrasebook {corpora.LANGUAGES[source]} test'
+    sentences = [pair.source for pair in pairs.by_name[split]]
+    assert list(texts.by_name[split]) == sentences
+    assert texts.by_name[split].num_bytes == sum(len(sentence.encode()) + 1 for sentence in sentences)
+  assert texts.target_language == '' and texts.tests[0].name == f'phrasebook {LANGUAGES[source]} test'
 
 
 def test_no_tensorflow_and_no_noise(data_dir):

@@ -418,7 +418,7 @@ SHORT_OF_MEMORY = '''
 import re, resource, types
 import jax, jax.numpy as jnp, numpy as np
 from training import failures
-from input_pipeline import Shape
+from batching.shapes import Shape
 from transformer import partitioning
 from transformer.config import MeshConfig
 
@@ -529,7 +529,7 @@ class Trap:
 
 
 def test_S2_malicious_files_are_refused_without_a_side_effect(whole, tmp_path, monkeypatch):
-  import input_pipeline
+  from batching import store as stores
   monkeypatch.chdir(tmp_path)
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
@@ -537,11 +537,11 @@ def test_S2_malicious_files_are_refused_without_a_side_effect(whole, tmp_path, m
   store = next(path for path in (workdir / 'data').iterdir() if path.is_dir())
   np.save(store / 'source.ids.npy', np.array([Trap()], dtype=object), allow_pickle=True)
   with pytest.raises(DataError, match='source.ids.npy'):  # a pickle in a token store
-    input_pipeline._open(store.name, str(workdir / 'data'), lambda place: None)
+    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
   (store / 'source.ids.npy').write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'shape': (9000000000000,), "
                                          b"'fortran_order': False}".ljust(128) + b'1234')
   with pytest.raises(DataError, match='source.ids.npy'):  # a header that claims 36 terabytes
-    input_pipeline._open(store.name, str(workdir / 'data'), lambda place: None)
+    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
   (workdir / 'vocabulary.model').write_bytes(trap)
   with pytest.raises(DataError):
     Vocabulary.load(str(workdir / 'vocabulary.model'))

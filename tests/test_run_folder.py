@@ -156,6 +156,34 @@ def test_other_text_is_refused_but_files_may_move(workdir):
       folder.check_data({'train': 'a'})
 
 
+def test_test_sets_may_be_added_and_taken_away(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    folder.record_environment({'data': {'train': 'a', 'val': 'b', 'one': 'c'}})
+    folder.check_data({'train': 'a', 'val': 'b'})
+    folder.check_data({'train': 'a', 'val': 'b', 'one': 'c', 'two': 'd'})
+    with pytest.raises(ConfigError, match='other text than another now holds'):
+      folder.check_data({'train': 'a', 'val': 'b', 'another': 'd', 'one': 'c'})
+    folder.record_environment({'data': {'train': 'a', 'val': 'b', 'one': 'c', 'two': 'd'}})
+    folder.record_environment({'data': {'train': 'a', 'val': 'b'}})
+    with pytest.raises(ConfigError, match='other text than two now holds'):
+      folder.check_data({'train': 'a', 'val': 'b', 'one': 'c', 'two': 'e'})
+  with RunFolder(workdir).create_or_resume(changed(data__test_splits=[])):
+    pass
+
+
+@pytest.mark.parametrize('name, splits', [('test_2016_flickr', ['test_2016_flickr']), (None, [])])
+def test_a_run_made_with_options_of_other_names_goes_on(workdir, name, splits):
+  now = changed(data__test_splits=splits)
+  older = json.loads(json.dumps(now))
+  del older['data']['test_splits']
+  older['data']['test_split'] = name
+  with RunFolder(workdir).create_or_resume(now) as folder:
+    run_folder.write_json(folder.config, older)
+    assert folder.read_config() == now
+  with RunFolder(workdir).create_or_resume(now):
+    assert run_folder.read_json(folder.config) == now  # under the new name from here on
+
+
 def test_environment_keeps_the_first_start(workdir):
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:
     for commit in 'aabb':

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
 import train
+from corpora import loading
 from decoding import translator as translation
 from decoding.translator import Request, Translator
 from options import train_options
@@ -39,8 +39,8 @@ def run(tmp_path_factory):
 @pytest.fixture(scope='module')
 def lines():
   """Sentences of different lengths, the plain ones and the longest of the phrasebook's test split among them."""
-  config = corpora.CorpusConfig(kind='phrasebook', source_language='en', target_language='de')
-  sentences = sorted({pair.source for pair in corpora.load(config).test}, key=lambda text: (len(text), text))
+  config = loading.CorpusConfig(kind='phrasebook', source_language='en', target_language='de')
+  sentences = sorted({pair.source for pair in loading.load(config).tests[0]}, key=lambda text: (len(text), text))
   chosen = sentences[::len(sentences) // (COUNT - 2)][:COUNT - 2] + sentences[-2:]
   return [chosen[place] for place in np.random.default_rng(0).permutation(len(chosen))]
 

@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 @pytest.fixture(scope='module', params=['bpe_dropout', 'unigram'])
 def sampled(request):
   """A vocabulary and its sampled views, by (seed, epoch, side)."""
-  kind = subword_sampling.SAMPLINGS[request.param]
+  kind = subword_sampling.SAMPLINGS[request.param].vocabulary
   plain = Vocabulary(model_of(kind), kind)
   config = SamplingConfig(request.param, bpe_dropout=0.3, unigram_alpha=0.3, vocabulary_kind=kind)
   return plain, lambda seed=5, epoch=0, side=0: SampledVocabulary(plain, config, seed, epoch, side)
@@ -82,6 +82,14 @@ def test_unigram_draws_from_the_likeliest_so_many():
   assert len(kinds(-1, 0.1)) > 100 > 10 > len(kinds(-1, 50.0))
 
 
+@pytest.mark.parametrize('sampling, unused', [
+    ('none', {'bpe_dropout', 'unigram_alpha', 'unigram_nbest'}), ('bpe_dropout', {'unigram_alpha', 'unigram_nbest'}),
+    ('unigram', {'bpe_dropout'})])
+def test_options_of_another_sampling_mean_nothing(sampling, unused):
+  kind = subword_sampling.SAMPLINGS[sampling].vocabulary or 'word'
+  assert SamplingConfig(sampling, vocabulary_kind=kind).idle().keys() == unused
+
+
 @pytest.mark.parametrize('wrong, words', [
     (dict(subword_sampling='dropout'), 'none, bpe_dropout, unigram'),
     (dict(subword_sampling='unigram'), 'vocabulary.kind=unigram, or subword_sampling=bpe_dropout'),
@@ -119,14 +127,14 @@ print(view.encode_batch({SENTENCES!r}))
 
 
 def subword_sampling_of(vocabulary):
-  return next(name for name, kind in subword_sampling.SAMPLINGS.items() if kind == vocabulary.kind)
+  return next(name for name, sampling in subword_sampling.SAMPLINGS.items() if sampling.vocabulary == vocabulary.kind)
 
 
 COUNT = 6000
 
 
 def drawn(plain, text, sampling, **options):
-  config = SamplingConfig(sampling, vocabulary_kind=subword_sampling.SAMPLINGS[sampling], **options)
+  config = SamplingConfig(sampling, vocabulary_kind=subword_sampling.SAMPLINGS[sampling].vocabulary, **options)
   return collections.Counter(map(tuple, SampledVocabulary(plain, config, 1, 2, 0).encode_batch([text] * COUNT)))
 
 

@@ -44,7 +44,7 @@ def get_config(arg='base'):
     raise ValueError(f'no variant {{arg}}')
   config = multi30k.get_config()
   config.update_from_flattened_dict({{
-      'data.directory': '{corpus}', 'data.test_split': 'test', 'data.max_shapes': 1, 'data.max_length': 16,
+      'data.directory': '{corpus}', 'data.test_splits': ('test',), 'data.max_shapes': 1, 'data.max_length': 16,
       'model.d_model': 16, 'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'vocabulary.size': 300,
       'train.batch_tokens': 256, 'train.num_steps': 3, 'train.num_minutes': None, 'train.checkpoint_every': 2,
       'train.eval_every': 100_000, 'train.average_last': 1, 'search.beam_size': 2, 'search.extra_length': 6,
@@ -310,7 +310,7 @@ def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, cap
 
 def test_each_command_is_one_line_that_train_takes(config, tmp_path):
   asked = options(config, tmp_path, '--rows=narrow,mine=base+model.dropout=0.5+model.norm=post', '--seeds=2',
-                  '--config.model.tie_output=false', '--config.data.test_split=None')
+                  '--config.model.tie_output=false', '--config.data.test_splits=()')
   runs = queue.queue(asked)
   assert [(run.row, run.seed) for run in runs] == [('narrow', 0), ('narrow', 1), ('mine', 0), ('mine', 1)]
   for run in runs:
@@ -319,7 +319,7 @@ def test_each_command_is_one_line_that_train_takes(config, tmp_path):
     assert as_written(train.config) == run.config
     assert os.path.abspath(train.workdir) == run.folder.path == f'{tmp_path}/{run.row}/seed_{run.seed}'
     values = configurations.leaves(train.config)
-    assert values['seed'] == run.seed and values['data.test_split'] is None and not values['model.tie_output']
+    assert values['seed'] == run.seed and values['data.test_splits'] == () and not values['model.tie_output']
     assert values['data.cache_dir'] == f'{tmp_path}/.cache/text'
   assert (runs[0].config['model']['d_ff'], runs[2].config['model']['dropout']) == (8, 0.5)
   assert runs[2].config['model']['norm'] == 'post' != runs[0].config['model']['norm']

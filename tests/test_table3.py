@@ -53,7 +53,7 @@ def test_a_row_is_the_papers(name):
   assert model.positions == ('learned' if name == 'E' else 'sinusoidal')
   assert (model.norm, model.activation, model.attention_score) == ('post', 'relu', 'scaled_dot')
   assert (config.train.average_last, config.search.beam_size, config.search.alpha) == (1, 4, 0.6)
-  assert config.data.test_split is None  # so the validation split, newstest2013, is scored
+  assert config.data.test_splits == ()  # so the validation split, newstest2013, is scored
   assert (table3.VARIANTS[name].parameters or 65) == PAPER[name][-1]
 
 

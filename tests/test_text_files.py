@@ -1,13 +1,17 @@
 """Text files of one's own: what is read, dropped and told, refused; and that nothing held out is trained on."""
 
 import gzip
+import os
+import subprocess
+import sys
 
 import pytest
 
-import corpora
 from checks.errors import DataError
-from corpora import Pair, text_files
+from corpora import loading, text_files
+from corpora.splits import Pair
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EN = ['A dog runs .', 'Two cats\u2028sleep.', ' spaced  out ', 'tab\tin', 'lone\rCR', 'e\u0301 \U0001f600 עברית',
       'NUL\0byte']
 DE = ['Ein Hund läuft.', 'Zwei Katzen\x85schlafen.', 'x', 'y\x0bz\x0cw', 'allein', 'é', 'Nullbyte']
@@ -28,19 +32,19 @@ def folder(tmp_path, compress=False, **changes):
 
 
 def config(directory, **changes):
-  return corpora.CorpusConfig(
+  return loading.CorpusConfig(
       **dict(kind='text', source_language='en', target_language='de', directory=str(directory)) | changes)
 
 
 def tsv(path, lines, **changes):
   write(path, lines)
-  return corpora.CorpusConfig(
+  return loading.CorpusConfig(
       **dict(kind='tsv', source_language='en', target_language='de', tsv=str(path), heldout=5) | changes)
 
 
 def message(configuration):
   with pytest.raises(DataError) as raised:
-    corpora.load(configuration)
+    loading.load(configuration)
   assert raised.value.exit_code == 3
   return str(raised.value)
 
@@ -107,17 +111,17 @@ def test_a_missing_file_is_told_with_its_nearest_neighbours(tmp_path):
 
 @pytest.mark.parametrize('compress', [False, True])
 def test_two_files_per_split(tmp_path, compress):
-  found = corpora.load(folder(tmp_path, compress))
+  found = loading.load(folder(tmp_path, compress))
   assert list(found.train) == [Pair(*texts) for texts in zip(EN, DE)]
-  assert [(split.name, len(split), len(list(split))) for split in (found.train, found.validation, found.test)] == [
+  assert [(split.name, len(split), len(list(split))) for split in (found.train, found.validation, found.tests[0])] == [
       ('train', 7, 7), ('val', 3, 3), ('test', 2, 2)]
   assert found.notes[0] == 'English to German'
   assert list(found.train) == list(found.train)  # read anew each time
 
 
 def test_the_other_direction_reads_the_same_files(tmp_path):
-  forward = corpora.load(folder(tmp_path))
-  backward = corpora.load(config(tmp_path, source_language='de', target_language='en'))
+  forward = loading.load(folder(tmp_path))
+  backward = loading.load(config(tmp_path, source_language='de', target_language='en'))
   assert list(backward.train) == [Pair(target, source) for source, target in forward.train]
   assert backward.notes[0] == 'German to English' and backward.train.fingerprint != forward.train.fingerprint
 
@@ -126,14 +130,14 @@ def test_fingerprints_follow_the_text(tmp_path):
   (tmp_path / 'a').mkdir()
   (tmp_path / 'b').mkdir()
   (tmp_path / 'c').mkdir()
-  first, packed, other = (corpora.load(folder(tmp_path / name, **change)) for name, change in (
+  first, packed, other = (loading.load(folder(tmp_path / name, **change)) for name, change in (
       ('a', {}), ('b', {'compress': True}), ('c', {'train_en': ['A dog runs!', *EN[1:]]})))
   assert first.train.fingerprint == packed.train.fingerprint != other.train.fingerprint
   assert first.validation.fingerprint == other.validation.fingerprint
 
 
 def test_empty_sides_are_dropped_in_training_and_kept_elsewhere(tmp_path):
-  found = corpora.load(folder(tmp_path, train_en=['a', '', '  ', 'd'], train_de=['A', 'B', 'C', ''],
+  found = loading.load(folder(tmp_path, train_en=['a', '', '  ', 'd'], train_de=['A', 'B', 'C', ''],
                               val_en=['a', '', 'c'], val_de=['', 'b', 'c']))
   assert list(found.train) == [Pair('a', 'A')] and len(found.train) == 1
   assert 'train: 3 pairs with an empty side dropped' in found.notes
@@ -155,14 +159,43 @@ def test_missing_files_and_folders_are_told(tmp_path):
   text = message(config(tmp_path, validation_split='vla'))
   assert 'neither vla.en nor vla.en.gz' in text and 'val.en' in text and 'validation_split' in text
   assert 'no folder' in message(config(tmp_path / 'nowhere'))
-  assert corpora.load(config(tmp_path, test_split=None)).test is None
+  assert loading.load(config(tmp_path, test_splits=())).tests == ()
 
 
 def test_a_news_test_says_how_many_lines_it_has(tmp_path):
   folder(tmp_path)
   for code, lines in (('en', EN), ('de', DE)):
     write(tmp_path / f'newstest2014.{code}', lines)
-  assert corpora.load(config(tmp_path, test_split='newstest2014')).test.name == 'newstest2014 (7 lines)'
+  assert loading.load(config(tmp_path, test_splits=('newstest2014',))).tests[0].name == 'newstest2014 (7 lines)'
+
+
+def test_further_test_sets_are_read_where_they_are_there(tmp_path):
+  folder(tmp_path)
+  write(tmp_path / 'extra.en', ['a', 'b', 'c'])
+  write(tmp_path / 'extra.de.gz', ['A', 'B', 'C'], compress=True)
+  write(tmp_path / 'half.en', ['a'])
+  found = loading.load(config(tmp_path, test_splits=('test', 'absent', 'extra', 'half')))
+  assert [(split.name, len(split)) for split in found.tests] == [('test', 2), ('extra', 3)]
+  assert [note for note in found.notes if note.startswith('test set')] == [
+      f'test set absent left out: {tmp_path} has no absent.en and no absent.de',
+      f'test set half left out: {tmp_path} has no half.de']
+  assert 'neither absent.en nor absent.en.gz' in message(config(tmp_path, test_splits=('absent', 'test')))
+  write(tmp_path / 'half.de', ['A', 'B'])  # what is there must be right
+  assert 'has 1 lines' in message(config(tmp_path, test_splits=('test', 'half')))
+
+
+def test_splits_are_found_by_their_names_and_by_what_they_are_for(tmp_path):
+  folder(tmp_path)
+  write(tmp_path / 'newstest2014.en', ['a'])
+  write(tmp_path / 'newstest2014.de', ['A'])
+  found = loading.load(config(tmp_path, test_splits=('newstest2014', 'test')))
+  first, second = found.tests
+  assert found.by_name == {'train': found.train, 'validation': found.validation, 'val': found.validation,
+                           'newstest2014': first, 'test': second}  # a name goes before a purpose
+  assert loading.load(config(tmp_path, test_splits=('newstest2014',))).by_name['test'].name == 'newstest2014 (1 lines)'
+  assert 'test' not in loading.load(config(tmp_path, test_splits=())).by_name
+  unsplit = loading.load(tsv(tmp_path / 'x.tsv', [f'a{n}\tb{n}' for n in range(20)]))
+  assert [*unsplit.by_name] == ['train', 'validation', 'test'] and unsplit.by_name['test'] is unsplit.tests[0]
 
 
 # ------------------------------------------------------------------------------------- one file, split by sentence
@@ -178,12 +211,12 @@ def tatoeba():
 
 
 def test_no_held_out_sentence_of_either_language_is_trained_on(tmp_path):
-  found = corpora.load(tsv(tmp_path / 'deu.txt', tatoeba(), heldout=20))
-  splits = [set(split) for split in (found.train, found.validation, found.test)]
+  found = loading.load(tsv(tmp_path / 'deu.txt', tatoeba(), heldout=20))
+  splits = [set(split) for split in (found.train, found.validation, found.tests[0])]
   for side in (0, 1):
     texts = [{pair[side] for pair in split} for split in splits]
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
-  assert [len(split) for split in (found.validation, found.test)] == [20, 20]
+  assert [len(split) for split in (found.validation, found.tests[0])] == [20, 20]
   dropped = 240 - sum(map(len, splits))
   assert dropped > 0 and f'{dropped} pairs dropped because a sentence of theirs is held out' in found.notes
   # A plain random split of the same file leaks, so the assertions above can fail.
@@ -193,23 +226,23 @@ def test_no_held_out_sentence_of_either_language_is_trained_on(tmp_path):
 
 def test_chains_of_shared_sentences_are_one_group(tmp_path):
   chain = [f'source {i}\ttarget {i}' for i in range(9)] + [f'source {i}\ttarget {i + 1}' for i in range(8)]
-  found = corpora.load(tsv(tmp_path / 'chain', [*chain, *(f's{i}\tt{i}' for i in range(20))], heldout=10))
+  found = loading.load(tsv(tmp_path / 'chain', [*chain, *(f's{i}\tt{i}' for i in range(20))], heldout=10))
   # 17 pairs hang together: more than may be held out, so all of them are trained on
   assert len(found.train) == 17 and all(pair.source.startswith('source') for pair in found.train)
 
 
 def test_the_split_follows_the_seed_alone(tmp_path):
-  load = lambda **changes: corpora.load(tsv(tmp_path / 'deu.txt', tatoeba(), **changes))
+  load = lambda **changes: loading.load(tsv(tmp_path / 'deu.txt', tatoeba(), **changes))
   once, again, other = load(), load(), load(seed=1)
-  assert [s.fingerprint for s in (once.train, once.validation, once.test)] == [
-      s.fingerprint for s in (again.train, again.validation, again.test)]
-  assert set(once.test) != set(other.test)
-  assert once.test.name == 'deu.txt test'
+  assert [s.fingerprint for s in (once.train, once.validation, once.tests[0])] == [
+      s.fingerprint for s in (again.train, again.validation, again.tests[0])]
+  assert set(once.tests[0]) != set(other.tests[0])
+  assert once.tests[0].name == 'deu.txt test'
 
 
 def test_columns_are_counted_from_one_and_further_ones_ignored(tmp_path):
   lines = [f'{i}\tHallo {i}\tattribution\tHello {i}' for i in range(30)]
-  found = corpora.load(tsv(tmp_path / 'x.tsv', lines, tsv_source_column=4, tsv_target_column=2))
+  found = loading.load(tsv(tmp_path / 'x.tsv', lines, tsv_source_column=4, tsv_target_column=2))
   assert all(pair.source == f'Hello {pair.target.split()[1]}' for pair in found.train) and len(found.train) == 20
   with pytest.raises(ValueError, match='counted from 1'):
     tsv(tmp_path / 'x.tsv', lines, tsv_source_column=0)
@@ -217,7 +250,7 @@ def test_columns_are_counted_from_one_and_further_ones_ignored(tmp_path):
 
 def test_repeated_blank_and_one_sided_lines_are_counted(tmp_path):
   lines = [*(f'a{i}\tb{i}' for i in range(20)), 'a3\tb3', 'a4\tb4', '', '  ', 'only\t', '\tnur']
-  found = corpora.load(tsv(tmp_path / 'x.tsv', lines))
+  found = loading.load(tsv(tmp_path / 'x.tsv', lines))
   assert len(found.train) == 10
   assert {'2 blank lines skipped', '2 repeated pairs dropped'} <= set(found.notes)
   assert any('2 pairs with an empty side dropped' in note for note in found.notes)
@@ -231,7 +264,7 @@ def test_a_line_without_its_columns_is_named(tmp_path):
 def test_a_small_file_is_told_how_much_can_be_held_out(tmp_path):
   lines = [f'a{i}\tb{i}' for i in range(9)]
   assert '--config.data.heldout to 4 or less' in message(tsv(tmp_path / 'x.tsv', lines))
-  assert len(corpora.load(tsv(tmp_path / 'x.tsv', lines, heldout=4)).train) == 1
+  assert len(loading.load(tsv(tmp_path / 'x.tsv', lines, heldout=4)).train) == 1
   assert 'separate files' in message(tsv(tmp_path / 'x.tsv', ['a\tb', 'a\tc']))
   assert 'is empty' in message(tsv(tmp_path / 'x.tsv', []))
 
@@ -240,9 +273,37 @@ def test_a_small_file_is_told_how_much_can_be_held_out(tmp_path):
 
 
 @pytest.mark.parametrize('changes,expected', [
-    (dict(kind='csv'), 'expected one of phrasebook, text, tsv, tfds'), (dict(directory=''), 'config.data.directory'),
+    (dict(kind='csv'), 'expected one of text, tsv, jsonl, running_text, tfds, phrasebook, phrasebook_text$'), (dict(directory=''), 'config.data.directory'),
     (dict(kind='tsv'), 'config.data.tsv'), (dict(kind='tfds'), 'config.data.tfds_name'),
-    (dict(target_language='en'), 'both'), (dict(heldout=0), 'heldout is 0')])
+    (dict(target_language='en'), 'both'), (dict(heldout=0), 'heldout is 0'),
+    (dict(test_splits='test'), 'test_splits is .*tuple'), (dict(test_splits=('test', 'test')), 'different names'),
+    (dict(test_splits=('',)), 'different names'), (dict(document='page'), 'one of file, paragraph, line')])
 def test_a_wrong_configuration_is_refused(changes, expected):
   with pytest.raises(ValueError, match=expected):
     config(**dict(directory='x') | changes)
+
+
+FILE = {'tsv', 'jsonl', 'heldout', 'tsv_source_column', 'tsv_target_column', 'jsonl_source_field', 'jsonl_target_field'}
+RUNNING = {'text', 'validation_text', 'test_text', 'document', 'heldout_share'}
+ALL = FILE | RUNNING | {'directory', 'tfds_name', 'tfds_dir', 'task'}
+
+
+@pytest.mark.parametrize('kind, used', [
+    ('phrasebook', {'tfds_dir'}), ('phrasebook_text', {'tfds_dir'}), ('text', {'directory'}),
+    ('tsv', {'tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'}),
+    ('jsonl', {'jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout'}),
+    ('tfds', {'tfds_name', 'tfds_dir'}), ('running_text', RUNNING), ('labelled_phrasebook', {'task'}),
+    ('labelled_text', {'directory', 'task'}), ('labelled_tsv', {'tsv', 'heldout', 'task'})])
+def test_a_kind_says_which_options_mean_nothing_beside_it(kind, used):
+  texts = dict.fromkeys(('directory', 'tsv'), 'x')
+  options = (loading.LabelledConfig('entailment', kind, **texts) if kind.startswith('labelled') else
+             loading.CorpusConfig(kind, 'en', 'de', jsonl='x', text='x', tfds_name='x', **texts))
+  idle = options.idle()
+  assert idle.keys() == ALL - used
+  assert all(reason.startswith(f'kind is {kind!r}; only ') for reason in idle.values())
+
+
+def test_kinds_are_known_without_heavy_imports():
+  check = ('import sys\nfrom corpora import loading\nassert len(loading.KINDS) == 10\n'
+           'assert not {"tensorflow_datasets", "jax", "numpy", "scipy", "sentencepiece"} & set(sys.modules), "imported"')
+  subprocess.run([sys.executable, '-c', check], cwd=ROOT, check=True, timeout=120)

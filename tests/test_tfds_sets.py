@@ -8,10 +8,10 @@ import types
 
 import pytest
 
-import corpora
 import decode
 from checks.errors import ConfigError, DataError
-from corpora import tfds_sets
+from corpora import loading, tfds_sets
+from corpora.splits import Pair
 from options import decode_options
 from tasks import registry
 from tests import wmt_standins
@@ -20,9 +20,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def config(data_dir, **changes):
-  return corpora.CorpusConfig(**dict(
+  return loading.CorpusConfig(**dict(
       kind='tfds', tfds_name='wmt14_translate/de-en', tfds_dir=str(data_dir), source_language='en',
-      target_language='de', train_split='train', validation_split='validation', test_split='test') | changes)
+      target_language='de', train_split='train', validation_split='validation', test_splits=('test',)) | changes)
 
 
 NASTY = [('One\u2028line', 'Eine\x85Zeile'), ('carriage return\r', 'Wagenrücklauf\r'), ('two\r\r', 'zwei\r\r'),
@@ -36,22 +36,22 @@ def prepared(tmp_path_factory):
   """(folder, pairs that the archives hold)."""
   data_dir = tmp_path_factory.mktemp('tfds')
   pairs = wmt_standins.make_standins(data_dir, [*wmt_standins.numbered('Member', 31), *NASTY])
-  corpora.load(config(data_dir))
+  loading.load(config(data_dir))
   return data_dir, pairs
 
 
 def message(configuration):
   with pytest.raises(DataError) as raised:
-    corpora.load(configuration)
+    loading.load(configuration)
   return str(raised.value)
 
 
 def test_every_pair_of_the_archives_is_read(prepared):
   data_dir, pairs = prepared
-  found = corpora.load(config(data_dir))
+  found = loading.load(config(data_dir))
   assert sorted(found.train) == sorted(pairs['train'][:31] + READ) and len(found.train) == 37
   assert sorted(found.validation) == sorted(pairs['validation'])
-  assert sorted(found.test) == sorted(pairs['test'])
+  assert sorted(found.tests[0]) == sorted(pairs['test'])
   assert list(found.train) == list(found.train)  # TFDS shuffles when it prepares, never again
   assert found.name == 'wmt14_translate/de-en/1.0.0'
   assert found.notes[0] == 'English to German' and str(data_dir) in found.notes[1]
@@ -59,16 +59,16 @@ def test_every_pair_of_the_archives_is_read(prepared):
 
 def test_languages_are_taken_by_name_whatever_the_sets_order(prepared):
   data_dir, _ = prepared
-  forward = corpora.load(config(data_dir))
-  backward = corpora.load(config(data_dir, source_language='de', target_language='en'))
-  assert list(backward.test) == [corpora.Pair(target, source) for source, target in forward.test]
+  forward = loading.load(config(data_dir))
+  backward = loading.load(config(data_dir, source_language='de', target_language='en'))
+  assert list(backward.tests[0]) == [Pair(target, source) for source, target in forward.tests[0]]
   assert backward.notes[0] == 'German to English'
-  assert backward.test.fingerprint != forward.test.fingerprint
+  assert backward.tests[0].fingerprint != forward.tests[0].fingerprint
 
 
 def test_reading_is_lazy_and_goes_by_chunks(prepared, monkeypatch):
   data_dir, _ = prepared
-  split = corpora.load(config(data_dir)).train
+  split = loading.load(config(data_dir)).train
   everything = list(split)
   asked = []
   source = type(split.read.args[0].as_data_source('train').data_source)
@@ -81,11 +81,11 @@ def test_reading_is_lazy_and_goes_by_chunks(prepared, monkeypatch):
 
 
 def test_nothing_imports_tensorflow(tmp_path):
-  check = ('import sys, corpora\n'
+  check = ('import sys\nfrom corpora import loading\n'
            'from tests import test_tfds_sets as t, wmt_standins\n'
            'wmt_standins.make_standins(sys.argv[1])\n'
-           'found = corpora.load(t.config(sys.argv[1]))\n'
-           'assert len(list(found.train)) == 60 and len(list(found.test)) == 5\n'
+           'found = loading.load(t.config(sys.argv[1]))\n'
+           'assert len(list(found.train)) == 60 and len(list(found.tests[0])) == 5\n'
            'assert not {"tensorflow", "torch"} & set(sys.modules), "imported"\n')
   process = subprocess.run([sys.executable, '-c', check, str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
                            timeout=120)
@@ -135,32 +135,32 @@ def test_the_distinction_is_made_for_english_german_alone():
 
 
 def test_standins_do_not_pass_for_the_published_set(prepared):
-  found = corpora.load(config(prepared[0]))
-  assert (found.validation.name, found.test.name) == ('newstest2013 (7 lines)', 'newstest2014 (5 lines)')
+  found = loading.load(config(prepared[0]))
+  assert (found.validation.name, found.tests[0].name) == ('newstest2013 (7 lines)', 'newstest2014 (5 lines)')
 
 
 def test_wmt14_full_is_called_so_through_the_real_builder(tmp_path):
   wmt_standins.make_standins(tmp_path, test_pairs=wmt_standins.numbered('Minister', 3003))
-  found = corpora.load(config(tmp_path))
-  assert found.test.name == 'wmt14/full (newstest2014, 3,003 lines)' and len(set(found.test)) == 3003
+  found = loading.load(config(tmp_path))
+  assert found.tests[0].name == 'wmt14/full (newstest2014, 3,003 lines)' and len(set(found.tests[0])) == 3003
 
 
 def test_fingerprints_follow_the_data_and_not_the_folder(prepared, tmp_path):
   data_dir, pairs = prepared
-  here = corpora.load(config(data_dir))
+  here = loading.load(config(data_dir))
   wmt_standins.make_standins(tmp_path / 'same', pairs['train'])
   wmt_standins.make_standins(tmp_path / 'other', pairs['train'][1:])
-  assert corpora.load(config(tmp_path / 'same')).test.fingerprint == here.test.fingerprint
-  assert corpora.load(config(tmp_path / 'other')).train.fingerprint != here.train.fingerprint
-  assert len({here.train.fingerprint, here.validation.fingerprint, here.test.fingerprint}) == 3
+  assert loading.load(config(tmp_path / 'same')).tests[0].fingerprint == here.tests[0].fingerprint
+  assert loading.load(config(tmp_path / 'other')).train.fingerprint != here.train.fingerprint
+  assert len({here.train.fingerprint, here.validation.fingerprint, here.tests[0].fingerprint}) == 3
 
 
 # -------------------------------------------------------------------------------------------------------- refusals
 
 
 def test_a_part_of_a_split_can_stand_for_a_missing_one(prepared):
-  found = corpora.load(config(prepared[0], train_split='train[7:]', validation_split='train[:7]', test_split=None))
-  assert (len(found.train), len(found.validation), found.test) == (30, 7, None)
+  found = loading.load(config(prepared[0], train_split='train[7:]', validation_split='train[:7]', test_splits=()))
+  assert (len(found.train), len(found.validation), found.tests) == (30, 7, ())
   assert len(list(found.train)) == 30 and not set(found.train) & set(found.validation)
   text = message(config(prepared[0], validation_split='valid'))
   assert "no split 'valid'" in text and 'train, validation, test' in text and "'train[:1%]'" in text
@@ -169,27 +169,27 @@ def test_a_part_of_a_split_can_stand_for_a_missing_one(prepared):
 @pytest.mark.parametrize('source, target, side', [('en', 'de', 0), ('de', 'en', 1)])
 def test_a_split_is_the_input_of_decoding_with_its_references(prepared, source, target, side):
   data_dir, pairs = prepared
-  data = dict(tfds_dir=str(data_dir), source_language=source, target_language=target)
-  written = corpora.Pair(*zip(*pairs['test']))
+  corpus = config(data_dir, source_language=source, target_language=target)
+  written = Pair(*zip(*pairs['test']))
   options = decode_options.parse(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
-  lines, references = decode.read(options, {'data': data}, registry.TRANSLATION)
+  lines, references = inputs.read(options, corpus, as_they_come=True)
   assert sorted(lines) == sorted(written[side]) and sorted(references[0]) == sorted(written[1 - side])
   assert sorted(zip(lines, references[0])) == sorted(pair if not side else pair[::-1] for pair in pairs['test'])
-  some = decode.tfds_pairs('tfds:wmt14_translate/de-en:1.0.0:test[1:4]', data)
+  some = inputs.tfds_pairs('tfds:wmt14_translate/de-en:1.0.0:test[1:4]', corpus)
   assert [pair.source for pair in some] == lines[1:4]
 
 
 def test_a_split_that_is_not_there_is_told_with_the_option(prepared):
-  data = dict(tfds_dir=str(prepared[0]), source_language='en', target_language='de')
+  corpus = config(prepared[0])
   with pytest.raises(ConfigError, match='expected tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test'):
-    decode.tfds_pairs('tfds:wmt14_translate', data)
+    inputs.tfds_pairs('tfds:wmt14_translate', corpus)
   with pytest.raises(DataError, match="--input=tfds:wmt14_translate/de-en:tset: .* no split 'tset'"):
-    decode.tfds_pairs('tfds:wmt14_translate/de-en:tset', data)
+    inputs.tfds_pairs('tfds:wmt14_translate/de-en:tset', corpus)
   with pytest.raises(DataError, match="no text named 'fr'"):
-    decode.tfds_pairs('tfds:wmt14_translate/de-en:test', data | {'target_language': 'fr'})
+    inputs.tfds_pairs('tfds:wmt14_translate/de-en:test', config(prepared[0], target_language='fr'))
   options = decode_options.parse(['decode.py', '--workdir=x', '--input=tfds:wmt14_translate/de-en:test'], '')
   with pytest.raises(ConfigError, match='--input=tfds.*: for translations'):
-    decode.check(options, registry.LANGUAGE_MODELLING)
+    decode.check(options, LanguageModelling)
 
 
 @pytest.mark.parametrize('changes,expected', [
@@ -233,7 +233,7 @@ def test_a_failure_while_preparing_leaves_nothing_that_passes_for_a_set(tmp_path
   text = message(config(tmp_path))
   assert 'could not be prepared: ' in text and f'{tmp_path}/downloads' in text
   archive.write_bytes(data)
-  assert len(list(corpora.load(config(tmp_path)).train)) == 60
+  assert len(list(loading.load(config(tmp_path)).train)) == 60
 
 
 def test_a_set_prepared_for_tensorflow_is_recognised(prepared, tmp_path):

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
 from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
+from corpora.splits import Pair
 from decoding import alignments, minimum_bayes_risk, output_formats
 from decoding import translator as translation
 from decoding.translator import Request, Translation, Translator
@@ -28,7 +28,7 @@ BEAM = SearchConfig(beam_size=3, extra_length=8, n_best=3)
 @pytest.fixture(scope='module')
 def parts():
   """Vocabulary, model and parameters that write many different words."""
-  pairs = [corpora.Pair(line, line.replace('the', 'die').replace('The', 'Das')) for line in LINES if line] * 5
+  pairs = [Pair(line, line.replace('the', 'die').replace('The', 'Das')) for line in LINES if line] * 5
   model, _ = vocabularies.make(vocabularies.VocabularyConfig(size=310), pairs)
   vocabulary = vocabularies.Vocabulary(model, 'test')
   network = architectures.build(ModelConfig(**SIZES | dict(

@@ -8,7 +8,8 @@ import pytest
 import sentencepiece
 
 from checks.errors import DataError
-from corpora import Pair, vocabulary
+from corpora import vocabulary
+from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary, VocabularyConfig
 
 SENTENCES = ['Ein kleiner Hund läuft über die Straße.', 'A small dog runs across the street.', 'I am a student.',

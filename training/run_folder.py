@@ -36,7 +36,8 @@ from options.configurations import leaves
 # What may differ from the saved configuration when a run goes on; anything else would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
               # the place of the text; its content is compared by fingerprint
-              'data.directory', 'data.tsv', 'data.tfds_dir', 'data.text', 'data.validation_text', 'data.test_text',
+              'data.directory', 'data.tsv', 'data.jsonl', 'data.tfds_dir', 'data.text', 'data.validation_text',
+              'data.test_text', 'data.test_splits',
               'vocabulary.source_model', 'vocabulary.target_model',
               'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
@@ -134,9 +135,12 @@ class RunFolder:
     return self
 
   def read_config(self) -> dict[str, Any]:
-    """The saved configuration; options younger than the run have their defaults, which do what was done before them."""
+    """Return the saved configuration under today's names.
+
+    Options younger than the run have their defaults, which do what was done before them.
+    """
     try:
-      return _laid_over(read_json(self.config), as_written(default.get_config().to_dict()))
+      return _laid_over(_renamed(read_json(self.config)), as_written(default.get_config().to_dict()))
     except (ValueError, AttributeError) as error:
       raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
 
@@ -222,12 +226,15 @@ class RunFolder:
     """Raises ConfigError when the run was begun with other text.
 
     Args:
-      hashes: fingerprints of train, validation and test, in this order. Their names may differ: files may move.
+      hashes: fingerprints of train, validation and each test set, in this order. Their names may differ: files may
+        move. Test sets may be added at the end of the list, or taken away there.
     """
     if os.path.isfile(self.environment):
-      before = read_json(self.environment)['data']
+      first = read_json(self.environment)
+      starts = [first, *first.get('later_starts', [])]
+      before = max((start['data'] for start in starts), key=len)  # with every test set that the run has had
       wrong = [name for name, old, new in zip(hashes, before.values(), hashes.values()) if old != new]
-      if wrong or len(before) != len(hashes):
+      if wrong or len(hashes) < min(2, len(before)):
         raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
                           'give the same text, or another --workdir')
 
@@ -245,6 +252,23 @@ def _laid_over(tree: dict, ground: dict) -> dict:
   both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
           if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
   return ground | tree | both
+
+
+def _renamed(tree: dict) -> dict:
+  """Return a saved configuration with the options that have other names now under these, and their values as of now."""
+  for old, new in default.RENAMED.items():
+    section, _, leaf = old.rpartition('.')
+    found = tree
+    for part in filter(None, section.split('.')):
+      found = found.get(part, {})
+    if leaf in found:
+      value = default.RENAMED_VALUES.get(old, lambda same: same)(found.pop(leaf))
+      *sections, leaf = new.split('.')
+      place = tree
+      for part in sections:
+        place = place.setdefault(part, {})
+      place.setdefault(leaf, as_written(value))
+  return tree
 
 
 def _may_change(name: str) -> bool:

@@ -1,9 +1,10 @@
-"""The phrasebook: the embedded English-German corpus, out of a grammar; importing it makes tfds.builder('phrasebook') known.
+"""The phrasebook: the embedded English-German corpus, made by a grammar. Words and kinds of sentences may be added.
 
     lexicon         words with all their forms
     grammar         noun phrases, verbs and clauses of both languages, in step
     draws, kinds, pronouns   the families of sentences
     splits          which combinations and names are held out
     labelled_tasks  labelled examples for fine-tuning, out of the same grammar
+    corpus          the phrasebook as kinds of corpora
     builder         the TFDS builder, the corpus and the scores that it alone allows
 """

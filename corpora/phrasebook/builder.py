@@ -1,10 +1,9 @@
-"""The phrasebook: an English-German corpus out of a grammar, as a TFDS builder, with the scores that it alone allows.
+"""The phrasebook, an English-German corpus made by a grammar, as a TFDS builder, with the scores that it alone allows.
 
 Importing this module makes `tfds.builder('phrasebook')` known; it is prepared offline, in seconds. Beside each sentence
 pair stand its kind, gold relations between words, word alignments, names that training never shows, and for pronoun
-pairs what "it" stands for (see `_features`). The sentences come from kinds and its
-neighbours, which may be added to; the version carries a hash of all that makes them, so that TFDS never serves another
-corpus than the one in the source.
+pairs what "it" stands for (see `_features`). The sentences come from kinds and the modules that it imports, which may
+be added to; the version carries a hash of all of them, so that TFDS never serves another corpus than the source's.
 """
 
 import contextlib
@@ -21,10 +20,11 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-import corpora
 from checks import errors
+from corpora.config import CorpusConfig
 from corpora.phrasebook import draws, grammar, kinds, lexicon, pronouns, splits
 from corpora.phrasebook.grammar import tokens
+from corpora.splits import Corpus, Pair, Split
 
 LANGUAGES = ('en', 'de')
 SPLITS = ('train', 'validation', 'test')
@@ -36,7 +36,7 @@ RELATIONS = ('subject', 'object', 'adjective', 'antecedent')  # the first column
 
 @functools.cache
 def fingerprint() -> str:
-  """SHA-256 (hex) of the sources that make the sentences, sizes included."""
+  """Return the SHA-256 (hex) of the sources that make the sentences, sizes included."""
   digest = hashlib.sha256()
   for module in (lexicon, grammar, draws, pronouns, kinds, splits):
     digest.update(inspect.getsource(module).encode())
@@ -44,7 +44,7 @@ def fingerprint() -> str:
 
 
 def _features() -> tfds.features.FeaturesDict:
-  """What stands beside each pair. Tokens are counted as by grammar.tokens."""
+  """Return what a record holds: the pair and its annotations. Tokens are numbered as grammar.tokens splits them."""
   text = tfds.features.Text
   return tfds.features.FeaturesDict({
       'en': text(),
@@ -66,7 +66,7 @@ def _features() -> tfds.features.FeaturesDict:
 
 
 def _annotation(item: grammar.Example) -> dict[str, Any]:
-  """An example in the builder's features."""
+  """Return an example as the builder's features."""
   relations = [(RELATIONS.index(name), head, dependent) for name, head, dependent in item.relations]
   return {
       'en': item.english, 'de': item.german, 'kind': item.kind, 'unseen_names': ' '.join(item.unseen_names),
@@ -100,7 +100,7 @@ class Phrasebook(tfds.core.GeneratorBasedBuilder):
 
 @contextlib.contextmanager
 def _quietly():
-  """TFDS without its progress bars, log lines and printed notes."""
+  """Silence TFDS's progress bars, log lines and printed notes."""
   logger = logging.getLogger('absl')
   level = logger.level
   logger.setLevel(logging.ERROR)
@@ -114,7 +114,7 @@ def _quietly():
 
 
 def prepared(data_dir: str | None = None) -> tfds.core.DatasetBuilder:
-  """The builder with its files written (once per version); `data_dir` None: TFDS's own default."""
+  """Return the builder, its files written where they are not there; `data_dir` None is TFDS's own default."""
   with _quietly():
     builder = tfds.builder('phrasebook', data_dir=data_dir)
     builder.download_and_prepare(file_format='array_record')
@@ -126,56 +126,57 @@ def prepared(data_dir: str | None = None) -> tfds.core.DatasetBuilder:
 
 
 def _records(builder: tfds.core.DatasetBuilder, split: str, features: tfds.features.FeaturesDict) -> Iterator[dict]:
-  """The split's records, decoded as far as `features` goes (TFDS would decode everything, ten times slower)."""
+  """Iterate over a split's records, decoding `features` only (TFDS would decode all, ten times slower)."""
   raw = builder.as_data_source(split).data_source
   for start in range(0, len(raw), 4096):
     for record in raw.__getitems__(list(range(start, min(start + 4096, len(raw))))):
       yield features.deserialize_example_np(record)
 
 
-def _pairs(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Iterator[corpora.Pair]:
+def _pairs(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Iterator[Pair]:
   text = tfds.features.Text
   for record in _records(builder, split, tfds.features.FeaturesDict({source: text(), target: text()})):
-    yield corpora.Pair(record[source].decode(), record[target].decode())
+    yield Pair(record[source].decode(), record[target].decode())
 
 
-def _split(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> corpora.Split:
+def _split(builder: tfds.core.DatasetBuilder, split: str, source: str, target: str) -> Split:
   made_of = f'{fingerprint()} {split} {source} {target}'
-  return corpora.Split(f'phrasebook {split}', hashlib.sha256(made_of.encode()).hexdigest(),
+  return Split(f'phrasebook {split}', hashlib.sha256(made_of.encode()).hexdigest(),
                        builder.info.splits[split].num_examples,
                        functools.partial(_pairs, builder, split, source, target))
 
 
-def corpus(config: corpora.CorpusConfig) -> corpora.Corpus:
-  """The phrasebook in the configured direction. Raises DataError for a language that it does not have."""
+def corpus(config: CorpusConfig) -> Corpus:
+  """Load the phrasebook in the configured direction. Raises DataError for a language that it does not have."""
   source, target = config.source_language, config.target_language
   if {source, target} != set(LANGUAGES):
     raise errors.DataError(f'the phrasebook has English and German (en, de); found {source} to {target}. Set '
                            'config.data.source_language and config.data.target_language to en and de, either way')
   builder = prepared(config.tfds_dir)
-  return corpora.Corpus(
+  return Corpus(
       name='phrasebook', source_language=source, target_language=target,
-      **{split: _split(builder, split, source, target) for split in SPLITS},
-      notes=(corpora.direction(config), f'phrasebook {builder.version}: generated, prepared in {builder.data_dir}'),
-      showcase=tuple(corpora.Pair(*pair) if source == 'en' else corpora.Pair(*pair[::-1]) for pair in showcase()),
+      train=_split(builder, 'train', source, target), validation=_split(builder, 'validation', source, target),
+      tests=(_split(builder, 'test', source, target),),
+      notes=(config.direction, f'phrasebook {builder.version}: generated, prepared in {builder.data_dir}'),
+      showcase=tuple(Pair(*pair) if source == 'en' else Pair(*pair[::-1]) for pair in showcase()),
       suggestions=tuple(suggestions() if source == 'en' else (german for _, german in showcase()[:4])),
       measure=functools.partial(_measure, config.tfds_dir, target))
 
 
 def examples(split: str, data_dir: str | None = None) -> list[dict[str, Any]]:
-  """A split's annotations in the order of its pairs, with str for text and arrays for indices; see `_features`."""
+  """Return a split's annotations in the order of its pairs: str for text, arrays for indices; see `_features`."""
   decoded = _records(prepared(data_dir), split, _features())
   return [{key: value.decode() if isinstance(value, bytes) else value for key, value in record.items()}
           for record in decoded]
 
 
 def showcase() -> list[tuple[str, str]]:
-  """(English, German): the sentences that texts on attention work with, and a few others. Never trained on."""
+  """Return (English, German) sentences, never trained on: those that texts on attention discuss, and a few others."""
   return [(item.english, item.german) for item in splits.showcase()]
 
 
 def suggestions() -> list[str]:
-  """English sentences that one may try on a trained model: all made of words that training has seen."""
+  """Return English sentences to try on a trained model, made of words that training has seen."""
   return ['The dog sleeps.', 'The tired cat slept under the table.', 'My brother gave her an old book.',
           'Yesterday the woman called her son.', 'The suitcase didn\'t fit into the car because it was too big.',
           'I know that he sold the expensive car.', 'Maria wants to buy twenty-one green apples.']
@@ -185,20 +186,20 @@ def suggestions() -> list[str]:
 
 
 def _matched(annotations: Sequence[dict], hypotheses: Sequence[str]) -> Iterator[tuple[dict, str]]:
-  """Pairs annotations with translations. Raises ValueError when their numbers differ."""
+  """Pair annotations with translations. Raises ValueError when their numbers differ."""
   if len(annotations) != len(hypotheses):
     raise ValueError(f'{len(annotations)} annotated sentences, but {len(hypotheses)} translations: expected one each')
   return zip(annotations, hypotheses)
 
 
 def _pronoun_in(german: str) -> str:
-  """The word behind "weil", where every pronoun of a pair stands; '' when there is none."""
+  """Return the word after "weil", where every pronoun of a pair stands; '' when there is none."""
   spelt = [token.lower() for token in tokens(german)]
   return spelt[spelt.index('weil') + 1] if 'weil' in spelt[:-1] else ''
 
 
 def pronoun_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str]) -> float:
-  """Share of pronoun pairs in which both German translations have the right pronoun for "it".
+  """Return the share of pronoun pairs in which both German translations have the right pronoun for "it".
 
   Always naming the first noun, or always the second, has one of each pair wrong and so scores 0.
 
@@ -215,7 +216,7 @@ def pronoun_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str]) -> 
 
 
 def name_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str], language: str = 'de') -> float:
-  """Share of names never seen in training that stand in the translation as they do in the reference.
+  """Return the share of names never seen in training that the translation spells as the reference does.
 
   Args:
     annotations: as `examples` gives them.
@@ -233,7 +234,7 @@ def name_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str], langua
 
 
 def _measure(data_dir: str | None, language: str, hypotheses: list[str]) -> dict[str, float]:
-  """Further figures of the test split's translations; English has one "it" for all, so pronouns count in German."""
+  """Return further figures of the test set's translations; pronouns count in German, since English has one "it"."""
   annotations = examples('test', data_dir)
   figures = {'name_accuracy': name_accuracy(annotations, hypotheses, language)}
   if language == 'de':
@@ -243,12 +244,12 @@ def _measure(data_dir: str | None, language: str, hypotheses: list[str]) -> dict
 
 # ------------------------------------------------------------- rules that do not understand, to be compared with
 
-# Each takes annotations of training and of test and gives translations of the test that are right but for the pronoun.
+# Each takes annotations of training and test and returns test translations that are right except for the pronoun.
 Rule = Callable[[Sequence[dict], Sequence[dict]], list[str]]
 
 
 def _with_pronouns(annotations: Sequence[dict], choose: Callable[[dict], str]) -> list[str]:
-  """The references with other pronouns behind "weil"."""
+  """Return the references with other pronouns after "weil"."""
   return [annotation['de'].replace(f'weil {annotation["pronoun"]} ', f'weil {choose(annotation)} ')
           if annotation['pair'] else annotation['de'] for annotation in annotations]
 
@@ -258,13 +259,13 @@ def _candidate(annotation: dict, second: bool) -> str:
 
 
 def first_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """ "It" is always the first noun."""
+  """Translate "it" as always the first noun."""
   del train
   return _with_pronouns(test, lambda annotation: _candidate(annotation, False))
 
 
 def animate_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """ "It" is the animal; the first noun where there are two animals, or none."""
+  """Translate "it" as the animal; as the first noun where there are two animals, or none."""
   del train
   animals = {noun.english for noun in lexicon.NOUNS.values() if 'animal' in noun.tags}
 
@@ -276,7 +277,7 @@ def animate_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
 
 
 def adjective_pronoun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """The pronoun that went with the adjective most often."""
+  """Translate "it" by the pronoun that went with the adjective most often in training."""
   seen = defaultdict(Counter)
   for annotation in train:
     seen[annotation['adjective']][annotation['pronoun']] += bool(annotation['pair'])
@@ -284,7 +285,7 @@ def adjective_pronoun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
 
 
 def adjective_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """The noun, first or second, that the adjective went with most often; its gender is given."""
+  """Translate "it" as the noun, first or second, that the adjective went with most often; its gender is given."""
   seen = defaultdict(Counter)
   for annotation in train:
     seen[annotation['adjective']][annotation['reading']] += bool(annotation['pair'])
@@ -293,7 +294,7 @@ def adjective_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
 
 
 def bag_of_words(train: Sequence[dict], test: Sequence[dict], label: str = 'pronoun') -> list[str]:
-  """Naive Bayes on the English words without their order: on the pronoun, or (label 'reading') on which noun."""
+  """Translate "it" by naive Bayes on the English words without order: the pronoun, or (label 'reading') the noun."""
   counts, labels = defaultdict(Counter), Counter()
   for annotation in train:
     if annotation['pair']:

@@ -491,6 +491,7 @@ def generate(task: str, split: str, size: int | None = None, seed: int = _SEED) 
 def corpus(task: str) -> LabelledCorpus:
   """The phrasebook's set of a task."""
   splits = {split: LabelledSplit(f'phrasebook {task} {split}', tuple(generate(task, split))) for split in SIZES}
-  return LabelledCorpus(f'phrasebook {task}', task, SETS[task].labels, **splits,
+  return LabelledCorpus(f'phrasebook {task}', task, SETS[task].labels, splits['train'], splits['validation'],
+                        (splits['test'],),
                         notes=('English, generated; labels are balanced and the splits share no text',),
                         suggestions=tuple('\t'.join(example.texts) for example in splits['test'].examples[:3]))

@@ -1,0 +1,196 @@
+"""What every batch plan can be asked; the options of batching; and the registry of plans, `data.batching`.
+
+A plan enters itself in BATCHINGS, next to its code. `input_pipeline.py` imports all of them, so take BatchConfig from
+there: its check knows the plans that have been imported.
+"""
+
+import abc
+import bisect
+import dataclasses
+import functools
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from batching.sampled import SampledStores
+from batching.shapes import ROWS, Shape
+from batching.store import Store
+from checks.choices import Registry
+from checks.errors import DataError
+from checks.refusals import positive, refuse
+from checks.whole_files import write_whole
+from transformer.classification import LabelledBatch
+from transformer.tokens import Batch
+
+BATCHINGS: Registry['type[Plan]'] = Registry('data.batching')  # each is made of (store, config, seed, shuffle)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchConfig:
+  """How sentences become batches."""
+
+  batching: str  # an entry of BATCHINGS
+  batch_tokens: int  # rows × length of the longer side, padding included, is at most this; not for 'fixed'
+  max_length: int  # tokens of either side, EOS included; longer pairs are left out and counted
+  max_shapes: int = 16  # each shape is compiled once
+  fixed_rows: int | None = None  # the three numbers of 'fixed'
+  fixed_source_length: int | None = None
+  fixed_target_length: int | None = None
+  accumulation_steps: int = 1  # micro-batches that a batch is to be split into, each with a multiple of 8 rows
+  packed_length: int = 256  # tokens of a packed row's longer side; longer pairs are left out
+  subword_sampling: str = 'none'
+
+  def __post_init__(self):
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from BATCHINGS.mistakes(self.batching)
+    yield from positive(**{name: getattr(self, name) for name in (
+        'batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps', 'packed_length')})
+    if self.batching in BATCHINGS:
+      yield from BATCHINGS[self.batching].mistakes(self)
+
+  def idle(self) -> dict[str, str]:
+    """Return the fields that have no effect beside the others, each with the reason."""
+    return BATCHINGS.idle(self.batching)
+
+  @property
+  def row_step(self) -> int:
+    """Rows of every batch are a multiple of this."""
+    return ROWS * self.accumulation_steps
+
+  @property
+  def row_reason(self) -> str:
+    """Where row_step comes from, for messages."""
+    return '' if self.accumulation_steps == 1 else (
+        f' ({ROWS} for each of train.accumulation_steps = {self.accumulation_steps} micro-batches)')
+
+  def rows_of_lengths(self, source: int, target: int) -> int:
+    """Return the rows that a batch of sentences of these lengths may have. Raises DataError when there is no room."""
+    rows = self.batch_tokens // max(source, target) // self.row_step * self.row_step
+    if not rows:
+      raise DataError(f'train.batch_tokens {self.batch_tokens} holds fewer than {self.row_step} rows'
+                      f'{self.row_reason} of {max(source, target)} tokens, the longest sentences; raise it to '
+                      f'{self.row_step * max(source, target)} or lower data.max_length')
+    return rows
+
+  def for_evaluation(self) -> 'BatchConfig':
+    """Return options for batches as large as one micro-batch, in few shapes: these are compiled for little use."""
+    return dataclasses.replace(
+        self, batching=BATCHINGS[self.batching].for_evaluation or self.batching, accumulation_steps=1,
+        max_shapes=min(4, self.max_shapes),
+        batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
+        fixed_rows=self.fixed_rows and max(ROWS, self.fixed_rows // self.accumulation_steps))
+
+
+class Plan(abc.ABC):
+  """Which sentences form the batch at step n: a function of the text's lengths, the seed and n.
+
+  Attributes:
+    shapes: the distinct shapes, largest first.
+    batches_per_epoch: steps of one epoch; with subword sampling, of the first.
+    dropped: pairs left out because a side is empty or too long; with subword sampling, in the first epoch.
+  """
+
+  shapes: list[Shape]
+  batches_per_epoch: int
+  dropped: int
+  for_evaluation: ClassVar[str | None] = None  # batching of splits that are only evaluated, where it is another
+
+  def __init__(self):
+    self._lock = threading.RLock()
+    self._remembered = functools.lru_cache(maxsize=2)(self._plan_epoch)
+    self._starts: EqualEpochs | CountedEpochs | None = None  # set once the first epoch's length is known
+
+  @classmethod
+  def mistakes(cls, config: BatchConfig) -> Iterator[str]:
+    """Yield what is wrong with the options, a sentence each, where this plan is chosen."""
+    return iter(())
+
+  @abc.abstractmethod
+  def _plan_epoch(self, number: int) -> Sequence[tuple[Shape, Sequence[int]]]:
+    """Make what epoch() returns."""
+
+  @abc.abstractmethod
+  def batch_at(self, step: int, host: int = 0, hosts: int = 1) -> Batch | LabelledBatch:
+    """Return the batch at step n, or one host's rows of it."""
+
+  @abc.abstractmethod
+  def padding(self) -> float:
+    """Return the share of an epoch's cells that are padding, empty rows included."""
+
+  @abc.abstractmethod
+  def sentences_per_batch(self) -> float:
+    """Return the mean number of sentence pairs in a batch."""
+
+  @abc.abstractmethod
+  def tokens_per_batch(self) -> float:
+    """Return the mean number of real target tokens in a batch."""
+
+  def cells(self, shape: Shape) -> int:
+    """Return the number of target tokens that a batch of a shape has room for."""
+    return shape.rows * shape.target
+
+  def epoch(self, number: int) -> Sequence[tuple[Shape, Sequence[int]]]:
+    """Return the batches of an epoch in order, each a shape and the numbers of the sentences in its rows."""
+    with self._lock:
+      return self._remembered(number)
+
+  def locate(self, step: int) -> tuple[int, int]:
+    """Return the epoch of the batch at step n, and its place there."""
+    with self._lock:
+      return self._starts.locate(step)
+
+  def epochs_done(self, steps: int) -> float:
+    """Return how many times the text has been read after so many steps, at least one."""
+    epoch, place = self.locate(steps - 1)
+    return epoch + (place + 1) / len(self.epoch(epoch))
+
+  def shape_at(self, step: int) -> Shape:
+    """Return the shape of the batch at step n."""
+    epoch, place = self.locate(step)
+    return self.epoch(epoch)[place][0]
+
+
+class EqualEpochs(NamedTuple):
+  """Epochs of one length."""
+
+  batches: int
+
+  def locate(self, step: int) -> tuple[int, int]:
+    """Return (epoch, place in it) of a step."""
+    return divmod(step, self.batches)
+
+
+class CountedEpochs:
+  """Epochs each with its own number of batches, which is known once its text is tokenised.
+
+  The numbers are kept in a file, so that a run that is resumed need not tokenise past epochs; where the file is lost
+  they are counted again.
+  """
+
+  def __init__(self, count: Callable[[int], int], path: str):
+    """count(epoch) returns an epoch's number of batches; `path` is the file."""
+    self._count, self._path = count, path
+    self._starts = [0]  # the first step of each epoch whose predecessors have been counted
+    if os.path.isfile(path):
+      with open(path, encoding='utf-8') as file:
+        self._starts = json.load(file)
+
+  def locate(self, step: int) -> tuple[int, int]:
+    """Return (epoch, place in it) of a step."""
+    while self._starts[-1] <= step:
+      self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
+      write_whole(self._path, json.dumps(self._starts))
+    epoch = bisect.bisect_right(self._starts, step) - 1
+    return epoch, step - self._starts[epoch]
+
+
+def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, limits: str) -> None:
+  """Raise DataError when no sentence pair is short enough for a plan; `limits` says how long they may be."""
+  if not len(kept):
+    raise DataError(f'no sentence pair is left: all {len(store.at(0))} have an empty side or more than {limits}')

@@ -1,0 +1,113 @@
+"""Shapes of batches, and lengths to pad to, so that few programs are compiled and little is padded."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from checks.errors import DataError
+
+ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them
+_GRID = 48  # values per side among which the fitted shapes' lengths are chosen
+_NEAR = [(i, j) for i in range(-2, 3) for j in range(-2, 3)]  # steps on the grid that improve a rectangle
+
+
+class Shape(NamedTuple):
+  """Rows and lengths of a batch."""
+
+  rows: int
+  source: int
+  target: int
+
+  @property
+  def size(self) -> int:
+    """Cells of both sides."""
+    return self.rows * (self.source + self.target)
+
+  def rows_of_host(self, hosts: int) -> int:
+    """Return the rows that each of `hosts` hosts reads. Raises DataError when they do not divide."""
+    if self.rows % hosts:
+      raise DataError(f'batches of {self.rows} rows do not divide over {hosts} hosts')
+    return self.rows // hosts
+
+
+def fit_lengths(source: np.ndarray, target: np.ndarray, count: int) -> list[tuple[int, int]]:
+  """Return at most `count` (source, target) rectangles that hold all sentences with little padding.
+
+  Greedy: start from the rectangle that holds everything and add the one that saves most, until there are `count`;
+  then move each in turn to the best place near its own, until nothing improves. A sentence counts for the cheapest
+  rectangle that holds it.
+
+  Args:
+    source, target: [sentences] lengths.
+    count: at least 1.
+  """
+  grid_s, grid_t = _grid(source), _grid(target)
+  crowd = np.zeros((len(grid_s), len(grid_t)))
+  np.add.at(crowd, (np.searchsorted(grid_s, source), np.searchsorted(grid_t, target)), 1)
+  fit = _Fit(crowd, grid_s[:, None] + grid_t[None, :])
+  chosen = [fit.whole]
+  while len(chosen) < count:
+    place, gain = fit.best_of(fit.places, chosen)
+    if not gain:
+      break
+    chosen.append(place)
+  improved = True
+  while improved:
+    improved = False
+    for index, place in list(enumerate(chosen))[1:]:
+      rest = chosen[:index] + chosen[index + 1:]
+      best, gain = fit.best_of(fit.around(place), rest)
+      if gain > fit.gain(place, fit.covered(rest)):
+        chosen[index], improved = best, True
+  return sorted((int(grid_s[i]), int(grid_t[j])) for i, j in chosen)
+
+
+class _Fit(NamedTuple):
+  """Rectangles on a grid of lengths; a place (i, j) is the rectangle that holds all sentences up to there."""
+
+  crowd: np.ndarray  # [source grid, target grid] sentences of these lengths
+  cost: np.ndarray  # [source grid, target grid] cells that a sentence takes in the rectangle
+
+  @property
+  def whole(self) -> tuple[int, int]:
+    """The rectangle that holds every sentence."""
+    return self.crowd.shape[0] - 1, self.crowd.shape[1] - 1
+
+  @property
+  def places(self) -> list[tuple[int, int]]:
+    """All rectangles."""
+    return list(zip(*np.nonzero(np.ones_like(self.crowd))))
+
+  def around(self, place: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return the rectangles whose sides are at most two steps longer or shorter, in order."""
+    return sorted({tuple(min(max(at + step, 0), last) for at, step, last in zip(place, steps, self.whole))
+                   for steps in _NEAR})
+
+  def covered(self, chosen: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Return what a sentence of each grid point costs in the cheapest of the chosen rectangles."""
+    current = np.full(self.crowd.shape, np.inf)
+    for i, j in chosen:
+      current[:i + 1, :j + 1] = np.minimum(current[:i + 1, :j + 1], self.cost[i, j])
+    return current
+
+  def gain(self, place: tuple[int, int], current: np.ndarray) -> float:
+    """Return the cells that a further rectangle saves."""
+    i, j = place
+    return (self.crowd[:i + 1, :j + 1] * np.maximum(current[:i + 1, :j + 1] - self.cost[i, j], 0)).sum()
+
+  def best_of(self, places: list[tuple[int, int]], chosen: Iterable[tuple[int, int]]
+              ) -> tuple[tuple[int, int], float]:
+    """Return the first of the places that saves most beside the chosen rectangles, and how much."""
+    current = self.covered(chosen)
+    gains = [self.gain(place, current) for place in places]
+    best = int(np.argmax(gains))
+    return places[best], gains[best]
+
+
+def _grid(lengths: np.ndarray) -> np.ndarray:
+  """Return the distinct lengths, thinned to quantiles when there are many; the longest is always among them."""
+  values = np.unique(lengths)
+  if len(values) > _GRID:
+    values = np.unique(np.quantile(lengths, np.linspace(0, 1, _GRID), method='higher'))
+  return np.unique(np.append(values, lengths.max()))

@@ -1,0 +1,178 @@
+"""Tokenised text on disk: ids and offsets, memory-mapped, in a folder named by a hash of everything that made it.
+
+The folder may be deleted at any time: its content is then made again, the same.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from checks.errors import DataError
+from corpora.splits import Split, TextSplit
+from corpora.vocabulary import Vocabulary
+
+_STORE_VERSION = 2  # raised when the same text would be stored in another way
+_CHUNK = 4096  # pairs tokenised at a time
+
+Progress = Callable[[Iterable], Iterator]  # wraps the iterator over a split's texts, for a progress bar
+
+
+class Tokeniser(Protocol):
+  """What a store asks of a vocabulary; corpora.subword_sampling.SampledVocabulary has it, too."""
+
+  eos_id: int
+  fingerprint: str
+
+  def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
+    """Return the ids of texts, the first of which is number `first` of its split."""
+
+
+class Side(NamedTuple):
+  """One language of a store: sentence i is ids[offsets[i]:offsets[i + 1]], EOS included."""
+
+  ids: np.ndarray  # [total] int32
+  offsets: np.ndarray  # [sentences + 1] int64
+
+  def __getitem__(self, sentence: int) -> np.ndarray:
+    return self.ids[self.offsets[sentence]:self.offsets[sentence + 1]]
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """[sentences] tokens, EOS included."""
+    return np.diff(self.offsets)
+
+
+class Store(NamedTuple):
+  """A tokenised split, memory-mapped."""
+
+  source: Side
+  target: Side
+  fingerprint: str  # of the text and both vocabularies
+  shortest: tuple[int, int] = (2, 2)  # tokens of a source and of a target that is not empty: more than an EOS
+  changing = False  # whether each epoch has other ids
+
+  def at(self, epoch: int) -> 'Store':
+    """Return the store that an epoch reads: this one."""
+    return self
+
+  def within(self, limits: tuple[int, int]) -> np.ndarray:
+    """Return the numbers of the sentences of which neither side is empty or longer than its limit."""
+    source, target = self.source.lengths, self.target.lengths
+    return np.flatnonzero((source <= limits[0]) & (target <= limits[1])
+                          & (source >= self.shortest[0]) & (target >= self.shortest[1]))
+
+  def __len__(self) -> int:
+    return len(self.source.offsets) - 1
+
+
+def store_fingerprint(split: Split, source_vocabulary: Tokeniser, target_vocabulary: Tokeniser) -> str:
+  """Return the hash of everything that decides a store's content."""
+  return _fingerprint(split.fingerprint, source_vocabulary.fingerprint, target_vocabulary.fingerprint)
+
+
+def _fingerprint(*parts: str | int) -> str:
+  return hashlib.sha256(json.dumps([_STORE_VERSION, *parts]).encode()).hexdigest()[:20]
+
+
+def open_store(split: Split, source_vocabulary: Tokeniser, target_vocabulary: Tokeniser, folder: str,
+               progress: Progress | None = None) -> Store:
+  """Open the store of a parallel split, tokenising the text where the store is not there yet.
+
+  Args:
+    split: the sentence pairs.
+    source_vocabulary, target_vocabulary: of each side.
+    folder: where stores lie; each in a folder named by its fingerprint.
+    progress: wraps the iterator over pairs.
+  """
+  return open_folder(store_fingerprint(split, source_vocabulary, target_vocabulary), folder,
+                     lambda place: _write_pairs(split, source_vocabulary, target_vocabulary, place, progress))
+
+
+def open_text_store(split: TextSplit, vocabulary: Vocabulary, length: int, folder: str,
+                    progress: Progress | None = None) -> Store:
+  """Open the store of running text: documents, each ended by EOS, cut into blocks of `length` tokens.
+
+  A block continues where the one before it ended; a document's last block is as long as what is left of it. Blocks
+  are targets; their sources have no tokens at all.
+
+  Args:
+    split: the documents.
+    vocabulary: of the text.
+    length: tokens of a block.
+    folder, progress: as in open_store; progress counts documents.
+  """
+  return open_folder(_fingerprint('blocks', length, split.fingerprint, vocabulary.fingerprint), folder,
+                     lambda place: _write_blocks(split, vocabulary, length, place, progress), shortest=(0, 1))
+
+
+def open_folder(fingerprint: str, folder: str, write: Callable[[str], None], shortest: tuple[int, int] = (2, 2)
+                ) -> Store:
+  """Open the store of a fingerprint; where it is not there, write(folder) makes it. It appears whole or not at all.
+
+  Raises:
+    DataError: when a file of the store is damaged.
+  """
+  place = os.path.join(folder, fingerprint)
+  if not os.path.isdir(place):
+    os.makedirs(folder, exist_ok=True)
+    unfinished = tempfile.mkdtemp(prefix=f'{fingerprint}.unfinished-', dir=folder)
+    try:
+      write(unfinished)
+      os.rename(unfinished, place)
+    except BaseException:
+      shutil.rmtree(unfinished, ignore_errors=True)
+      if not os.path.isdir(place):  # else another process was faster, and its store is as good
+        raise
+  side = lambda name: Side(_load(os.path.join(place, f'{name}.ids.npy'), 'r'),
+                           _load(os.path.join(place, f'{name}.offsets.npy')))
+  return Store(side('source'), side('target'), fingerprint, shortest)
+
+
+def _load(path: str, mmap_mode: str | None = None) -> np.ndarray:
+  """Read one array of a store. NumPy unpickles nothing here and maps no more than the file holds."""
+  try:
+    return np.load(path, mmap_mode=mmap_mode)
+  except (ValueError, OSError, EOFError) as error:
+    raise DataError(f'{path} is damaged ({error}); delete its folder: it is made again') from None
+
+
+def _write_pairs(split: Split, source_vocabulary: Tokeniser, target_vocabulary: Tokeniser, place: str,
+                 progress: Progress | None) -> None:
+  sides = {'source': source_vocabulary, 'target': target_vocabulary}
+  ids, lengths = {name: [] for name in sides}, {name: [] for name in sides}
+  pairs = iter(progress(split) if progress else split)
+  while texts := list(itertools.islice(pairs, _CHUNK)):
+    first = len(lengths['source'])
+    for name, vocabulary in sides.items():
+      encoded = vocabulary.encode_batch([getattr(pair, name) for pair in texts], first)
+      lengths[name] += [len(sentence) + 1 for sentence in encoded]
+      ids[name].append(np.fromiter(
+          (token for sentence in encoded for token in (*sentence, vocabulary.eos_id)), np.int32))
+  for name in sides:
+    _write_side(place, name, ids[name], lengths[name])
+
+
+def _write_blocks(split: TextSplit, vocabulary: Vocabulary, length: int, place: str, progress: Progress | None
+                  ) -> None:
+  ids, lengths = [], []
+  for text in progress(split) if progress else split:
+    document = np.array([*vocabulary.encode_document(text), vocabulary.eos_id], np.int32)
+    if (document == vocabulary.unk_id).any():
+      raise DataError(f'{split.name}: the vocabulary has no entry for some of the text, which would be missing from '
+                      'perplexity; take a vocabulary that has bytes (vocabulary.byte_fallback)')
+    ids.append(document)
+    lengths += [min(length, len(document) - start) for start in range(0, len(document), length)]
+  _write_side(place, 'source', [], [0] * len(lengths))
+  _write_side(place, 'target', ids, lengths)
+
+
+def _write_side(place: str, name: str, ids: list[np.ndarray], lengths: list[int]) -> None:
+  np.save(os.path.join(place, f'{name}.ids.npy'), np.concatenate(ids) if ids else np.zeros(0, np.int32))
+  np.save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))

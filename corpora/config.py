@@ -1,0 +1,142 @@
+"""The options of a corpus, section `data`, and the registry of kinds, `data.kind`.
+
+A kind enters itself in KINDS next to the code that loads it, with the options that it reads; which options mean
+nothing beside another kind follows from that. `loading.py` imports all kinds, so take CorpusConfig and LabelledConfig
+from there: their checks know the kinds that have been imported.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from checks.choices import Registry
+from checks.refusals import refuse
+from corpora.documents import DOCUMENTS
+from corpora.labelled import TASKS, LabelledCorpus
+from corpora.splits import Corpus
+
+LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
+             'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese'}
+
+
+class Kind(NamedTuple):
+  """A kind of corpus."""
+
+  load: Callable[..., Corpus | LabelledCorpus]  # of its options; raises DataError when text is missing or damaged
+  holds: str  # what its splits hold: 'pairs', 'documents' or 'examples'
+  needs: str | None = None  # the option that names its text, which has no default
+
+
+KINDS: Registry[Kind] = Registry('data.kind')
+
+
+def _mistakes_of_kind(config: 'CorpusConfig | LabelledConfig', *held: str) -> Iterator[str]:
+  """Yield what is wrong with the kind of a record whose splits hold one of `held`."""
+  kind = KINDS.get(config.kind)
+  if kind is None or kind.holds not in held:
+    fitting = [name for name, one in KINDS.items() if one.holds in held]
+    yield f'kind is {config.kind!r}; expected one of {", ".join(fitting)}'
+  elif kind.needs and not getattr(config, kind.needs):
+    yield f'{kind.needs} is not set: kind {config.kind!r} reads it; add --config.data.{kind.needs}=…'
+
+
+def _take_list(config: 'CorpusConfig | LabelledConfig') -> None:
+  """Turn the list of test splits, as it comes from JSON, into a tuple."""
+  if isinstance(config.test_splits, list):
+    object.__setattr__(config, 'test_splits', tuple(config.test_splits))
+
+
+def _mistakes_of_tests(names: tuple[str, ...]) -> Iterator[str]:
+  """Yield what is wrong with the names of the test splits."""
+  if (not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names)
+      or len(set(names)) < len(names)):
+    yield f'test_splits is {names!r}; expected a tuple of different names, such as ("test",), or () for no test'
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusConfig:
+  """Which corpus of pairs or documents, in which direction, and which of its splits."""
+
+  kind: str
+  source_language: str
+  target_language: str
+  train_split: str = 'train'  # stem of the files, or name of the TFDS split
+  validation_split: str = 'val'
+  test_splits: tuple[str, ...] = ('test',)  # the same of each test set; kinds that split one file have one of their own
+  directory: str | None = None  # kind text
+  tsv: str | None = None  # kind tsv
+  tsv_source_column: int = 1
+  tsv_target_column: int = 2
+  jsonl: str | None = None  # kind jsonl
+  jsonl_source_field: str = 'source'
+  jsonl_target_field: str = 'target'
+  heldout: int = 1000  # of an unsplit file: pairs held out for validation, and as many for the test
+  text: str | None = None  # kind running_text
+  validation_text: str | None = None  # kind running_text; None: held out of `text`
+  test_text: str | None = None  # kind running_text; None: held out of `text`, or no test where validation has a file
+  document: str = 'file'  # kind running_text: an entry of documents.DOCUMENTS
+  heldout_share: float = 0.05  # kind running_text: share of the text's bytes held out for a split
+  tfds_name: str | None = None  # kind tfds
+  tfds_dir: str | None = None  # None: TFDS's own default, ~/tensorflow_datasets
+  seed: int = 0  # decides which pairs of an unsplit file are held out
+
+  def __post_init__(self):
+    _take_list(self)
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from _mistakes_of_kind(self, 'pairs', 'documents')
+    yield from _mistakes_of_tests(self.test_splits)
+    if self.source_language == self.target_language:
+      yield f'source_language and target_language are both {self.source_language!r}'
+    if min(self.tsv_source_column, self.tsv_target_column) < 1 or self.tsv_source_column == self.tsv_target_column:
+      yield (f'tsv_source_column {self.tsv_source_column} and tsv_target_column {self.tsv_target_column} '
+             'must be two different numbers, counted from 1')
+    if not self.jsonl_source_field or not self.jsonl_target_field or self.jsonl_source_field == self.jsonl_target_field:
+      yield (f'jsonl_source_field {self.jsonl_source_field!r} and jsonl_target_field {self.jsonl_target_field!r} '
+             'must be the names of two different fields')
+    if self.heldout < 1:
+      yield f'heldout is {self.heldout}; expected a positive number of pairs'
+    yield from DOCUMENTS.mistakes(self.document)
+    if not 0.0 < self.heldout_share < 0.5:
+      yield (f'heldout_share is {self.heldout_share}; expected a share above 0 and below 0.5, since '
+             'validation and test both take it')
+
+  def idle(self) -> dict[str, str]:
+    """Return the options of a corpus that have no effect beside the kind, each with the reason."""
+    return KINDS.idle(self.kind)
+
+  @property
+  def direction(self) -> str:
+    """'English to German', from the language codes."""
+    return ' to '.join(LANGUAGES.get(code, code) for code in (self.source_language, self.target_language))
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledConfig:
+  """Which labelled corpus, and which of its splits."""
+
+  task: str  # an entry of labelled.TASKS
+  kind: str = 'labelled_phrasebook'
+  train_split: str = 'train'  # stem of the file, <directory>/<split>.tsv
+  validation_split: str = 'validation'
+  test_splits: tuple[str, ...] = ('test',)
+  directory: str | None = None  # kind labelled_text
+  tsv: str | None = None  # kind labelled_tsv
+  heldout: int = 1000  # kind labelled_tsv: examples held out for validation, and as many for the test
+  seed: int = 0  # decides which examples of an unsplit file are held out
+
+  def __post_init__(self):
+    _take_list(self)
+    refuse(self._mistakes())
+
+  def _mistakes(self) -> Iterator[str]:
+    yield from TASKS.mistakes(self.task)
+    yield from _mistakes_of_kind(self, 'examples')
+    yield from _mistakes_of_tests(self.test_splits)
+    if self.heldout < 1:
+      yield f'heldout is {self.heldout}; expected a positive number of examples'
+
+  def idle(self) -> dict[str, str]:
+    """Return the options of a corpus that have no effect beside the kind, each with the reason."""
+    return KINDS.idle(self.kind)

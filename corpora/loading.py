@@ -1,0 +1,28 @@
+"""The corpus that a configuration names. Importing this module enters every kind of corpus in its registry.
+
+Nothing heavy is imported before a corpus is loaded that needs it (TensorFlow Datasets, for one).
+"""
+
+from typing import overload
+
+from corpora import json_lines, labelled_files, running_text, text_files, tfds_sets  # noqa: F401  (for KINDS)
+from corpora.config import KINDS, CorpusConfig, LabelledConfig
+from corpora.labelled import LabelledCorpus
+from corpora.phrasebook import corpus as phrasebook  # noqa: F401  (for KINDS)
+from corpora.splits import Corpus
+
+
+@overload
+def load(config: CorpusConfig) -> Corpus: ...
+@overload
+def load(config: LabelledConfig) -> LabelledCorpus: ...
+
+
+def load(config: CorpusConfig | LabelledConfig) -> Corpus | LabelledCorpus:
+  """Load the corpus of a configuration. Raises DataError when its text is missing or damaged."""
+  return KINDS[config.kind].load(config)
+
+
+def holds(kind: str) -> str | None:
+  """Return what the splits of a kind of corpus hold: 'pairs', 'documents' or 'examples'; None of an unknown kind."""
+  return KINDS[kind].holds if kind in KINDS else None

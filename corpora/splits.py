@@ -1,0 +1,87 @@
+"""The records of a corpus: splits of sentence pairs or of documents, read anew each time they are iterated over.
+
+What of them may be changed: add fields with defaults. A split's fingerprint names token stores and run folders, so a
+change to how it is computed has stores made again and runs refuse to go on.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+
+class Pair(NamedTuple):
+  """A sentence and its translation, raw text without line ends."""
+
+  source: str
+  target: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """A named list of pairs, read anew each time it is iterated over."""
+
+  name: str  # stands beside every score
+  fingerprint: str  # SHA-256 of whatever made the text
+  size: int
+  read: Callable[[], Iterator[Pair]]
+  stem: str = ''  # what the options call it; '' where the corpus itself decides on its splits
+
+  def __iter__(self) -> Iterator[Pair]:
+    return self.read()
+
+  def __len__(self) -> int:
+    return self.size
+
+  @property
+  def extent(self) -> str:
+    """How much text it is, for people."""
+    return f'{self.size:,} pairs'
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSplit(Split):
+  """A named list of documents (texts of one or more lines), not of pairs; see running_text."""
+
+  num_bytes: int = 0  # UTF-8, separators of documents included
+
+  @property
+  def extent(self) -> str:
+    return f'{self.num_bytes:,} bytes' + (f' in {self.size:,} documents' if self.size > 1 else '')
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+  """Pairs, or documents, to train on, to validate with and to test on."""
+
+  name: str
+  source_language: str
+  target_language: str
+  train: Split
+  validation: Split
+  tests: tuple[Split, ...]  # in the order of data.test_splits; scored at the end of a run
+  notes: tuple[str, ...] = ()  # printed when a run starts: direction, what was dropped and why
+  labels: tuple[str, ...] = ()  # of labelled text
+  showcase: tuple[Pair, ...] = ()  # sentences that a finished run translates beside their references
+  suggestions: tuple[str, ...] = ()  # source sentences that a user may try
+  measure: Callable[[list[str]], dict[str, Any]] | None = None  # further figures of the first test set's translations
+
+  @property
+  def by_name(self) -> dict[str, Split]:
+    """The splits as a user may call them: as the options do, or train, validation and test (the first test set)."""
+    roles = {'train': self.train, 'validation': self.validation} | {'test': test for test in self.tests[:1]}
+    return roles | {split.stem: split for split in (self.train, self.validation, *self.tests) if split.stem}
+
+
+def in_memory(name: str, pairs: Sequence[Pair], stem: str = '') -> Split:
+  """Return a split of pairs that are in memory; its fingerprint is the hash of their texts."""
+  digest = hashlib.sha256()
+  for pair in pairs:
+    for text in pair:
+      digest.update(text.encode() + b'\n')
+  return Split(name, digest.hexdigest(), len(pairs), lambda: iter(pairs), stem)
+
+
+def counted(name: str, lines: int) -> str:
+  """Return a test's name with its lines, since there are two newstest2014: 'newstest2013 (3,000 lines)'."""
+  return f'{name} ({lines:,} lines)'
