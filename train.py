@@ -26,6 +26,7 @@ from checks.errors import config_errors  # noqa: E402
 from checks.exit_codes import DONE  # noqa: E402
 from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
+from options.configurations import LENGTHS  # noqa: E402
 from options.train_options import TrainOptions  # noqa: E402
 from tasks import TASKS, announcement, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
@@ -49,7 +50,7 @@ def main(options: TrainOptions) -> int:
   hardware.keep_memory()
   records, folder = setup.read(options), RunFolder(options.workdir)
   # A schedule that ends with the run is another one when the run gets longer.
-  bound = run_folder.LENGTHS if records.optimizer.ends_with_run else ()
+  bound = LENGTHS if records.optimizer.ends_with_run else ()
   with supervise(records.guards, folder, records.saved, bound, records.memory) as run:
     run.exit_code = train(records, options, run)
   return run.exit_code

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, Protocol
 
 from checks.errors import ConfigError
 from decoding import minimum_bayes_risk, output_formats
-from decoding.translator import Request, Translation, Translator
+from decoding.requests import Request, Translation
+from decoding.translator import Translator
 
 Progress = Callable[[int], Any]  # is called with the number of lines just finished
 

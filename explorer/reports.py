@@ -10,9 +10,8 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from decoding.continuer import Continuer
-
 from checks.whole_files import write_whole
+from decoding.continuer import Continuer
 from decoding.translator import Translator
 from explorer import beam, capture, first_view, gates, head_ablation, logit_lens, page, texts
 from explorer.capture import TokenPair

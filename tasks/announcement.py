@@ -10,13 +10,14 @@ import jax
 
 from checks.exit_codes import DONE
 from options import programs
+from options.configurations import LENGTHS
 from options.train_options import TrainOptions
 from tasks.records import Setup
 from tasks.task import Task
 from training import hardware
 from training.evaluation import Score
 from training.loop import Loop
-from training.run_folder import LENGTHS, RunFolder, read_json
+from training.run_folder import RunFolder, read_json
 from transformer import architectures, partitioning
 from transformer import model as models
 from transformer.training import TrainState
@@ -94,7 +95,7 @@ def next_commands(task: Task, example: str, options: TrainOptions) -> str:
   command = f'{programs.python()} '
   loop = task.setup.loop
   longer = loop.longer or f'num_steps={2 * loop.over(task.batches.batches_per_epoch).total_steps}'
-  kept = shlex.join(options.arguments_without(f'config.{name}' for name in LENGTHS))
+  kept = shlex.join(options.arguments_without([f'config.{name}' for name in LENGTHS]))
   go_on = '' if task.setup.optimizer.ends_with_run else (
       f'\nGo on training:             {command}train.py {kept} --config.train.{longer}')
   return f'''

@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from decoding.continuer import BATCH_TOKENS, Continuer, plain
-
 import input_pipeline
 from corpora import loading
 from corpora import vocabulary as vocabularies
 from corpora.splits import Corpus, Pair, TextSplit
 from decoding.answers import PlainAnswers
+from decoding.continuer import BATCH_TOKENS, Continuer, plain
 from options.decode_options import DecodeOptions
 from tasks import trained
 from tasks.records import Setup
@@ -65,7 +64,7 @@ class LanguageModelling(Task):
     if setup.search.extra_length + 2 > longest:
       yield (f'config.search.extra_length is {setup.search.extra_length}; expected at most {longest - 2}: prompt and '
              'continuation together are no longer than the blocks of data.max_length tokens that are trained on')
-    yield from trained.search_mistakes(setup, longest_source=False)  # a continuation is no longer than a block
+    yield from trained.search_mistakes(setup, with_source=False)  # a continuation is no longer than a block
 
   def read_corpus(self) -> Corpus:
     """Return the documents."""

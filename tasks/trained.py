@@ -8,7 +8,7 @@ import jax
 
 from checks.errors import ConfigError, config_errors
 from corpora.vocabulary import Vocabulary
-from decoding import batches
+from decoding.limits import check_attention, longest_source
 from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import TASKS, task_of
@@ -90,14 +90,14 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
   return scored if scored and scored[-1] == there[-1] and set(scored) <= set(there) else checkpoints.resolve('best')
 
 
-def search_mistakes(setup: Setup, longest_source: bool) -> Iterator[str]:
+def search_mistakes(setup: Setup, with_source: bool) -> Iterator[str]:
   """Yield what the model cannot do of what the search asks for.
 
   Args:
-    longest_source: whether outputs may be as long as a source and search.extra_length, as translations may.
+    with_source: whether outputs may be as long as a source and search.extra_length, as translations may.
   """
   model = architectures.build(setup.model)
-  for check in (batches.check_attention, *([batches.longest_source] if longest_source else [])):
+  for check in (check_attention, *([longest_source] if with_source else [])):
     try:
       check(model, setup.search)
     except ConfigError as error:

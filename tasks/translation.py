@@ -47,7 +47,7 @@ class Translation(Task):
     if setup.model.share_embeddings and not setup.vocabulary.joint:
       yield ('config.model.share_embeddings is True, but vocabulary.joint is False: the languages\' pieces would share '
              'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True')
-    yield from trained.search_mistakes(setup, longest_source=True)
+    yield from trained.search_mistakes(setup, with_source=True)
 
   def read_corpus(self) -> Corpus:
     """Return the pairs, those of training cleaned."""

@@ -13,7 +13,6 @@ from checks.errors import ConfigError, DataError
 from corpora import loading, tfds_sets
 from corpora.splits import Pair
 from options import decode_options
-from tasks import registry
 from tests import wmt_standins
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
