@@ -26,7 +26,7 @@ import tqdm  # noqa: E402
 from checks.errors import ConfigError  # noqa: E402
 from corpora import conllu, text_files, vocabulary  # noqa: E402
 from decoding import scores  # noqa: E402
-from decoding import translator as translation
+from decoding.translator import Translator  # noqa: E402
 from explorer import (  # noqa: E402
   analysis,
   gates,
@@ -34,7 +34,7 @@ from explorer import (  # noqa: E402
   importance,
   pruned_run,  # noqa: E402
 )
-from tasks import registry  # noqa: E402
+from tasks import from_folder, registry  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
@@ -47,7 +47,7 @@ def main(options: command_line.AnalyzeOptions) -> int:
     raise ConfigError(f'{options.workdir} is no translator; analyze.py looks into translators')
   pairs = read_pairs(options, config['data'])
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  translator = translation.load(options.workdir, options.checkpoint, beam_size=1)
+  translator = from_folder.load(options.workdir, options.checkpoint, beam_size=1)
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])
   if not opened:
@@ -118,7 +118,7 @@ def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:
   return analysis.TrainingCounts(counts)
 
 
-def prune_curve(translator: translation.Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
+def prune_curve(translator: Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
   """BLEU of greedy translations with more and more heads closed."""
   whole, curve = translator.params[0], []
   try:

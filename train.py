@@ -30,11 +30,11 @@ import corpora  # noqa: E402
 import input_pipeline  # noqa: E402
 from checks.errors import ConfigError, DataError  # noqa: E402
 from checks.exit_codes import DONE, UNEXPECTED  # noqa: E402
-from corpora import cleaning, labelled, subword_sampling  # noqa: E402
+from corpora import cleaning, input_formats, labelled, subword_sampling  # noqa: E402
 from corpora import vocabulary as vocabularies  # noqa: E402
-from decoding.translator import model_config  # noqa: E402
 from explorer import watching  # noqa: E402
-from tasks import input_formats, inspection, registry  # noqa: E402
+from tasks import inspection, registry  # noqa: E402
+from tasks.from_folder import model_config  # noqa: E402
 from tasks.setup import Records, check  # noqa: E402
 from training import checkpoint, evaluation, failures, hardware, peers, run_folder, stopping  # noqa: E402
 from training.progress import Clock, Meter, Profile, ProgressBar  # noqa: E402

@@ -30,9 +30,8 @@ from ml_collections import config_dict  # noqa: E402
 from checks.errors import ConfigError  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import scores, text_lines  # noqa: E402
-from decoding import translator as translation  # noqa: E402
 from explorer import capture, figures, forming, reports, texts, watching  # noqa: E402
-from tasks import language_model, registry  # noqa: E402
+from tasks import from_folder, language_model, registry  # noqa: E402
 from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder, read_json  # noqa: E402
 from transformer import architectures  # noqa: E402
@@ -90,7 +89,7 @@ def forming_report(options: command_line.VisualizeOptions, folder: RunFolder) ->
   told = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
           for line in measured if line.get(f'validation/{measure}') is not None}
   sides = folder.load_vocabularies()
-  model = architectures.describe(translation.model_config(config_dict.ConfigDict(config), *sides))
+  model = architectures.describe(from_folder.model_config(config_dict.ConfigDict(config), *sides))
   with command_line.as_config_error():
     report = forming.explain(seen, sides, told, [('model', model), *of_run(folder, options)])
   return report, [f'{len(seen)} moments of training, up to step {seen[-1].step:,}']
@@ -116,7 +115,7 @@ def read(options: command_line.VisualizeOptions, folder: RunFolder
 
 
 LOADED = {
-    registry.TRANSLATION.name: lambda *run, **search: translation.load(*run, **search),
+    registry.TRANSLATION.name: lambda *run, **search: from_folder.load(*run, **search),
     registry.LANGUAGE_MODELLING.name: lambda *run, **search: reports.Continuing(language_model.load(*run, **search)),
 }
 

@@ -14,8 +14,8 @@ import numpy as np
 from checks.errors import ConfigError
 from corpora.phrasebook import builder, grammar
 from decoding import alignments
-from decoding import translator as translation
 from options import command_line
+from tasks import from_folder
 from training.run_folder import RunFolder
 
 
@@ -33,7 +33,7 @@ def main() -> None:
 
 def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
   """Error rates of each layer and of the diagonal."""
-  translator = translation.load(workdir, checkpoint)
+  translator = from_folder.load(workdir, checkpoint)
   languages = data['source_language'], data['target_language']
   examples = builder.examples('test', data['tfds_dir'])
   turn = slice(None) if languages == builder.LANGUAGES else slice(None, None, -1)  # links are English, German

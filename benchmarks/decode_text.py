@@ -22,9 +22,10 @@ from checks.errors import ConfigError
 from checks.whole_files import write_whole
 from corpora.text_files import read_lines
 from decoding import scores
-from decoding import translator as translation
-from decoding.translator import Translation, Translator
+from decoding.requests import Translation
+from decoding.translator import Translator
 from options import command_line
+from tasks import from_folder
 from training import hardware
 from transformer import positions
 from transformer.config import ModelConfig
@@ -40,7 +41,7 @@ def main() -> None:
   options = parse()
   hardware.split_processor()
   lines, references = read_lines(options.input), options.reference and read_lines(options.reference)
-  translator = translation.load(options.workdir, beam_size=options.beam, length_penalty='length', alpha=options.alpha,
+  translator = from_folder.load(options.workdir, beam_size=options.beam, length_penalty='length', alpha=options.alpha,
                                 batch_tokens=options.batch_tokens)
   found = translator.translate(lines)
   walls, processors = timed(lambda: translator.translate(lines), options.runs)

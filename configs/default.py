@@ -224,8 +224,4 @@ ACTS_WHEN = (
     ActsWhen(('train.cut_rate',), 'train.consistency', ('simcut',)),
     ActsWhen(('search',), 'data.kind', _LABELLED, but=True),
     ActsWhen(('search.include_prompt',), 'data.kind', ('running_text', 'phrasebook_text')),
-    ActsWhen(('search.beam_size', 'search.groups'), 'search.strategy', ('beam',)),
-    ActsWhen(('search.alpha',), 'search.length_penalty', ('none',), but=True),
-    ActsWhen(('search.diversity',), 'search.groups', (1,), but=True),
-    ActsWhen(('search.temperature', 'search.top_k', 'search.top_p', 'search.seed'), 'search.strategy', ('sample',)),
 )

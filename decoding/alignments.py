@@ -1,7 +1,8 @@
-"""Word alignments out of attention, and their error rate against known ones (Och & Ney, 2003).
+"""Word alignments found in cross-attention, and their error rate against known ones (Och & Ney, 2003).
 
-A target word is read out while the decoder's input is the word before it (method "plain"), or, one step later, while it
-is itself the input: Shift-Att of Chen et al. (2020, §3.1), method "shift", which is mostly better.
+The attention of a target word is taken at the step that predicts it, when the decoder's input is the word before it
+(method "plain"), or one step later, when it is itself the input: Shift-Att of Chen et al. (2020, §3.1), method "shift",
+which is mostly better.
 """
 
 import re
@@ -9,19 +10,25 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
-from decoding.translator import Translation, Translator
+from decoding.requests import Translation
+from decoding.translator import Translator
 from transformer import tokens
 from transformer.search import coverage
 
 Links = set[tuple[int, int]]  # (source word, target word), counted from 0
 _BYTE = re.compile('<0x[0-9A-F]{2}>')
-_ROWS = 50
-METHODS = {'plain': 0, 'shift': 1}  # how many steps after a token was predicted its attention is read
+_ROWS = 50  # sentence pairs of a batch
+METHODS = {'plain': 0, 'shift': 1}  # steps from the one that predicts a token to the one whose attention is taken
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
-  """1 - 2 |A ∩ G| / (|A| + |G|) over a corpus: Och & Ney's AER where all gold links are sure. 0 is best."""
+  """Return 1 - 2 |A ∩ G| / (|A| + |G|) over a corpus: Och & Ney's AER where all gold links are sure. 0 is best.
+
+  Raises:
+    ValueError: when there is no link at all.
+  """
   both = total = 0
   for some, known in zip(found, gold, strict=True):
     both += len(some & known)
@@ -31,22 +38,25 @@ def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
   return 1.0 - 2.0 * both / total
 
 
-def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
-  """The word in which each SentencePiece piece begins; `words` are all that the text has between its spaces.
+def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> Int[np.ndarray, ' pieces']:
+  """Find the word in which each SentencePiece piece begins.
 
-  Counted in bytes, because a character outside the vocabulary is spelt as several.
+  It counts in bytes, because a character outside the vocabulary is spelt as several pieces.
+
+  Args:
+    pieces: of a text.
+    words: what the text has between its spaces.
   """
   ends = np.cumsum([len(word.encode()) for word in words])
   sizes = [1 if _BYTE.fullmatch(piece) else len(piece.replace('▁', '').encode()) for piece in pieces]
   return np.searchsorted(ends, np.cumsum([0, *sizes])[:-1], side='right')
 
 
-def word_links(weights: np.ndarray, source_words: Sequence[int], target_words: Sequence[int]) -> Links:
-  """Each target word with the source word that it looks at most.
+def word_links(weights: Float[np.ndarray, 'T S'], source_words: Sequence[int], target_words: Sequence[int]) -> Links:
+  """Link each target word with the source word that has most of its attention.
 
   Args:
-    weights: [target pieces, source pieces] of attention. A word's pieces add up in the source, where they share one
-      look, and in the target, where they look one after the other.
+    weights: the attention of target pieces to source pieces. The weights of a word's pieces are summed on both sides.
     source_words, target_words: the word of each piece.
   """
   by_word = np.zeros((max(target_words) + 1, max(source_words) + 1))
@@ -55,15 +65,15 @@ def word_links(weights: np.ndarray, source_words: Sequence[int], target_words: S
 
 
 def diagonal_links(source_words: int, target_words: int) -> Links:
-  """The baseline that knows nothing but the lengths: the word at the same share of the sentence."""
+  """Link each target word with the source word at the same share of the sentence: a baseline that reads lengths only."""
   return {(place * source_words // target_words, place) for place in range(target_words)}
 
 
-def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[list[np.ndarray]]:
-  """Of each sentence pair, its cross-attention while the target is read out to the decoder, layer by layer.
+def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Float[np.ndarray, 'H T S']]]:
+  """Compute the cross-attention of each sentence pair, with the target given to the decoder (teacher forcing).
 
   Yields:
-    One array per layer, [H, target pieces, source pieces]; ends of sentences and padding are cut off.
+    For each pair one array per layer; EOS and padding are cut off on both sides.
   """
   _, source, target = translator.parts
   sides = zip(*(vocabulary.encode_batch(list(texts)) for vocabulary, texts in zip((source, target), zip(*pairs))))
@@ -71,8 +81,8 @@ def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Itera
 
 
 def attention_of_ids(translator: Translator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], shift: int = 0
-                     ) -> Iterator[list[np.ndarray]]:
-  """attention() of sentences as ids, EOS left out, read `shift` steps after each token was predicted."""
+                     ) -> Iterator[list[Float[np.ndarray, 'H T S']]]:
+  """Compute attention() of sentences given as ids without EOS, taken `shift` steps after each token was predicted."""
   model, source, target = translator.parts
   inspect = jax.jit(lambda params, x, y: model.inspect(params, x, tokens.shift_right(y, target.bos_id))[1]['cross'])
   widths = [-(-(max(map(len, ids)) + 1) // 8) * 8 for ids in zip(*pairs)]
@@ -86,11 +96,19 @@ def attention_of_ids(translator: Translator, pairs: Sequence[tuple[Sequence[int]
 
 
 def of_translations(translator: Translator, sources: Sequence[str], found: Sequence[Translation], method: str
-                    ) -> list[tuple[Links, np.ndarray]]:
-  """Of each translation the words that it links, and the weights [target pieces, source pieces] which say so.
+                    ) -> list[tuple[Links, Float[np.ndarray, 'T S']]]:
+  """Align each translation with its source.
 
-  The weights are the mean over the heads of the middle layer, the lower one of two, of the first model; Chen et al.
+  The attention is the mean over the heads of the middle layer, the lower one of two, of the first model; Chen et al.
   (2020, Table 3) found the third of six best. A model without attention links nothing.
+
+  Args:
+    translator: that made the translations.
+    sources, found: the lines and their translations.
+    method: one of METHODS.
+
+  Returns:
+    For each translation its links, and the attention of its pieces to the source's that they were found in.
   """
   _, vocabulary, target = translator.parts
   pairs = [(ids[:translator.longest_source - 1], one.ids)

@@ -1,4 +1,4 @@
-"""Two or more translations of the same text beside each other: scores with paired bootstrap resampling (Koehn, 2004)."""
+"""Comparison of several systems' translations of one text, with paired bootstrap resampling (Koehn, 2004)."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from decoding import scores
-from sweeps.length_curve import group_by_length
+from decoding.length_groups import group_by_length
 
 
 class Figure(NamedTuple):
@@ -15,18 +15,21 @@ class Figure(NamedTuple):
 
   score: float
   mean: float  # over the resampled sets
-  interval: float  # half the width of the middle 95 % of them
-  p_value: float | None  # that the first system is as good; None: it is the first
+  interval: float  # half the width of their middle 95 %
+  p_value: float | None  # of the hypothesis that the system is no different from the first; None: it is the first
 
 
 def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], samples: int
             ) -> tuple[dict[str, dict[str, Figure]], list[str]]:
-  """Of each metric and system its figure, and sacreBLEU's signatures. The first system is the baseline.
+  """Score each system by each metric, and test its difference from the first system, the baseline.
 
   Args:
     systems: translations by name, two at least.
-    references: one list or several.
-    samples: resampled sets.
+    references: one list of lines or several.
+    samples: number of resampled sets.
+
+  Returns:
+    The figures by metric and system, and sacreBLEU's signatures.
   """
   known = [list(lines) for lines in references]
   metrics = {'BLEU': BLEU(references=known), 'chrF': CHRF(references=known)}
@@ -34,7 +37,7 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
                                    test_type='bs', n_samples=samples)()
   names = columns.pop('System')
   baseline = list(next(iter(systems.values())))
-  # Of two equal systems sacreBLEU counts no resampled difference larger than theirs, none, and would say p = 0.
+  # For two systems of the same output sacreBLEU would say p = 0: no resampled difference is larger than theirs, 0.
   chance = lambda name, result: 1.0 if result.p_value is not None and list(systems[name]) == baseline else result.p_value
   figures = {metric: {name: Figure(result.score, float(result.mean), float(result.ci), chance(name, result))
                       for name, result in zip(names, results)} for metric, results in columns.items()}
@@ -42,7 +45,11 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
 
 
 def by_length(systems: Mapping[str, Sequence[str]], reference: Sequence[str]) -> list[tuple[str, int, dict[str, float]]]:
-  """(words of the reference, sentences, BLEU of each system) of groups of sentences of like length."""
+  """Score each system on groups of sentences of like length.
+
+  Returns:
+    (range of the words of the reference, number of sentences, BLEU by system) for each group.
+  """
   groups = group_by_length([max(len(line.split()), 1) for line in reference])
   return [(group.name, len(group.places),
            {name: scores.corpus_scores([lines[i] for i in group.places], [reference[i] for i in group.places])['bleu']
@@ -51,7 +58,7 @@ def by_length(systems: Mapping[str, Sequence[str]], reference: Sequence[str]) ->
 
 def most_different(first: Sequence[str], second: Sequence[str], reference: Sequence[str], count: int
                    ) -> list[tuple[float, int]]:
-  """(chrF of the second less that of the first, place) of the sentences where the two differ most."""
+  """Find the sentences where two systems differ most: (chrF of the second minus that of the first, place) of each."""
   chrf = CHRF()
   score = lambda text, known: chrf.sentence_score(text, [known]).score
   gains = [(score(b, known) - score(a, known), place)

@@ -1,5 +1,7 @@
-"""Large jobs: lines in parts on disk, so that a job goes on where it was killed, and several processes share it; and
-lines as they come in a pipe."""
+"""Large jobs, divided into parts on disk; and lines that arrive through a pipe.
+
+A job that was killed goes on from the parts that are done, and several processes can share one.
+"""
 
 import hashlib
 import json
@@ -20,24 +22,24 @@ Answer = Callable[[Sequence[str], int], Sequence[str]]  # (lines, number of the 
 
 
 def write_whole(path: str, lines: Sequence[str]) -> None:
-  """One line each; a file is there whole or not at all."""
+  """Write one line each to a file, which is there whole or not at all."""
   whole_files.write_whole(path, ''.join(f'{line}\n' for line in lines))
 
 
 def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str, Any], answer: Answer,
              say: Callable[[str], Any]) -> list[str]:
-  """The answers to all lines, written to `output`; parts of them lie in `<output>.parts` until all are there.
+  """Answer all lines and write the answers to `output`; finished parts lie in `<output>.parts` until all are there.
 
-  Several processes take the parts in turn, at least one each, and process 0 puts them together; the others return
-  nothing. They all have to see the folder of `output`.
+  Several processes take the parts in turn, at least one each, and process 0 joins them; the others return nothing.
+  They all have to see the folder of `output`.
 
   Args:
-    lines: what is asked.
-    output: a file.
-    part_lines: lines of a part; a job of no more has none.
-    asked: what the answers depend on besides the lines; a job goes on only where that is the same.
-    answer: gives as many lines as it gets.
-    say: is told when a job goes on.
+    lines: the input.
+    output: path of a file.
+    part_lines: lines of a part; a job of no more lines has no parts.
+    asked: the options that the answers depend on; a job goes on only if they are the same.
+    answer: returns as many lines as it gets.
+    say: called with a message when a job goes on.
 
   Raises:
     ConfigError: when the parts that are there belong to another job.
@@ -55,7 +57,7 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
   with peers.main_first('the job is claimed'):
     _claim(folder, {**asked, 'lines': len(lines), 'part_lines': part_lines,
                     'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
-  own = starts[jax.process_index()::count]  # whatever is done: processes see each other's parts at different times
+  own = starts[jax.process_index()::count]  # done or not: processes see each other's parts at different times
   missing = [start for start in own if not os.path.isfile(place(start))]
   if len(missing) < len(own):
     say(f'going on: {len(own) - len(missing):,} of {len(own):,} parts are done')
@@ -71,24 +73,29 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
 
 
 def _claim(folder: str, job: dict[str, Any]) -> None:
-  """Takes a folder for the parts of a job, or goes on with one of the same job."""
+  """Make the folder for the parts of a job, or check that the one there belongs to the same job."""
   manifest = os.path.join(folder, 'job.json')
   job = json.loads(json.dumps(job))
   if os.path.isfile(manifest):
     wrong = [name for name, value in read_json(manifest).items() if job.get(name) != value]
     if wrong:
-      raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong))} differ; give the same input and '
-                        'options to go on with it, another --output, or delete that folder')
+      raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong))} differ; give the same input '
+                        'and options to go on with it, another --output, or delete that folder')
     return
   os.makedirs(folder, exist_ok=True)
   write_json(manifest, job)
 
 
 def arriving(descriptor: int, name: str, at_once: int = 1 << 20) -> Iterator[list[str]]:
-  """Lines of a pipe or terminal, as many as are there each time: one at a prompt, thousands from a file.
+  """Read lines from a pipe or terminal as they arrive: one at a time at a prompt, thousands from a file.
+
+  Args:
+    descriptor: of the open file.
+    name: what a message calls it.
+    at_once: most bytes read at a time.
 
   Raises:
-    DataError: where the bytes are not UTF-8.
+    DataError: when the bytes are not UTF-8.
   """
   rest = b''
   while data := os.read(descriptor, at_once):

@@ -1,21 +1,21 @@
-"""Minimum Bayes risk decoding (Kumar & Byrne, 2004; Eikema & Aziz, 2020): of many samples the one most like the others."""
+"""Minimum Bayes risk decoding (Kumar & Byrne, 2004; Eikema & Aziz, 2020): the sample most like all the others."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from decoding.translator import Request, Translation, Translator
+from decoding.requests import Request, Translation
+from decoding.translator import Translator
 
-UTILITIES = {'chrf': lambda: CHRF(), 'bleu': lambda: BLEU(effective_order=True)}  # of a sentence, from 0 to 100
+UTILITIES = {'chrf': lambda: CHRF(), 'bleu': lambda: BLEU(effective_order=True)}  # score a sentence from 0 to 100
 
 
 def translate(translator: Translator, lines: Sequence[str | Request], samples: int, utility: str,
-              progress: Callable[[int], Any] | None = None, first: int = 0) -> list[Translation]:
-  """One translation per line, in order: the sample with the largest mean utility against all of them.
+              progress: Callable[[int], object] | None = None, first: int = 0) -> list[Translation]:
+  """Translate each line, in order, by the sample with the largest mean utility against all samples.
 
   Args:
-    translator: that samples (search.strategy=sample).
+    translator: one that samples (search.strategy=sample).
     lines, progress, first: see Translator.translate.
     samples: drawn for each line.
     utility: one of UTILITIES.
@@ -31,7 +31,15 @@ def translate(translator: Translator, lines: Sequence[str | Request], samples: i
 
 
 def choose(drawn: Sequence[Translation], utility: Callable[[str, str], float]) -> Translation:
-  """The samples, best first; a text drawn several times counts as often as it was drawn."""
+  """Rank the samples of a line by expected utility; a text drawn several times counts as often as it was drawn.
+
+  Args:
+    drawn: the samples.
+    utility: (text, reference) -> how good the text is if the reference is right.
+
+  Returns:
+    The best sample, its expected utility as its score, the others behind it in `others`.
+  """
   counts: dict[str, int] = {}
   for one in drawn:
     counts[one.text] = counts.get(one.text, 0) + 1

@@ -1,4 +1,7 @@
-"""What decode.py writes of a translation: plain text, JSON, or alignments as "0-0 1-2" (Pharaoh); one line for each line."""
+"""The lines that decode.py reads requests from, and those that it writes: one line for each.
+
+A translation is written as plain text, as JSON, or as its alignment, "0-0 1-2" (the format of Pharaoh).
+"""
 
 import json
 import math
@@ -8,11 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from checks.errors import ConfigError
+from corpora.vocabulary import Vocabulary
 from decoding import alignments
-from decoding.translator import Request, Translation, Translator
+from decoding.requests import Request, Translation
+from decoding.translator import Translator
 
 FORMATS = ('text', 'jsonl', 'pharaoh')
-COLUMNS = ('source', 'prefix', 'required', 'forbidden')
+COLUMNS = ('source', 'prefix', 'required', 'forbidden')  # of an input line
 BETWEEN_PHRASES = '|'
 
 
@@ -22,17 +27,22 @@ class Format(NamedTuple):
   name: str = 'text'  # one of FORMATS
   n_best: int = 1  # jsonl: translations of each line
   alignment: str = 'shift'  # one of alignments.METHODS
-  attention: bool = False  # jsonl: also the weights that the alignment was read from
+  attention: bool = False  # jsonl: also the attention weights that the alignment was found in
 
 
 def requests(lines: Sequence[str], columns: Sequence[str], first: int = 0) -> list[Request]:
-  """Lines of tab-separated columns; missing ones at the end are empty, phrases are separated by "|".
+  """Read requests from lines of tab-separated columns; missing ones at the end are empty, "|" separates phrases.
+
+  Args:
+    lines: the input.
+    columns: the name of each column, of COLUMNS; for the source alone a tab is text.
+    first: number of the first line, from 0.
 
   Raises:
     ConfigError: naming the line, when it has more columns than are named.
   """
   if tuple(columns) == ('source',):
-    return [Request(line) for line in lines]  # a tab is text
+    return [Request(line) for line in lines]
   made = []
   for number, line in enumerate(lines, first + 1):
     cells = line.split('\t')
@@ -47,7 +57,14 @@ def requests(lines: Sequence[str], columns: Sequence[str], first: int = 0) -> li
 
 def write(translator: Translator, sources: Sequence[str], found: Sequence[Translation], form: Format, first: int = 0
           ) -> list[str]:
-  """A line for each translation, in order."""
+  """Write a line for each translation, in order.
+
+  Args:
+    translator: that made the translations.
+    sources, found: the lines and their translations.
+    form: how to write them.
+    first: number of the first line, from 0.
+  """
   if form.name == 'text':
     return [translation.text for translation in found]
   aligned = alignments.of_translations(translator, sources, found, form.alignment)
@@ -66,24 +83,25 @@ def write(translator: Translator, sources: Sequence[str], found: Sequence[Transl
   return lines
 
 
-def _record(translation: Translation, vocabulary: Any) -> dict[str, Any]:
+def _record(translation: Translation, vocabulary: Vocabulary) -> dict[str, Any]:
+  """Return a translation as JSON has it."""
   return {'text': translation.text, 'score': translation.score, 'log_prob': translation.log_prob,
           'tokens': vocabulary.pieces(translation.ids), 'token_log_probs': list(translation.token_log_probs)}
 
 
 def pharaoh(links: alignments.Links) -> str:
-  """"0-0 1-2": source word, target word."""
+  """Write links as "0-0 1-2": source word, target word."""
   return ' '.join(f'{source}-{target}' for source, target in sorted(links))
 
 
 def describe_scored(found: Sequence[Translation]) -> str:
-  """The perplexity of all tokens together."""
+  """Return a sentence with the log-probability and perplexity of all tokens together."""
   nats, count = sum(one.log_prob for one in found), sum(len(one.token_log_probs) for one in found)
   return f'log-probability {nats:,.2f} of {count:,} tokens, perplexity {math.exp(min(-nats / max(count, 1), 700.0)):.3f}'
 
 
-def scored(found: Sequence[Translation], form: Format, vocabulary: Any) -> list[str]:
-  """Given translations with their probabilities: log-probability and perplexity per token, or the whole as JSON."""
+def scored(found: Sequence[Translation], form: Format, vocabulary: Vocabulary) -> list[str]:
+  """Write a line for each scored translation: log-probability and perplexity per token, or all of it as JSON."""
   lines = []
   for number, one in enumerate(found, 1):
     perplexity = math.exp(min(-one.log_prob / max(len(one.token_log_probs), 1), 700.0))

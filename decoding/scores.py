@@ -1,4 +1,4 @@
-"""Scores of translations, by sacreBLEU, each with its signature; and BLEU as papers print it."""
+"""Scores of translations by sacreBLEU, each with its signature; and BLEU as papers print it."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ from checks.errors import DataError
 
 
 def check_counts(translations: Sequence, references: Sequence, name: str, reference_name: str) -> None:
-  """Raises DataError unless there is one reference for each translation (sacreBLEU would pair off what there is)."""
+  """Raise DataError unless there is one reference for each translation (sacreBLEU would pair as many as there are)."""
   if len(translations) != len(references):
     raise DataError(f'{name} has {len(translations):,} lines and {reference_name} has {len(references):,}; '
                     'line n of the reference must translate line n')
 
 
 def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> dict[str, Any]:
-  """BLEU and chrF2 of detokenised, cased translations against raw references.
+  """Return BLEU and chrF2 of detokenised, cased translations against raw references, with their signatures.
 
   Args:
     hypotheses: translations.
-    *references: one translation of each by people, or several: lists of as many lines.
+    *references: one list or several, each with a line for every translation.
 
   Raises:
     DataError: when there are not as many references as hypotheses, or none.
@@ -42,14 +42,14 @@ def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> dict
 
 
 def error_rate(hypotheses: Sequence[str], *references: Sequence[str]) -> dict[str, Any]:
-  """TER (Snover et al., 2006), edits per reference word in percent: lower is better. Slower than the others."""
+  """Return TER (Snover et al., 2006): edits per reference word in percent, lower is better. Slower than the others."""
   ter = TER()
   return {'ter': ter.corpus_score(list(hypotheses), [list(lines) for lines in references]).score,
           'ter_signature': ter.get_signature().format()}
 
 
 def describe(scores: dict[str, Any], name: str) -> str:
-  """The figures, what they were measured on, and how."""
+  """Return the scores as text, with the name of the set and the signatures."""
   ter = f', TER {scores["ter"]:.1f}' if 'ter' in scores else ''
   signatures = [scores[key] for key in ('signature', 'chrf_signature', 'ter_signature') if key in scores]
   return f'BLEU {scores["bleu"]:.1f}, chrF {scores["chrf"]:.1f}{ter} on {name}\n  ' + '\n  '.join(signatures)
@@ -59,28 +59,29 @@ def describe(scores: dict[str, Any], name: str) -> str:
 
 
 def _tokenised(language: str) -> Callable[[str], str]:
-  """Words as Moses' tokenizer.perl parts them."""
+  """Split text into words as Moses' tokenizer.perl does."""
   moses = MosesTokenizer(lang=language)
   return lambda text: moses.tokenize(text, return_str=True)
 
 
 def _normalised(language: str) -> Callable[[str], str]:
-  """Punctuation as Moses' normalize-punctuation.perl has it."""
+  """Normalise punctuation as Moses' normalize-punctuation.perl does."""
   return MosesPunctNormalizer(lang=language).normalize
 
 
 def _split_compounds(language: str) -> Callable[[str], str]:
-  """"Live-Musik" as "Live ##AT##-##AT## Musik": get_ende_bleu.sh of tensor2tensor, on which the paper's 27.3 rests."""
+  """Write "Live-Musik" as "Live ##AT##-##AT## Musik", like tensor2tensor's get_ende_bleu.sh, behind the paper's 27.3."""
   del language
   return lambda text: re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', text)
 
 
 def _lower(language: str) -> Callable[[str], str]:
+  """Lower-case text."""
   del language
   return str.lower
 
 
-# What is done to both sides before words are compared, in this order.
+# The changes made to both sides before words are compared, in this order.
 PAPERS = {
     'wmt14': (_tokenised, _split_compounds),  # Vaswani et al., 2017
     'multi30k': (_lower, _normalised, _tokenised),  # the task's own scripts
@@ -89,7 +90,7 @@ PAPERS = {
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], paper: str, language: str) -> dict[str, Any]:
-  """BLEU with the arithmetic of Moses' multi-bleu.perl, as papers print it: not to be compared with sacreBLEU's own.
+  """Return BLEU with the arithmetic of Moses' multi-bleu.perl, as papers print it; not comparable with sacreBLEU's.
 
   Args:
     hypotheses, references: raw text, a line for each.
@@ -97,7 +98,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], paper: str,
     language: of both, such as 'de'.
 
   Returns:
-    The figure, the parts that it is made of, and the words of hypotheses and references.
+    The score, a description of how it was made, and the numbers of words of hypotheses and references.
   """
   check_counts(hypotheses, references, 'the translation', 'the reference')
   sides = [list(hypotheses), list(references)]
@@ -112,6 +113,6 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], paper: str,
 
 
 def describe_paper(score: dict[str, Any]) -> str:
-  """One line."""
+  """Return paper_bleu() as one line of text."""
   return (f'BLEU as papers print it {score["paper_bleu"]:.2f} [{score["parts"]}]; '
           f'{score["hypothesis_words"]:,} words against {score["reference_words"]:,}')

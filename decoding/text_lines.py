@@ -1,4 +1,4 @@
-"""The lines that a user gives a script, from a file or typed."""
+"""The lines that a user gives a script, in a file or typed."""
 
 import sys
 
@@ -6,13 +6,13 @@ from corpora import text_files
 
 
 def invite() -> None:
-  """Tells somebody at a terminal to type."""
+  """Ask a user at a terminal to type."""
   if sys.stdin.isatty():
     print('Type sentences, one a line; end with Ctrl-D.', file=sys.stderr, flush=True)
 
 
 def read(source: str) -> list[str]:
-  """The lines of a file, or of standard input for '-'."""
+  """Read the lines of a file, or of standard input for '-'."""
   if source != '-':
     return text_files.read_lines(source)
   invite()

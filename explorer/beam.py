@@ -1,12 +1,12 @@
-"""Beam search written out: every hypothesis that was considered, as a tree.
+"""The tree of a beam search: every hypothesis that it considered.
 
-The same search as transformer.search.beam_search, for one sentence, with everything it drops taken down. At each step
-the 2W best continuations of the W live hypotheses are considered: those that end among the W best are finished, the W
-best of the others are kept, the rest is pruned.
+The same search as transformer.search.beam_search, for one sentence, with a record of what it drops. At each step the 2W
+best continuations of the W live hypotheses are considered: those that end among the W best are finished, the W best of
+the others are kept, the rest is pruned.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,29 +15,30 @@ import numpy as np
 from transformer import tokens
 from transformer.model import Model, Params
 from transformer.search import SearchConfig
+from transformer.search.problem import SearchCache, Step
 
 KEPT, PRUNED, FINISHED = 'kept', 'pruned', 'finished'
 
 
 class Node(NamedTuple):
-  """A hypothesis: its parent's with one more token."""
+  """A hypothesis: its parent with one more token."""
 
-  parent: int  # its place among the nodes; -1 for the first tokens
+  parent: int  # the parent's place among the nodes; -1 for a first token
   step: int
   token: int
   log_prob: float  # of the whole hypothesis
   fate: str  # KEPT, PRUNED or FINISHED
-  score: float | None  # log_prob / length penalty, of finished ones
+  score: float | None  # of finished ones: log_prob / length penalty
 
 
 class Tree(NamedTuple):
-  """What a search considered."""
+  """The hypotheses that a search considered."""
 
   nodes: list[Node]
-  best: list[int]  # the nodes of the result, first token first
+  best: list[int]  # the places of the result's nodes, first token first
 
   def tokens_of(self, node: int) -> list[int]:
-    """A hypothesis's tokens."""
+    """Return the tokens of the hypothesis at place `node`, from the first."""
     found = []
     while node >= 0:
       found.append(self.nodes[node].token)
@@ -46,21 +47,25 @@ class Tree(NamedTuple):
 
 
 class Departure(NamedTuple):
-  """Where a reference leaves the beam."""
+  """The step at which a reference leaves the beam."""
 
   step: int
   token: int  # the reference's, which was not kept
   log_prob: float  # of the reference up to it
-  least_kept: float  # of the worst hypothesis that was kept instead
+  least_kept: float  # log-probability of the worst hypothesis that was kept instead
 
 
-def grow(step: Callable, cache: Any, limit: int, bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
-  """The tree of one sentence's beam search.
+def grow(step: Step, cache: SearchCache, limit: int, bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
+  """Search for one sentence, and record the tree.
 
   Args:
-    step, cache: see transformer.search; of one row and config.beam_size beams.
+    step, cache: see SearchProblem; of one row and config.beam_size beams.
     limit: longest output, EOS included.
+    bos_id, eos_id: ids.
     config: beam size, at least 2, and length penalty.
+
+  Raises:
+    ValueError: when the configuration is not one of a beam.
   """
   width = config.beam_size
   if width < 2 or config.strategy != 'beam':
@@ -103,7 +108,7 @@ def grow(step: Callable, cache: Any, limit: int, bos_id: int, eos_id: int, confi
 
 
 def search(model: Model, params: Params, source: Sequence[int], bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
-  """The tree of a sentence's translation; source ends in EOS."""
+  """Search for the translation of a sentence, and record the tree; `source` are ids that end in EOS."""
   row = tokens.pad([source], 1, len(source), 0)
   limit = len(source) + config.extra_length
   cache = model.init_cache(params, model.encode(params, row), limit, config.beam_size)
@@ -112,11 +117,12 @@ def search(model: Model, params: Params, source: Sequence[int], bos_id: int, eos
 
 
 def departure(tree: Tree, reference: Sequence[int], log_probs: Sequence[float]) -> Departure | None:
-  """Where a reference was first not kept, or None when the search considered and kept all of it.
+  """Find the step at which a reference was not kept; None when the search kept all of it.
 
   Args:
+    tree: of the search.
     reference: its tokens, EOS included.
-    log_probs: of each of them, when it is read out to the decoder.
+    log_probs: of each of them, with the reference given to the decoder (teacher forcing).
   """
   place = -1
   for step, token in enumerate(reference):

@@ -1,6 +1,6 @@
 """From lines to a report: translated, taken down, each head closed in turn, and put on a page.
 
-    translator = translation.load('runs/phrasebook')
+    translator = from_folder.load('runs/phrasebook')
     reports.explain(translator, ['The dog sleeps.'])                    # shows itself in a notebook
     reports.explain(translator, ['The dog sleeps.']).save('report.html')
 """
@@ -40,7 +40,7 @@ class Report:
 
 
 class Continuing:
-  """A language model's writer (tasks.language_model.Continuer) as explain() takes translators.
+  """A language model's writer (decoding.continuer.Continuer) as explain() takes translators.
 
   There is no source: a prompt and what was written after it are read out as one text.
   """
@@ -77,7 +77,7 @@ def explain(translator: Any, lines: Sequence[str], references: Sequence[str] | N
   """A report on sentences.
 
   Args:
-    translator: a trained run, decoding.translator.load(workdir), or Continuing around a language model's.
+    translator: a trained run, tasks.from_folder.load(workdir), or Continuing around a language model's.
     lines: sentences, or prompts; blank ones are left out.
     references: other translations of the same lines, shown beside those that the search finds.
     card: further (name, value) of what the model is.

@@ -4,32 +4,29 @@ A run starts from that of a language model (init_from), whose vocabulary has to 
 symbol, or from nothing, for comparison. What is reported is accuracy: the share of examples whose label is right.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import ml_collections
-import numpy as np
 
 import corpora
-from checks.errors import ConfigError, DataError
-from corpora import labelled, labelled_baselines
+from checks.errors import ConfigError
+from corpora import input_formats, labelled, labelled_baselines
 from corpora import vocabulary as vocabularies
-from corpora.labelled import Example, LabelledCorpus, LabelledSplit
-from corpora.vocabulary import Vocabulary
-from decoding.translator import check_asked, chosen_steps, length_class, model_config
+from corpora.labelled import LabelledCorpus, LabelledSplit
+from decoding.classifier import Classifier
 from options import command_line
-from tasks import input_formats
+from tasks.from_folder import check_asked, chosen_steps, model_config
 from tasks.language_model import BITS_PER_BYTE
 from training.checkpoint import Checkpoints, Measure
 from training.evaluation import Conclusion, Examination, Setting, per_token
 from training.run_folder import RunFolder, read_json
-from transformer import architectures, classification, tokens
+from transformer import architectures, classification
 from transformer.config import ClassificationConfig
 from transformer.model import Model
 
 ACCURACY = Measure('accuracy')
-_ROWS = 8
 
 
 # --------------------------------------------------------------------------------------------------- preparation
@@ -94,74 +91,10 @@ def language_model_of(workdir: str, wanted: dict[str, Any], fresh: dict[str, Any
 # --------------------------------------------------------------------------------------------------- classifying
 
 
-class Label(NamedTuple):
-  """What a model says of an example."""
-
-  text: str  # the label
-  index: int
-  probability: float
-
-
-class Classifier:
-  """A fine-tuned model with its vocabulary and labels, ready for texts."""
-
-  def __init__(self, model: Model, params: Any, vocabulary: Vocabulary, labels: Sequence[str], task: str, length: int):
-    """`length`: most tokens of a sequence; longer texts are cut, and counted in `cut`."""
-    self._model, self.params, self._vocabulary, self._labels = model, params, vocabulary, labels
-    self._task, self._length = labelled.TASKS[task], length
-    self._compiled = jax.jit(lambda params, sequences: jax.nn.softmax(model.scores(params, sequences), axis=-1))
-    self.cut = 0
-
-  def classify(self, examples: Sequence[Example], progress: Callable[[int], Any] | None = None) -> list[Label]:
-    """The likeliest label of each example; their own labels are not looked at."""
-    split = LabelledSplit('', tuple(examples))
-    encoded = input_formats.encode(split, self._task.name, self._vocabulary, self._length)
-    self.cut += encoded.cut
-    out: list[Label] = [Label('', 0, 0.0)] * len(examples)
-    classes: dict[int, list[int]] = {}
-    for index, sequences in enumerate(encoded.sequences):
-      classes.setdefault(length_class(max(map(len, sequences))), []).append(index)
-    for length, members in classes.items():
-      for start in range(0, len(members), _ROWS):
-        chosen = members[start:start + _ROWS]
-        batch = _rows([encoded.sequences[index] for index in chosen], length)
-        for index, row in zip(chosen, np.asarray(self._compiled(self.params, batch))):
-          out[index] = Label(self._labels[int(row.argmax())], int(row.argmax()), float(row.max()))
-        if progress:
-          progress(len(chosen))
-    return out
-
-  def classify_lines(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Label]:
-    """The label of each line of texts, separated by tabs as in training, without a label; a blank line stays blank."""
-    expected = 1 + len(self._labels) if self._task.answers else len(self._task.columns)
-    examples = {}
-    for number, line in enumerate(lines):
-      texts = tuple(cell.strip() for cell in line.split('\t'))
-      if not line.strip():
-        continue
-      if len(texts) != expected or not all(texts):
-        raise DataError(f'line {number + 1}: {sum(map(bool, texts))} texts in {len(texts)} tab-separated columns; '
-                        f'expected {expected}: {", ".join(self._task.columns)}{", …" if self._task.answers else ""}')
-      examples[number] = Example(0, texts)
-    found = dict(zip(examples, self.classify(list(examples.values()), progress)))
-    return [found.get(number, Label('', 0, 0.0)) for number in range(len(lines))]
-
-  def notes(self) -> list[str]:
-    """What a user should know of the lines so far."""
-    return [f'texts of {self.cut:,} lines were cut: sequences have {self._length} tokens'] if self.cut else []
-
-
-def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:
-  """Leaves [_ROWS, C, T]."""
-  each = len(sequences[0])
-  flat = tokens.pad([ids for example in sequences for ids in example], _ROWS * each, length, filler=0)
-  return tokens.Tokens(*(leaf.reshape(_ROWS, each, length) for leaf in flat))
-
-
 def load(workdir: str, checkpoint: str = 'final', **search_options) -> Classifier:
   """A fine-tuned run, ready to classify: load('runs/entailment').classify_lines(['A dog sleeps.\\tIt sleeps.']).
 
-  Args and errors as in translation.load; nothing is searched for, so that any search option is an error.
+  Args and errors as in from_folder.load; nothing is searched for, so that any search option is an error.
   """
   folder = RunFolder.open(workdir)
   config, labels = ml_collections.ConfigDict(folder.read_config()), read_json(folder.labels)

@@ -7,27 +7,18 @@ included, t their number and b the bytes of its text in UTF-8:
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 import corpora
 from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
-from corpora.vocabulary import Vocabulary
-from decoding.translator import check_attention, line_numbers, read_run, search_batches, search_rows, until
+from decoding.continuer import BATCH_TOKENS, Continuer
+from tasks.from_folder import read_run
 from training.checkpoint import Measure
 from training.evaluation import Conclusion, Examination, Setting, exponential, per_token
-from transformer import search, tokens
-from transformer.model import Model
-from transformer.search import SearchConfig, constraints
 
 BITS_PER_BYTE = Measure('bits_per_byte', higher_is_better=False)
-BATCH_TOKENS = 2048  # where the configuration leaves search.batch_tokens open: each row's cache is as long as the context
-LINE_END = '\\n'  # how a line end inside a prompt or a continuation is written, so that both stay one line
 
 
 # ------------------------------------------------------------------------------------------------------- the text
@@ -143,10 +134,10 @@ def conclude(setting: Setting, params: Any, split: corpora.TextSplit, sums_of: C
 # ------------------------------------------------------------------------------------------------------ continuing
 
 
-def load(workdir: str, checkpoint: str = 'final', **search_options) -> 'Continuer':
+def load(workdir: str, checkpoint: str = 'final', **search_options) -> Continuer:
   """A run, ready to write: load('runs/lm').continue_lines(['Once upon'])[0].text
 
-  Args and errors as in translation.load.
+  Args and errors as in from_folder.load.
   """
   run = read_run(workdir, checkpoint, BITS_PER_BYTE, search_options)
   if wrong := check(run.config):
@@ -158,106 +149,6 @@ def _writing(config: Any) -> dict[str, Any]:
   return {'batch_tokens': config.search.batch_tokens or BATCH_TOKENS, 'include_prompt': config.search.include_prompt}
 
 
-def _continuer(setting: Setting, params: Any) -> 'Continuer':
+def _continuer(setting: Setting, params: Any) -> Continuer:
   options = _writing(setting.config) | {'include_prompt': True}
   return Continuer(setting.model, params, setting.target, setting.search, setting.config.data.max_length, **options)
-
-
-def plain(line: str) -> str:
-  """The text that a prompt's line stands for."""
-  return line.replace(LINE_END, '\n')
-
-
-class Continuation(NamedTuple):
-  """What a model wrote after a prompt."""
-
-  text: str  # one line: a line end within is LINE_END
-  log_prob: float  # natural logarithm of what was written, EOS included, given the prompt
-  ids: tuple[int, ...] = ()  # prompt and continuation, without EOS
-
-
-class Continuer:
-  """A language model with its vocabulary and search options, ready for prompts.
-
-  A prompt is a prefix that the search is held to. The rows of a search batch depend on nothing but its prompts'
-  length, and what is drawn for a line on its number alone: its continuation does not depend on its neighbours.
-  """
-
-  def __init__(self, model: Model, params: Any, vocabulary: Vocabulary, config: SearchConfig, context: int,
-               batch_tokens: int = BATCH_TOKENS, include_prompt: bool = True):
-    """A model ready to write.
-
-    Args:
-      context: tokens that prompt and continuation have together at most; of a longer prompt the end is read.
-      batch_tokens: bounds rows × beams × prompt length of a search batch, padding included.
-      include_prompt: whether continuations begin with their prompt.
-    """
-    check_attention(model, config)
-    self._model, self.params, self._vocabulary, self._config = model, params, vocabulary, config
-    self._most = context - config.extra_length - 1  # tokens of a prompt; one place is EOS's
-    self._batch_tokens, self._include_prompt = batch_tokens, include_prompt
-    self._compiled = jax.jit(self._search)
-    self.cut = 0  # prompts of which only the end was read so far
-
-  def _search(self, params, prefix: jax.Array, lengths: jax.Array, lines: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Best continuation of each row: tokens [B, L], the prefix included, and log-probability [B].
-
-    Args:
-      prefix: [B, P] prompts.
-      lengths: [B] their tokens; -1 in rows without one.
-      lines: [B] numbers that seed what is drawn.
-    """
-    length = prefix.shape[1] + self._config.extra_length + 1
-    limits = jnp.where(lengths >= 0, lengths + self._config.extra_length + 1, 1)
-    nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
-    memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
-    cache = self._model.init_cache(params, memory, length, self._config.width)
-    best = search.search(search.SearchProblem(
-        lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
-        self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id,
-        keys=search.row_keys(self._config.seed, lines), rules=[constraints.prefix(prefix, lengths)]), self._config)
-    return best.tokens[:, 0], best.log_probs[:, 0]
-
-  def continue_lines(self, lines: Sequence[str], progress: Callable[[int], Any] | None = None) -> list[Continuation]:
-    """One continuation per line, in order; a blank line is one, too: a text from its beginning.
-
-    Args:
-      lines: prompts; LINE_END in them stands for a line end.
-      progress: called with the number of lines just finished.
-    """
-    asked = [self._vocabulary.encode(plain(line)) for line in lines]
-    self.cut += sum(len(prompt) > self._most for prompt in asked)
-    asked = [prompt[-self._most:] for prompt in asked]
-    out = [Continuation('', 0.0)] * len(lines)
-    # Counted with BOS, so that an empty prompt has a length, too.
-    beams = self._config.width
-    for padded, members in search_batches({i: len(prompt) + 1 for i, prompt in enumerate(asked)}, self._batch_tokens,
-                                          beams=beams):
-      rows, width = search_rows(padded, self._batch_tokens, beams), min(padded, self._most)
-      prefix = tokens.pad([asked[i] for i in members], rows, width, self._vocabulary.pad_id).ids
-      lengths = np.pad([len(asked[i]) for i in members], (0, rows - len(members)), constant_values=-1).astype(np.int32)
-      found = self._compiled(self.params, prefix, lengths, line_numbers(members, rows))
-      for row, (ids, log_prob) in enumerate(zip(*jax.device_get(found))):
-        if row < len(members):
-          index = members[row]
-          whole = until(ids, self._vocabulary.eos_id)
-          text = self._written(asked[index], whole)
-          text = lines[index] + text if self._include_prompt else text
-          out[index] = Continuation(text, float(log_prob), tuple(whole))
-      if progress:
-        progress(len(members))
-    return out
-
-  def _written(self, prompt: list[int], ids: list[int]) -> str:
-    """What stands in ids after the prompt. Decoded together, since a vocabulary may drop a text's first space."""
-    before, whole = self._vocabulary.decode(prompt), self._vocabulary.decode(ids)
-    return whole[len(before):].replace('\n', LINE_END)
-
-  @property
-  def parts(self) -> tuple[Model, Vocabulary]:
-    """The model and its vocabulary."""
-    return self._model, self._vocabulary
-
-  def notes(self) -> list[str]:
-    """What a user should know of the lines so far."""
-    return [f'{self.cut:,} prompts were longer than {self._most} tokens; only their ends were read'] if self.cut else []

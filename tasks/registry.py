@@ -9,8 +9,12 @@ from typing import Any, NamedTuple
 import corpora
 from checks.errors import ConfigError
 from corpora import labelled
-from decoding import scores, translator
-from tasks import classification, language_model, translation
+from decoding import scores
+from decoding.classifier import Classifier
+from decoding.continuer import Continuer, plain
+from decoding.limits import check_attention
+from decoding.translator import Translator
+from tasks import classification, from_folder, language_model, translation
 from training.checkpoint import BLEU, Measure
 
 
@@ -53,13 +57,13 @@ TRANSLATION = Task(
     make_vocabularies=translation.make_vocabularies,
     known_words=translation.known_words,
     check=translation.check,
-    check_model=translator.check_model,
+    check_model=from_folder.check_model,
     samples=translation.samples,
     examiner=translation.Examiner,
     conclude=translation.conclude,
     describe=lambda results: scores.describe(results, results['test_set']),
-    load=translator.load,
-    write=translator.Translator.translate,
+    load=from_folder.load,
+    write=Translator.translate,
     scores_references=True,
     outputs='test_translations.txt',
     plain=lambda line: line,
@@ -76,16 +80,16 @@ LANGUAGE_MODELLING = Task(
     make_vocabularies=language_model.make_vocabularies,
     known_words=language_model.known_words,
     check=language_model.check,
-    check_model=translator.check_attention,  # a continuation is no longer than a block
+    check_model=check_attention,  # a continuation is no longer than a block
     samples=language_model.samples,
     examiner=language_model.Examiner,
     conclude=language_model.conclude,
     describe=language_model.describe,
     load=language_model.load,
-    write=language_model.Continuer.continue_lines,
+    write=Continuer.continue_lines,
     scores_references=False,
     outputs='test_continuations.txt',
-    plain=language_model.plain,
+    plain=plain,
     verb='continuing',
     invitation='Continue a text',
     own_text='--config=configs/language_model.py --config.data.text=text.txt')
@@ -105,7 +109,7 @@ FINE_TUNING = Task(
     conclude=classification.conclude,
     describe=classification.describe,
     load=classification.load,
-    write=classification.Classifier.classify_lines,
+    write=Classifier.classify_lines,
     scores_references=False,
     outputs='test_labels.txt',
     plain=lambda line: line.replace('\t', ' '),

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import corpora
 from corpora import cleaning, subword_sampling
 from corpora import vocabulary as vocabularies
-from decoding import translator
-from decoding.translator import model_record
 from input_pipeline import BatchConfig
 from options import command_line
 from tasks import registry
+from tasks.from_folder import ModelRecord, model_record, without_effect
 from training import failures
 from training.loop import LoopConfig
 from transformer import architectures
@@ -47,7 +46,7 @@ def check(config, given: Sequence[str] = ()) -> Records:
   """
   with command_line.gather_errors(config) as build:
     data, train_ = config.data, config.train
-    build.mistakes += translator.without_effect(config, given)
+    build.mistakes += without_effect(config, given)
     task = build.attempt(registry.of, config)
     model = model_record(build, config, config.vocabulary.size, config.vocabulary.size)
     records = Records(
@@ -79,7 +78,7 @@ def check(config, given: Sequence[str] = ()) -> Records:
   return records
 
 
-def largest_dropout(model: translator.ModelRecord | None) -> float:
+def largest_dropout(model: ModelRecord | None) -> float:
   """The largest of a model record's rates; of a record that was refused, any."""
   return max(getattr(model, field.name) for field in dataclasses.fields(model)
              if field.name.endswith('dropout')) if model else 1.0

@@ -14,8 +14,8 @@ import input_pipeline
 import train
 from configs import ablation, default, fine_tune, language_model, multi30k, recurrent, table3
 from corpora import labelled
-from decoding import translator
 from options import command_line
+from tasks.from_folder import model_record
 from transformer import architectures, training
 from transformer import optimizer as optimizers
 from transformer.tokens import Batch, Tokens
@@ -56,7 +56,7 @@ def test_sections_build_and_one_step_traces(name, variant):
   assert sum(length is not None for length in lengths) == 1  # one of them alone decides
   size = config.vocabulary.size
   with command_line.gather_errors(config) as build:
-    model = architectures.build(translator.model_record(build, config, size, size))
+    model = architectures.build(model_record(build, config, size, size))
   each = {'similarity': 2, 'multiple_choice': 4}.get(config.data.task, 1)
   corpus = labelled.LabelledCorpus('', config.data.task, ('1', '2', '3', '4'), None, None, None)
   model = records.task.finish_model(model, corpus, config)

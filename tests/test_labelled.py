@@ -10,10 +10,9 @@ import pytest
 
 import input_pipeline
 from checks.errors import DataError
-from corpora import labelled, labelled_baselines, text_files, vocabulary
+from corpora import input_formats, labelled, labelled_baselines, text_files, vocabulary
 from corpora.labelled import Example, LabelledConfig, LabelledCorpus, LabelledSplit
 from corpora.phrasebook import labelled_tasks
-from tasks import input_formats
 from transformer import classification
 from transformer.config import LABELLED_TASKS
 

@@ -19,10 +19,10 @@ import visualize
 from checks.errors import ConfigError, DataError
 from configs import language_model as shipped
 from corpora import running_text, vocabulary
-from decoding.translator import model_record
 from explorer import lens
 from options import command_line
 from tasks import language_model
+from tasks.from_folder import model_record
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
 from tests.test_model_family import away_from_zero, stepwise
 from transformer import architectures, tokens

@@ -20,12 +20,11 @@ import sweep
 import train
 from checks import exit_codes
 from checks.errors import DataError
-from decoding import translator
 from options import command_line
 from sweeps import length_curve, queue
 from sweeps import table as ablation_table
 from sweeps.table import FinishedRun, Row
-from tasks import registry
+from tasks import from_folder, registry
 from training.run_folder import RunFolder, as_written, read_json
 from transformer import model as models
 from transformer import tokens
@@ -131,14 +130,14 @@ def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, paper
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   """Counted again from the logits, by NumPy, over the pairs that are not too long for a batch."""
   folder = f'{swept[0]}/base/seed_0'
-  run, (source, target) = translator.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
+  run, (source, target) = from_folder.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
   directory = read_json(f'{folder}/config.json')['data']['directory']
   with open(f'{directory}/val.en') as english, open(f'{directory}/val.de') as german:
     pairs = [([*source.encode(e.rstrip('\n')), source.eos_id], [*target.encode(g.rstrip('\n')), target.eos_id])
              for e, g in zip(english, german)]
   pairs = [(ids, wanted) for ids, wanted in pairs if max(len(ids), len(wanted)) <= 16]
   assert 5 < len(pairs)
-  model = models.build(translator.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
+  model = models.build(from_folder.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
   memory = model.encode(run.params[0], tokens.pad([ids for ids, _ in pairs], len(pairs), 16, 0))
   shifted = [[target.bos_id, *wanted[:-1]] for _, wanted in pairs]
   logits = np.asarray(model.decode(run.params[0], memory, tokens.pad(shifted, len(pairs), 16, 0)), np.float64)

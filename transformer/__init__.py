@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017) as pure functions and small modules.
 
-Read in this order: config, tokens, masks, attention (§3.2), positions, feed_forward, layers, model (Figure 1), language_model,
-architectures, loss, optimizer, training, beam_cache, search, search_rules, coverage, partitioning. The library knows no
-flags, files or experiments.
+Read in this order: config, tokens, masks, attention (§3.2), positions, feed_forward, layers, model (Figure 1),
+language_model, architectures, loss, optimizer, training, search (a folder), partitioning. The library knows no flags,
+files or experiments.
 
 Dimensions, everywhere:
 

@@ -54,7 +54,10 @@ def _extended(rows: Shaped[Array, 'B W L'], options: Continuations, values: Shap
 
 
 def _collected(beam: _Beam, over: Continuations, scores: Float[Array, 'B W']) -> Hypotheses:
-  """Return the W best of those found before and those that end now, with `scores`; a sentence that is done is frozen."""
+  """Return the W best of those found before and those that end now, with `scores`.
+
+  A sentence that is done keeps what it has.
+  """
   ended = Hypotheses(_extended(beam.tokens, over, over.token, beam.t), scores, over.total,
                      jnp.full_like(over.parent, beam.t + 1),
                      _extended(beam.token_log_probs, over, over.gained, beam.t))

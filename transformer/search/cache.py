@@ -82,8 +82,8 @@ def grow(cache: Grown, length: int) -> Grown:
   origin, beams = cache.beams, cache.beams.shape[1]
   more = length - origin.shape[2]
   longer = lambda a: jnp.pad(a, ((0, 0), (0, more * beams), (0, 0), (0, 0)))
-  return cache._replace(beams=jnp.pad(origin, ((0, 0), (0, 0), (0, more))),
-                        past=[to_cache_layout(KeyValue(*map(longer, from_cache_layout(layer)))) for layer in cache.past])
+  past = [to_cache_layout(jax.tree.map(longer, from_cache_layout(layer))) for layer in cache.past]
+  return cache._replace(beams=jnp.pad(origin, ((0, 0), (0, 0), (0, more))), past=past)
 
 
 def num_bytes(cache: PyTree) -> int:

@@ -35,19 +35,19 @@ class SearchConfig:
   """
 
   beam_size: int = 4  # beam: hypotheses kept; 1 is greedy search
-  length_penalty: str = 'gnmt'  # gnmt: ((5 + |y|) / 6)^alpha (Wu et al., 2016); length: |y|^alpha; none
-  alpha: float = 0.6
+  length_penalty: str = 'gnmt'  # see length_penalty
+  alpha: float = 0.6  # strength of the length penalty
   extra_length: int = 50  # longest output: source length + this many tokens, §6.1
   min_length: int = 0  # fewest tokens before EOS
-  groups: int = 1  # beam: parts of it that look for different translations (Vijayakumar et al., 2018); 1: off
-  diversity: float = 0.5  # groups: taken off a log-probability for each earlier group that took the same token now
-  strategy: str = 'beam'  # beam: the likeliest found; sample: drawn at random, see sampling
+  groups: int = 1  # beam: parts of it that are to find different outputs (Vijayakumar et al., 2018); 1: off
+  diversity: float = 0.5  # groups: subtracted from a log-probability for each earlier group that took the same token
+  strategy: str = 'beam'  # beam: the likeliest outputs found; sample: drawn at random, see sampling
   temperature: float = 1.0  # sample: logits are divided by it
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
   top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
-  seed: int = 0  # sample: what is drawn
+  seed: int = 0  # sample: another seed draws other outputs
   halvings: int = 0  # beam: times that a batch goes on with the unfinished half of its rows, once half are done
-  n_best: int = 1  # beam: translations of a sentence that are wanted; it is done once they are certain
+  n_best: int = 1  # beam: outputs wanted for a sentence, which is done once they are certain
   coverage_penalty: float = 0.0  # beam: β of Wu et al., 2016, §7, see coverage; 0: off
 
   def __post_init__(self):

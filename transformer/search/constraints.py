@@ -117,7 +117,8 @@ def required(phrases: Int[Array, 'B P E'], beams: int, eos_id: int) -> Rule:
     half = (met > 0) & (met < sizes)
     goes_on = half & (following(met) == token[..., None])
     dropped = jnp.where(half & ~goes_on, 0, met)
-    begins = (dropped == 0) & (sizes > 0) & (phrases[:, None, :, 0] == token[..., None]) & ~goes_on.any(-1, keepdims=True)
+    begins = (dropped == 0) & (sizes > 0) & (phrases[:, None, :, 0] == token[..., None])
+    begins &= ~goes_on.any(-1, keepdims=True)
     begins &= jnp.cumsum(begins, axis=-1) == 1  # one phrase at a time
     return dropped + goes_on + begins
 

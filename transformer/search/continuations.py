@@ -21,7 +21,8 @@ class Continuations(NamedTuple):
   gained: Float[Array, 'B *W C']  # the token's log-probability
 
 
-def likeliest(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, min_length: int, going: int) -> Continuations:
+def likeliest(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, min_length: int, going: int
+              ) -> Continuations:
   """Find the likeliest continuations of each sentence's hypotheses, enough of them for `going` to go on.
 
   All work on whole vocabularies is done in `largest`; that a hypothesis may only end, or not yet, is settled among the

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree
 
-from transformer.search.problem import SearchCache, Step
+from transformer.search.problem import Grow, SearchCache, Step
 from transformer.tokens import Array
 
 # (cache, newest tokens) -> (logits, cache, cross-attention)
@@ -49,8 +49,8 @@ def ordinary(segments: Int[Array, 'B S']) -> Bool[Array, 'B S']:
   return jnp.pad(segments[:, 1:] > 0, ((0, 0), (0, 1)))
 
 
-def cover(step: AttendStep, cache: SearchCache, shape: tuple[int, int, int], grow: Callable[[SearchCache, int], SearchCache]
-          ) -> tuple[Step, CoveredCache, Callable[[CoveredCache, int], CoveredCache]]:
+def cover(step: AttendStep, cache: SearchCache, shape: tuple[int, int, int], grow: Grow
+          ) -> tuple[Step, CoveredCache, Grow]:
   """Make a step function that sums up the attention of hypotheses.
 
   Args:

@@ -1,16 +1,14 @@
 """Several models that search together: the next token has the mean of their probabilities."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, PyTree
 
-from transformer.search.problem import SearchCache, Step
+from transformer.search.problem import Grow, SearchCache, Step
 from transformer.tokens import Array
-
-Grow = Callable[[SearchCache, int], SearchCache]
 
 
 class EnsembleCache(NamedTuple):

@@ -1,12 +1,14 @@
 """What a search is given: a step function with its cache, the lengths allowed, and what outputs must contain."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int, Key, PyTree
 
 from transformer.search.constraints import Rule
 from transformer.tokens import Array
+
+Record = TypeVar('Record')
 
 
 @runtime_checkable
@@ -17,19 +19,24 @@ class SearchCache(Protocol):
   def beams(self) -> PyTree:
     """The leaves [B, W, ...] that belong to hypotheses. A search reorders these and touches no other field."""
 
-  def _replace(self, **fields: PyTree) -> Self:
+  def _replace(self: Record, **fields: PyTree) -> Record:
     """As every NamedTuple has it."""
 
 
 # (cache, newest token of each hypothesis) -> (logits of the next token in float32, cache)
 Step = Callable[[SearchCache, Int[Array, 'B W']], tuple[Float[Array, 'B W V'], SearchCache]]
 
+Grow = Callable[[SearchCache, int], SearchCache]  # (cache, places) -> a longer cache
+
 
 class Growth(NamedTuple):
-  """How a cache that begins short grows. Few outputs are as long as they may be, and each step reads all of the cache."""
+  """How a cache that begins short grows.
+
+  Few outputs are as long as they may be, and each step reads all of the cache.
+  """
 
   length: int  # places of the cache that a search begins with
-  grow: Callable[[SearchCache, int], SearchCache]  # (cache, places) -> a longer cache
+  grow: Grow
 
 
 class SearchProblem(NamedTuple):

@@ -52,7 +52,7 @@ def sample(problem: SearchProblem, config: SearchConfig) -> Hypotheses:
 
 
 def row_keys(seed: int | Int[Array, '*B'], rows: Int[Array, ' B']) -> Key[Array, ' B']:
-  """Make keys to sample with from a seed, or one for each row, and numbers that tell sentences apart, such as lines'."""
+  """Make keys to sample with from a seed, or a seed of each row, and numbers that differ, such as those of lines."""
   return jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))(
       jnp.broadcast_to(jnp.asarray(seed), rows.shape), rows)
 

@@ -1,15 +1,16 @@
 """A search in two stages: with the short cache that suffices for most outputs, then, if need be, with a long one."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, PyTree
 
-from transformer.search.problem import Growth, SearchCache
+from transformer.search.problem import Growth, Record, SearchCache
 from transformer.tokens import Array
 
 
+@runtime_checkable
 class _Moving(Protocol):
   """The state of a search, a NamedTuple."""
 
@@ -21,7 +22,7 @@ class _Moving(Protocol):
   def cache(self) -> SearchCache:
     """Of the step function."""
 
-  def _replace(self, **fields: Any) -> Self:
+  def _replace(self: Record, **fields: PyTree) -> Record:
     """As every NamedTuple has it."""
 
 

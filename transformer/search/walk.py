@@ -27,8 +27,8 @@ class _Walk(NamedTuple):
   states: tuple[PyTree, ...]  # of the rules
 
 
-def _end_in_time(logits: Float[Array, 'B W V'], t: Int[Array, ''], limits: Int[Array, ' B'], eos_id: int, min_length: int
-                 ) -> Float[Array, 'B W V']:
+def _end_in_time(logits: Float[Array, 'B W V'], t: Int[Array, ''], limits: Int[Array, ' B'], eos_id: int,
+                 min_length: int) -> Float[Array, 'B W V']:
   """Leave only EOS possible where a sentence has reached its last place; forbid EOS before min_length."""
   is_eos = (jnp.arange(logits.shape[-1]) == eos_id)[None, None]
   last = (t + 1 >= limits)[:, None, None]

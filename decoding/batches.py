@@ -1,0 +1,98 @@
+"""Lines as batches of a few fixed shapes: which lines share a batch, and how their ids are laid out in its arrays."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from decoding.requests import Wishes
+from transformer import tokens
+from transformer.search import constraints
+from transformer.tokens import Array
+
+ROWS = 8  # rows of a batch, and tokens of prefixes, are multiples of this, so that few shapes are compiled
+
+
+class SearchBatch(NamedTuple):
+  """Rows to search for. None: no row of the batch has any."""
+
+  source: tokens.Tokens  # [B, S]
+  lines: Int[Array, ' B']  # numbers on which what is drawn depends ...
+  seeds: Int[Array, ' B']  # ... and these
+  prefix: tokens.Tokens | None  # [B, P]
+  required: Int[Array, 'B P E'] | None  # see constraints.required
+  forbidden: Int[Array, 'B P E'] | None  # see constraints.forbidden
+
+
+def length_class(length: int) -> int:
+  """Return the length to pad a sentence to: multiples of 8 up to 64, then steps of a quarter of a power of two."""
+  step = max(8, 2 ** (math.ceil(math.log2(length)) - 3))
+  return math.ceil(length / step) * step
+
+
+def search_rows(length: int, batch_tokens: int, beams: int = 1) -> int:
+  """Return the rows of a batch of padded `length`: at most batch_tokens cells for all beams, but never below 8."""
+  return max(ROWS, batch_tokens // (length * beams) // ROWS * ROWS)
+
+
+def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1, beams: int = 1
+                   ) -> Iterator[tuple[int, list[int]]]:
+  """Group lines of one length class; the longest come first, so that a lack of memory shows at once.
+
+  Args:
+    lengths: the tokens of each line, by its number.
+    batch_tokens, beams: of one device, see search_rows.
+    devices: how many share a batch.
+
+  Yields:
+    (padded length, numbers of the lines) of each batch.
+  """
+  classes: dict[int, list[int]] = {}
+  for line in sorted(lengths, key=lambda line: -lengths[line]):
+    classes.setdefault(length_class(lengths[line]), []).append(line)
+  for length, members in classes.items():
+    rows = search_rows(length, batch_tokens, beams) * devices
+    for start in range(0, len(members), rows):
+      yield length, members[start:start + rows]
+
+
+def line_numbers(members: Sequence[int], rows: int) -> Int[np.ndarray, ' rows']:
+  """Return the number of the line in each row, and 0 in rows without one."""
+  return np.pad(np.array(members, np.int32), (0, rows - len(members)))
+
+
+def lay_prefixes(wishes: Sequence[Wishes], rows: int, filler: int) -> tokens.Tokens | None:
+  """Lay one prefix in each row, padded to a multiple of ROWS; None when no request has a prefix."""
+  longest = max(len(wish.prefix) for wish in wishes)
+  prefixes = tokens.pad([wish.prefix for wish in wishes], rows, -(-longest // ROWS) * ROWS, filler)
+  return prefixes if longest else None
+
+
+def lay_phrases(phrases: Sequence[list[list[int]]], rows: int, to_the_right: bool) -> Int[np.ndarray, 'rows P E'] | None:
+  """Lay out phrases as transformer.search.constraints takes them; None when no sentence has any.
+
+  P and E are powers of two, so that few shapes are compiled.
+
+  Args:
+    phrases: of each sentence.
+    rows: of the result; there may be fewer sentences.
+    to_the_right: whether a phrase stands at the right end of its places, as forbidden ones do, or at the left.
+  """
+  if not any(phrases):
+    return None
+  count, longest = (1 << (max(sizes) - 1).bit_length() for sizes in (
+      [len(some) for some in phrases], [len(phrase) for some in phrases for phrase in some]))
+  laid = np.full((rows, count, longest), constraints.NO_TOKEN, np.int32)
+  for row, some in enumerate(phrases):
+    for number, phrase in enumerate(some):
+      start = longest - len(phrase) if to_the_right else 0
+      laid[row, number, start:start + len(phrase)] = phrase
+  return laid
+
+
+def until(ids: Int[np.ndarray, ' length'], eos_id: int) -> list[int]:
+  """Return the ids before the first EOS."""
+  end = np.flatnonzero(ids == eos_id)
+  return ids[:end[0] if len(end) else len(ids)].tolist()

@@ -1,0 +1,98 @@
+"""Classification of lines by a fine-tuned language model, one label for each."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from checks.errors import DataError
+from corpora import input_formats, labelled
+from corpora.labelled import Example, LabelledSplit
+from corpora.vocabulary import Vocabulary
+from decoding.batches import length_class
+from transformer import tokens
+from transformer.model import Model, Params
+
+_ROWS = 8  # examples of a batch
+
+
+class Label(NamedTuple):
+  """The label that a model finds likeliest for an example."""
+
+  text: str  # the label
+  index: int
+  probability: float
+
+
+class Classifier:
+  """Labels texts with a fine-tuned model."""
+
+  def __init__(self, model: Model, params: Params, vocabulary: Vocabulary, labels: Sequence[str], task: str,
+               length: int):
+    """Make a classifier; nothing is computed yet.
+
+    Args:
+      model, params: with a classifier on top (transformer.classification).
+      vocabulary: of the texts.
+      labels: names of the labels, in their order.
+      task: one of labelled.TASKS.
+      length: most tokens of a sequence; longer texts are cut, and counted in `cut`.
+    """
+    self._model, self.params, self._vocabulary, self._labels = model, params, vocabulary, labels
+    self._task, self._length = labelled.TASKS[task], length
+    self._compiled = jax.jit(lambda params, sequences: jax.nn.softmax(model.scores(params, sequences), axis=-1))
+    self.cut = 0
+
+  def classify(self, examples: Sequence[Example], progress: Callable[[int], object] | None = None) -> list[Label]:
+    """Find the likeliest label of each example; their own labels are not read."""
+    split = LabelledSplit('', tuple(examples))
+    encoded = input_formats.encode(split, self._task.name, self._vocabulary, self._length)
+    self.cut += encoded.cut
+    out: list[Label] = [Label('', 0, 0.0)] * len(examples)
+    classes: dict[int, list[int]] = {}
+    for index, sequences in enumerate(encoded.sequences):
+      classes.setdefault(length_class(max(map(len, sequences))), []).append(index)
+    for length, members in classes.items():
+      for start in range(0, len(members), _ROWS):
+        chosen = members[start:start + _ROWS]
+        batch = _rows([encoded.sequences[index] for index in chosen], length)
+        for index, row in zip(chosen, np.asarray(self._compiled(self.params, batch))):
+          out[index] = Label(self._labels[int(row.argmax())], int(row.argmax()), float(row.max()))
+        if progress:
+          progress(len(chosen))
+    return out
+
+  def classify_lines(self, lines: Sequence[str], progress: Callable[[int], object] | None = None) -> list[Label]:
+    """Find the label of each line, in order; a blank line stays blank.
+
+    Args:
+      lines: texts separated by tabs, as in training, but without a label.
+      progress: called with the number of lines just finished.
+
+    Raises:
+      DataError: naming the line, when it does not have as many texts as the task.
+    """
+    expected = 1 + len(self._labels) if self._task.answers else len(self._task.columns)
+    examples = {}
+    for number, line in enumerate(lines):
+      texts = tuple(cell.strip() for cell in line.split('\t'))
+      if not line.strip():
+        continue
+      if len(texts) != expected or not all(texts):
+        raise DataError(f'line {number + 1}: {sum(map(bool, texts))} texts in {len(texts)} tab-separated columns; '
+                        f'expected {expected}: {", ".join(self._task.columns)}{", …" if self._task.answers else ""}')
+      examples[number] = Example(0, texts)
+    found = dict(zip(examples, self.classify(list(examples.values()), progress)))
+    return [found.get(number, Label('', 0, 0.0)) for number in range(len(lines))]
+
+  def notes(self) -> list[str]:
+    """Return what a user should know of the lines labelled so far, a sentence each."""
+    return [f'texts of {self.cut:,} lines were cut: sequences have {self._length} tokens'] if self.cut else []
+
+
+def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:
+  """Lay out the sequences of some examples as rows, padded: leaves [_ROWS, sequences of an example, T]."""
+  each = len(sequences[0])
+  flat = tokens.pad([ids for example in sequences for ids in example], _ROWS * each, length, filler=0)
+  return tokens.Tokens(*(leaf.reshape(_ROWS, each, length) for leaf in flat))

@@ -1,0 +1,121 @@
+"""Continuation of lines by a language model, one for one."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from corpora.vocabulary import Vocabulary
+from decoding.batches import line_numbers, search_batches, search_rows, until
+from decoding.limits import check_attention
+from transformer import search, tokens
+from transformer.model import Model, Params
+from transformer.search import SearchConfig, SearchProblem, constraints
+from transformer.tokens import Array
+
+BATCH_TOKENS = 2048  # fewer than for translation, because each row's cache is as long as the context
+LINE_END = '\\n'  # how a line end inside a prompt or a continuation is written, so that both stay one line
+
+
+def plain(line: str) -> str:
+  """Return the text that a prompt's line stands for."""
+  return line.replace(LINE_END, '\n')
+
+
+class Continuation(NamedTuple):
+  """What a model wrote after a prompt."""
+
+  text: str  # one line: a line end within is LINE_END
+  log_prob: float  # natural logarithm of what was written, EOS included, given the prompt
+  ids: tuple[int, ...] = ()  # prompt and continuation, without EOS
+
+
+class Continuer:
+  """Continues prompts with a language model.
+
+  A prompt is a prefix that every output of the search has. The rows of a search batch depend on nothing but its prompts'
+  length, and what is drawn for a line on its number alone: its continuation does not depend on its neighbours.
+  """
+
+  def __init__(self, model: Model, params: Params, vocabulary: Vocabulary, config: SearchConfig, context: int,
+               batch_tokens: int = BATCH_TOKENS, include_prompt: bool = True):
+    """Make a continuer; nothing is computed yet.
+
+    Args:
+      context: most tokens of a prompt and its continuation together; of a longer prompt only the end is read.
+      batch_tokens: bounds rows × beams × prompt length of a search batch, padding included.
+      include_prompt: whether continuations begin with their prompt.
+    """
+    check_attention(model, config)
+    self._model, self.params, self._vocabulary, self._config = model, params, vocabulary, config
+    self._most = context - config.extra_length - 1  # tokens of a prompt; one place is EOS's
+    self._batch_tokens, self._include_prompt = batch_tokens, include_prompt
+    self._compiled = jax.jit(self._search)
+    self.cut = 0  # prompts of which only the end was read so far
+
+  def _search(self, params: Params, prefix: Int[Array, 'B P'], lengths: Int[Array, ' B'], lines: Int[Array, ' B']
+              ) -> tuple[Int[Array, 'B L'], Float[Array, ' B']]:
+    """Find the best continuation of each row: its tokens, the prefix included, and its log-probability.
+
+    Args:
+      prefix: the prompts.
+      lengths: tokens of each prompt; -1 in rows without one.
+      lines: numbers that seed what is drawn.
+    """
+    length = prefix.shape[1] + self._config.extra_length + 1
+    limits = jnp.where(lengths >= 0, lengths + self._config.extra_length + 1, 1)
+    nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
+    memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
+    cache = self._model.init_cache(params, memory, length, self._config.width)
+    best = search.search(SearchProblem(
+        lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
+        self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id,
+        keys=search.row_keys(self._config.seed, lines), rules=[constraints.prefix(prefix, lengths)]), self._config)
+    return best.tokens[:, 0], best.log_probs[:, 0]
+
+  def continue_lines(self, lines: Sequence[str], progress: Callable[[int], object] | None = None) -> list[Continuation]:
+    """Continue each line, in order; a blank line is a prompt, too: it gives a text from its beginning.
+
+    Args:
+      lines: prompts; LINE_END in them stands for a line end.
+      progress: called with the number of lines just finished.
+    """
+    asked = [self._vocabulary.encode(plain(line)) for line in lines]
+    self.cut += sum(len(prompt) > self._most for prompt in asked)
+    asked = [prompt[-self._most:] for prompt in asked]
+    out = [Continuation('', 0.0)] * len(lines)
+    # Counted with BOS, so that an empty prompt has a length, too.
+    beams = self._config.width
+    for padded, members in search_batches({i: len(prompt) + 1 for i, prompt in enumerate(asked)}, self._batch_tokens,
+                                          beams=beams):
+      rows, width = search_rows(padded, self._batch_tokens, beams), min(padded, self._most)
+      prefix = tokens.pad([asked[i] for i in members], rows, width, self._vocabulary.pad_id).ids
+      lengths = np.pad([len(asked[i]) for i in members], (0, rows - len(members)), constant_values=-1).astype(np.int32)
+      found = self._compiled(self.params, prefix, lengths, line_numbers(members, rows))
+      for row, (ids, log_prob) in enumerate(zip(*jax.device_get(found))):
+        if row < len(members):
+          index = members[row]
+          whole = until(ids, self._vocabulary.eos_id)
+          text = self._written(asked[index], whole)
+          text = lines[index] + text if self._include_prompt else text
+          out[index] = Continuation(text, float(log_prob), tuple(whole))
+      if progress:
+        progress(len(members))
+    return out
+
+  def _written(self, prompt: list[int], ids: list[int]) -> str:
+    """Return the text of `ids` after the prompt. Both are decoded whole: a vocabulary may drop a text's first space."""
+    before, whole = self._vocabulary.decode(prompt), self._vocabulary.decode(ids)
+    return whole[len(before):].replace('\n', LINE_END)
+
+  @property
+  def parts(self) -> tuple[Model, Vocabulary]:
+    """The model and its vocabulary."""
+    return self._model, self._vocabulary
+
+  def notes(self) -> list[str]:
+    """Return what a user should know of the lines continued so far, a sentence each."""
+    return [f'{self.cut:,} prompts were longer than {self._most} tokens; only their ends were read'] if self.cut else []

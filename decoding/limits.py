@@ -1,0 +1,32 @@
+"""What a model can be asked to do: how long its sources may be, and whether it has attention for a search to read."""
+
+from checks.errors import ConfigError
+from decoding.batches import length_class
+from transformer.model import Model
+from transformer.search import SearchConfig
+
+LONGEST_SOURCE = 1024  # tokens; longer sources are cut, or translated in parts; a model may know fewer
+
+
+def longest_source(model: Model, config: SearchConfig) -> int:
+  """Return the tokens of the longest source whose padded length and longest translation the model has positions for.
+
+  Raises:
+    ConfigError: when there is none.
+  """
+  if model.longest is None:
+    return LONGEST_SOURCE
+  fitting = [n for n in range(1, LONGEST_SOURCE + 1) if length_class(n) + config.extra_length <= model.longest]
+  if not fitting:
+    raise ConfigError(
+        f'search.extra_length is {config.extra_length}, and the model has learned positions for {model.longest} tokens: '
+        'none would be left for the source; lower search.extra_length')
+  return fitting[-1]
+
+
+def check_attention(model: Model, config: SearchConfig) -> None:
+  """Raise ConfigError when there is a coverage penalty, but the model has no attention to compute it from."""
+  if config.coverage_penalty and model.attend_step is None:
+    raise ConfigError(
+        f'search.coverage_penalty is {config.coverage_penalty}, and this model has no attention over a source, so that '
+        'nothing tells what a translation covers; expected 0 (off)')
