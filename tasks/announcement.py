@@ -93,11 +93,15 @@ def results_by_set(found: Mapping[Any, Score]) -> dict[str, Any]:
 def next_commands(task: Task, example: str, options: TrainOptions) -> str:
   """Return lines to paste: try the run, go on with it, train on text of one's own."""
   command = f'{programs.python()} '
-  loop = task.setup.loop
-  longer = loop.longer or f'num_steps={2 * loop.over(task.batches.batches_per_epoch).total_steps}'
-  kept = shlex.join(options.arguments_without([f'config.{name}' for name in LENGTHS]))
-  go_on = '' if task.setup.optimizer.ends_with_run else (
-      f'\nGo on training:             {command}train.py {kept} --config.train.{longer}')
+  go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options)}'
   return f'''
 {task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={os.path.relpath(task.folder.path)}{go_on}
 Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/mine'''
+
+
+def _longer(task: Task, options: TrainOptions) -> str:
+  """The command of a run for a run twice as long."""
+  loop = task.setup.loop
+  length = loop.longer or f'num_steps={2 * loop.over(task.batches.batches_per_epoch).total_steps}'
+  kept = options.arguments_without([f'config.{name}' for name in LENGTHS])
+  return f'train.py {shlex.join(kept)} --config.train.{length}'

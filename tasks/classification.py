@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from decoding.classifier import Classifier
-
 import input_pipeline
 from batching.labelled import LabelledPlan
 from corpora import input_formats, labelled_baselines, loading
@@ -18,6 +16,7 @@ from corpora import vocabulary as vocabularies
 from corpora.labelled import LabelledCorpus, LabelledSplit
 from corpora.splits import Pair
 from decoding.answers import PlainAnswers
+from decoding.classifier import Classifier
 from options.decode_options import DecodeOptions
 from tasks import setup as setups
 from tasks import trained

@@ -12,6 +12,7 @@ from corpora import cleaning, loading, text_files
 from corpora.cleaning import CleaningConfig
 from corpora.loading import CorpusConfig
 from corpora.splits import Pair
+from tasks import setup
 from tests.test_runs import corpus, options  # noqa: F401
 
 NASTY = [
@@ -124,6 +125,6 @@ def test_inspection_tells_what_training_would_read(corpus, tmp_path, capsys):  #
     assert words in told, words
   assert not (tmp_path / 'run' / 'checkpoints').exists()
   with pytest.raises(ConfigError, match='filters, tag and mix are for pairs'):
-    train.check(options(corpus, tmp_path, '--config.data.kind=running_text', '--config.data.text=x',
+    setup.read(options(corpus, tmp_path, '--config.data.kind=running_text', '--config.data.text=x',
                         '--config.model.architecture=language_model', '--config.data.max_ratio=3',
-                        '--config.train.num_steps=1').config)
+                        '--config.train.num_steps=1'))

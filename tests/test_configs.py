@@ -1,22 +1,18 @@
 """Every shipped configuration, with every variant: its sections build, and its model takes a step, traced unrun."""
 
+import dataclasses
 import importlib
-import operator
 import os
 
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 import configs
-import train
 from batching.labelled import LabelledPlan
-from configs import ablation, default, fine_tune, language_model, multi30k, recurrent, table3
-from corpora import labelled
-from decoding import translator
-from options import sections
-from transformer import architectures, training
+from configs import ablation, fine_tune, language_model, multi30k, recurrent, table3
+from tasks import setup
+from transformer import architectures, classification, training
 from transformer import optimizer as optimizers
 from transformer.tokens import Batch, Tokens
 
@@ -38,28 +34,16 @@ def test_every_file_is_looked_at():
   assert files - {'__init__'} == set(VARIANTS)
 
 
-def test_the_table_of_what_acts_when_names_options():
-  config = default.get_config()
-  sections = [name for name in config if isinstance(config[name], ConfigDict)]
-  names = {f'{section}.{name}' for section in sections for name in config[section]}
-  for options, switch, values, _ in default.ACTS_WHEN:
-    assert {*options} <= names | {*sections} and switch in names
-    now = operator.attrgetter(switch)(config)
-    assert values and all(type(value) is type(now) for value in values)
-
-
 @pytest.mark.parametrize('name, variant', EACH)
 def test_sections_build_and_one_step_traces(name, variant):
   config = load(name, variant)
-  records = train.check(config)
+  records = setup.records(config.to_dict())
   lengths = [config.train.num_steps, config.train.num_epochs, config.train.num_minutes]
   assert sum(length is not None for length in lengths) == 1  # one of them alone decides
-  size = config.vocabulary.size
-  with sections.gather_errors(config) as build:
-    model = architectures.build(translator.model_record(build, config, size, size))
+  model, holds = architectures.build(records.model), records.task
+  if holds == 'examples':
+    model = classification.build(model, dataclasses.replace(records.classification, outputs=4))
   each = {'similarity': 2, 'multiple_choice': 4}.get(config.data.task, 1)
-  corpus = labelled.LabelledCorpus('', config.data.task, ('1', '2', '3', '4'), None, None, ())
-  model = records.task.finish_model(model, corpus, config)
   optimizer = optimizers.build(records.optimizer, config.train.num_steps or 10_000)
   fresh = lambda key: training.init_state(model, optimizer, key, config.train.ema_decay)
   state = jax.eval_shape(fresh, jax.random.key(0))
@@ -70,14 +54,14 @@ def test_sections_build_and_one_step_traces(name, variant):
   else:
     source = target = batches.max_length
     rows = batches.batch_tokens // batches.max_length // 8 * 8
-  if records.task.texts == 'documents':
+  if holds == 'documents':
     source = 0
   assert rows >= 8  # else a corpus with sentences of max_length would be refused
   side = lambda width: Tokens(*(jax.ShapeDtypeStruct((rows, width), np.int32) for _ in Tokens._fields))
   step = training.make_train_step(training.build_objective(model, records.loss, 2, records.consistency), optimizer,
                                   config.train.ema_decay, config.train.accumulation_steps)
   batch = Batch(side(source), side(target))
-  if records.task.texts == 'examples':
+  if holds == 'examples':
     plan = LabelledPlan([[[2] * target] * each] * 8, [0] * 8, batches, 0)
     batch = plan.batch_at(0)
   after, measures = jax.eval_shape(step, state, batch)

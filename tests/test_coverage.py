@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from checks.errors import ConfigError
-from decoding.translator import Request, Translator
+from decoding import continuer
+from decoding.requests import Request, Wishes
+from decoding.translator import Translator
 from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import LINES, shaken, small_vocabulary
 from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability
@@ -207,7 +209,7 @@ def test_off_it_leaves_the_program_as_it_was():
   blind = Translator([dataclasses.replace(model, attend_step=None)], [params], small_vocabulary(), small_vocabulary(), OFF, 128,
                      devices=jax.devices()[:1])
   program = lambda one: one._compiled.lower(one.params, one._batch(
-      [0], [[5, 6, 7]], [one._wishes(1, Request('x'))], 8, 8, [0], 0)).as_text()
+      [0], [[5, 6, 7]], [Wishes([], [], [])], 8, 8, [0], 0)).as_text()
   assert program(blind) == program(translator(OFF)) != program(translator(BEAM))
 
 
@@ -218,7 +220,7 @@ def test_models_that_look_at_nothing_are_refused():
     Translator([parts('scanned')[0], model], [None, None], small_vocabulary(), small_vocabulary(), BEAM)
   language_model = architectures.build(LanguageModelConfig(size, size, d_model=14, num_heads=2, num_layers=1, d_ff=11))
   with pytest.raises(ConfigError, match='no attention over a source'):
-    language_model.Continuer(language_model, None, small_vocabulary(), BEAM, 32)
+    continuer.Continuer(language_model, None, small_vocabulary(), BEAM, 32)
 
 
 @pytest.mark.parametrize('options, expected', [

@@ -8,9 +8,9 @@ import pytest
 
 import visualize
 from checks.errors import ConfigError
-from decoding import translator
 from explorer import figures, reports
 from options import configurations, visualize_options
+from tasks.translation import Translation
 from tests.explorer_stand_ins import LINES, constructed, small_translator
 from transformer import positions
 
@@ -84,7 +84,7 @@ def test_visualize_draws(figure, tmp_path, monkeypatch):
   (tmp_path / 'config.json').write_text(json.dumps(config))
   (tmp_path / 'in').write_text(f'\n{LINES[0]}\n')
   (tmp_path / 'ref').write_text(f'\n{LINES[1]}\n')
-  monkeypatch.setattr(translator, 'load', lambda *_, **__: small_translator())
+  monkeypatch.setattr(Translation, 'load', lambda *_, **__: small_translator())
   options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}',
                                           f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
                                           f'--output={tmp_path}/out.svg'], '')

@@ -9,12 +9,13 @@ import pytest
 
 import decode
 import train
-from checks.errors import ConfigError
+from checks.errors import ConfigError, DataError
 from configs import fine_tune as fine_tune_config
 from corpora.labelled import Example
 from options import decode_options, train_options
+from tasks import TASKS, setup
 from tasks import classification as fine_tuning
-from tasks import registry
+from tasks.classification import Classification
 from tests import conftest, test_classification
 from training import checkpoint, run_folder
 from transformer import architectures, classification
@@ -134,7 +135,7 @@ def test_lines_get_the_labels_that_the_results_speak_of(runs, text, tmp_path, ca
   assert found.pop(9) == '' and found == (runs[1] / 'samples/test_labels.txt').read_text().split()
   right = np.mean([label == line[0] for label, line in zip(found, lines)])
   assert right == pytest.approx(json.loads((runs[1] / 'results.json').read_text())['accuracy'])
-  with pytest.raises(fine_tuning.DataError, match='line 2: 1 texts in 1 tab-separated columns; expected 2: premise'):
+  with pytest.raises(DataError, match='line 2: 1 texts in 1 tab-separated columns; expected 2: premise'):
     fine_tuning.load(str(runs[1])).classify_lines(['a\tb', 'c'])
 
 
@@ -169,7 +170,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(text, tmp_path, mi
 def test_a_language_model_without_the_symbols_is_refused(text, tmp_path, monkeypatch):
   assert language_model(text, tmp_path / 'lm', '--config.vocabulary.control_symbols=()',
                         '--config.train.num_steps=1', '--config.train.eval_every=9') == 0
-  with pytest.raises(fine_tuning.DataError, match="no control symbol '<delimiter>'"):
+  with pytest.raises(DataError, match="no control symbol '<delimiter>'"):
     fine_tune(text, tmp_path / 'run', '--config.train.num_steps=1', f'--config.init_from={tmp_path}/lm')
   assert not (tmp_path / 'run').exists()
 
@@ -180,12 +181,12 @@ def test_a_language_model_without_the_symbols_is_refused(text, tmp_path, monkeyp
 def test_labelled_corpora_belong_to_fine_tuning(section, option, value):
   config = fine_tune_config.get_config('entailment')
   if option is None:
-    assert registry.of(config) is registry.FINE_TUNING
+    assert TASKS[setup.records(config.to_dict()).task] is Classification
     return
   with config.unlocked():
     config[section][option] = value
   with pytest.raises(ConfigError, match=option):
-    registry.of(config)
+    setup.records(config.to_dict())
 
 
 def test_a_configuration_with_a_tuple_is_the_same_after_a_restart(tmp_path):

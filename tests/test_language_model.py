@@ -20,11 +20,10 @@ from checks.errors import ConfigError, DataError
 from configs import language_model as shipped
 from corpora import loading, vocabulary
 from corpora.documents import DOCUMENTS
-from decoding.translator import model_record
 from explorer import logit_lens
 from input_pipeline import BatchConfig
-from options import decode_options, sections, train_options, visualize_options
-from tasks import language_model
+from options import decode_options, train_options, visualize_options
+from tasks import language_model, setup
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
 from tests.test_model_family import away_from_zero, stepwise
 from transformer import architectures, tokens
@@ -135,7 +134,7 @@ def test_options_that_mean_nothing_are_refused(wrong, words):
     ('gpt', 117e6, 116_534_784), ('gpt2_xl', 1558e6, 1_557_611_200)])
 def test_parameter_counts_of_the_papers(variant, printed, published):
   config = shipped.get_config(variant)
-  record = model_record(sections.build, config, config.vocabulary.size, config.vocabulary.size)
+  record = setup.records(config.to_dict()).model
   count = models.count_parameters(architectures.build(record))
   assert count == published  # of the weights that the authors published
   assert abs(count - printed) / printed < 0.01

@@ -8,7 +8,8 @@ import pytest
 
 from checks.errors import ConfigError
 from decoding import long_lines
-from decoding.translator import Request, Translator
+from decoding.requests import Request
+from decoding.translator import Translator
 from tests.explorer_stand_ins import small_translator, small_vocabulary
 from transformer.search import SearchConfig
 

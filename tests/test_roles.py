@@ -11,11 +11,12 @@ import analyze
 from checks.errors import ConfigError
 from corpora import vocabulary
 from corpora.phrasebook import builder
-from decoding import translator as translation
 from explorer import analysis, gates, importance, pronouns, pruned_run, roles
 from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import analyze_options, configurations
+from tasks import trained
+from tasks.translation import Translation
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
 from training import run_folder
 from training.run_folder import RunFolder
@@ -202,7 +203,7 @@ def run(tmp_path, monkeypatch):
     config['model'][name] = value
   (workdir / 'config.json').write_text(json.dumps(config))
   RunFolder(str(workdir)).save_vocabularies(small_vocabulary().model, None)
-  monkeypatch.setattr(translation, 'load', lambda *_, **__: small_translator())
+  monkeypatch.setattr(Translation, 'load', lambda *_, **__: small_translator())
   return workdir
 
 
@@ -222,7 +223,7 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   # The new run is the old one with five heads closed, and loads like any other.
   closed = run_folder.read_json(f'{tmp_path}/pruned/pruned.json')['closed']
   assert sorted(closed) == sorted(record['least_important_first'][:5])
-  pruned = translation.read_run(f'{tmp_path}/pruned', 'best', translation.BLEU, {}).params
+  pruned = trained.read_run(f'{tmp_path}/pruned', 'best').params
   shut = {head.name for head in gates.heads(gates.open_gates(pruned)) if not np.abs(_output(pruned, head)).any()}
   assert shut == set(closed)
   with pytest.raises(ConfigError, match='not empty'):

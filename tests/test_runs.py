@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import decode
+import tasks
 import train
 from checks.errors import ConfigError
-from decoding import translator as translation
 from options import configurations, decode_options, train_options
+from tasks import trained
 from training import checkpoint, run_folder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -200,7 +201,7 @@ def test_the_moving_average_is_told_and_kept_and_is_what_translates(corpus, tmp_
   average, params = "['average']['embedding']", "['params']['embedding']"
   np.testing.assert_allclose(second[average], 0.75 * first[average] + 0.25 * second[params], atol=1e-7)
   assert np.abs(second[average] - second[params]).max() > 1e-5
-  np.testing.assert_array_equal(translation.load(str(workdir), 'latest').params[0]['embedding'], second[average])
+  np.testing.assert_array_equal(tasks.load(str(workdir), 'latest').params[0]['embedding'], second[average])
 
 
 @pytest.mark.drill
@@ -273,15 +274,15 @@ def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
   there = checkpoint.Checkpoints(str(run / 'checkpoints'))
   folder = run_folder.RunFolder.open(str(run))
   results = run_folder.read_json(folder.results)
-  assert translation.chosen_steps(folder, there, 'final') == results['averaged_steps'] == there.resolve('average:2')
+  assert trained.chosen_steps(folder, there, 'final') == results['averaged_steps'] == there.resolve('average:2')
   folder.results = str(tmp_path / 'results.json')
-  assert translation.chosen_steps(folder, there, 'final') == [there.best()]  # no results yet
+  assert trained.chosen_steps(folder, there, 'final') == [there.best()]  # no results yet
   run_folder.write_json(folder.results, results | {'averaged_steps': [4, 6]})
-  assert translation.chosen_steps(folder, there, 'final') == [there.best()]  # the run went on after them
+  assert trained.chosen_steps(folder, there, 'final') == [there.best()]  # the run went on after them
 
 
 def test_a_line_does_not_depend_on_its_neighbours(run):
-  translator = translation.load(str(run))
+  translator = tasks.load(str(run))
   lines = ['dog cat house', 'one', 'tree tree tree two', 'dog', 'three cat']
   together = translator.translate(lines)
   for line, found in zip(lines, together):
@@ -292,7 +293,7 @@ def test_a_line_does_not_depend_on_its_neighbours(run):
 
 def test_translations_can_be_sampled(run):
   lines = ['dog cat house', 'one', 'dog cat house', 'three cat']
-  sampled = lambda seed, lines: translation.load(str(run), strategy='sample', seed=seed).translate(lines)
+  sampled = lambda seed, lines: tasks.load(str(run), strategy='sample', seed=seed).translate(lines)
   together, other = sampled(1, lines), sampled(2, lines)
   assert [found.text for found in together] != [found.text for found in other]
   assert together[0].text != together[2].text  # what is drawn depends on the line's number ...

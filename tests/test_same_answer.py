@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
+import tasks
 import train
 from corpora import loading
-from decoding import translator as translation
+from decoding import batches
 from decoding.translator import Request, Translator
 from options import train_options
 from transformer import search
@@ -48,7 +49,7 @@ def lines():
 @pytest.fixture(scope='module')
 def requests(run, lines):
   """The lines as they are, and what translations of every kind but one have to be like: nothing."""
-  free = translation.load(run, batch_tokens=512).translate(lines)
+  free = tasks.load(run, batch_tokens=512).translate(lines)
   wishes = []
   for number, (line, one) in enumerate(zip(lines, free)):
     words = one.text.split()
@@ -58,7 +59,7 @@ def requests(run, lines):
 
 
 def translator(run, options, batch_tokens=512, devices=1):
-  loaded = translation.load(run, **options, batch_tokens=batch_tokens)
+  loaded = tasks.load(run, **options, batch_tokens=batch_tokens)
   return Translator(loaded._models, [jax.device_get(own) for own in loaded.params], *loaded.parts[1:], loaded.search_config,
                     batch_tokens, devices=jax.devices()[:devices])
 
@@ -90,8 +91,8 @@ def test_the_same_answer(run, requests, monkeypatch, kind, capsys):
             'two devices': translate(translator(run, KINDS[kind], devices=2), asked),
             'eight devices': translate(translator(run, KINDS[kind], devices=8), asked)}
   assert_same([base.translate([request])[0] for request in numbered[:8]], expected[:8], close)
-  narrow = translation.length_class
-  monkeypatch.setattr(translation, 'length_class', lambda length: narrow(length) + 16)
+  narrow = batches.length_class
+  monkeypatch.setattr(batches, 'length_class', lambda length: narrow(length) + 16)
   others['a wider bucket'] = translate(translator(run, KINDS[kind]), asked)
   different = {}
   for name, found in others.items():

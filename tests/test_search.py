@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import BOS, EOS, FILLER, rows
 from transformer import search, tokens
-from transformer.search import LENGTH_PENALTIES, SearchConfig, ensemble
+from transformer.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig, ensemble
 from transformer.search.largest import largest
 
 V, LONGEST = 5, 4
@@ -329,3 +329,44 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
     assert sentence == best
     assert abs(found.log_probs[row, 0] - total.sum()) < 1e-4
   assert max(map(len, words)) > 3
+
+
+@pytest.mark.parametrize('options, idle', [
+    ({}, {'diversity': 'groups is 1', **dict.fromkeys(['temperature', 'top_k', 'top_p', 'seed'], "strategy is 'beam'")}),
+    (dict(groups=2, length_penalty='none'), {'alpha': "length_penalty is 'none'", **dict.fromkeys(
+        ['temperature', 'top_k', 'top_p', 'seed'], "strategy is 'beam'")}),
+    (dict(strategy='sample', length_penalty='length'), {
+        'beam_size': "strategy is 'sample'", 'groups': "strategy is 'sample'", 'diversity': 'groups is 1'})])
+def test_options_without_effect_are_named_with_the_reason(options, idle):
+  assert SearchConfig(**options).idle() == idle
+
+
+def test_a_length_penalty_is_one_entry():
+  with pytest.raises(ValueError, match="length_penalty is 'logarithm'; expected one of gnmt, length, none"):
+    SearchConfig(length_penalty='logarithm')
+  LENGTH_PENALTIES.add('logarithm', lambda length, alpha: jnp.log(1 + length) * alpha)
+  try:
+    assert SearchConfig(length_penalty='logarithm', alpha=2.0).penalty(6) == pytest.approx(2 * np.log(7))
+  finally:
+    LENGTH_PENALTIES.remove('logarithm')
+
+
+def test_a_strategy_is_one_entry():
+  problem = search.SearchProblem(chain_step, None, LIMITS, LONGEST, BOS, EOS, FILLER)
+  asked, answer = [], search.Hypotheses(*[None] * 5)
+  STRATEGIES.add('ask', search.config.Strategy(
+      lambda *given: asked.append(given) or answer, width=lambda config: 2, options=frozenset({'seed'}),
+      outputs='both beams give'))
+  try:
+    config = SearchConfig(strategy='ask', n_best=2)
+    assert config.width == 2 and config.idle()['beam_size'] == "strategy is 'ask'" and 'seed' not in config.idle()
+    assert search.search(problem, config) is answer and asked == [(problem, config)]
+    with pytest.raises(ValueError, match='n_best is 3; expected 1 to 2, as many as both beams give'):
+      SearchConfig(strategy='ask', n_best=3)
+  finally:
+    STRATEGIES.remove('ask')
+
+
+def test_sampling_needs_keys():
+  with pytest.raises(ValueError, match='no keys.*row_keys'):
+    search.sample(search.SearchProblem(chain_step, None, LIMITS, LONGEST, BOS, EOS, FILLER), SearchConfig())

@@ -14,18 +14,20 @@ import types
 import numpy as np
 import pytest
 import sacrebleu
-from ml_collections import ConfigDict
 
 import sweep
+import tasks
 import train
 from checks import exit_codes
 from checks.errors import DataError
-from decoding import translator
 from options import configurations, programs, sweep_options, train_options
 from sweeps import length_curve, queue
 from sweeps import table as ablation_table
 from sweeps.table import FinishedRun, Row
-from tasks import registry
+from tasks import announcement, setup
+from tasks.classification import Classification
+from tasks.language_model import LanguageModelling
+from tasks.translation import Translation
 from training.run_folder import RunFolder, as_written, read_json
 from transformer import model as models
 from transformer import tokens
@@ -131,14 +133,14 @@ def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, paper
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   """Counted again from the logits, by NumPy, over the pairs that are not too long for a batch."""
   folder = f'{swept[0]}/base/seed_0'
-  run, (source, target) = translator.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
+  run, (source, target) = tasks.load(folder, 'latest'), RunFolder.open(folder).load_vocabularies()
   directory = read_json(f'{folder}/config.json')['data']['directory']
   with open(f'{directory}/val.en') as english, open(f'{directory}/val.de') as german:
     pairs = [([*source.encode(e.rstrip('\n')), source.eos_id], [*target.encode(g.rstrip('\n')), target.eos_id])
              for e, g in zip(english, german)]
   pairs = [(ids, wanted) for ids, wanted in pairs if max(len(ids), len(wanted)) <= 16]
   assert 5 < len(pairs)
-  model = models.build(translator.model_config(ConfigDict(read_json(f'{folder}/config.json')), source, target))
+  model = models.build(setup.of_folder(RunFolder.open(folder)).sized(source.size, target.size))
   memory = model.encode(run.params[0], tokens.pad([ids for ids, _ in pairs], len(pairs), 16, 0))
   shifted = [[target.bos_id, *wanted[:-1]] for _, wanted in pairs]
   logits = np.asarray(model.decode(run.params[0], memory, tokens.pad(shifted, len(pairs), 16, 0)), np.float64)
@@ -385,10 +387,11 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
   monkeypatch.setattr(sys, 'executable', '/usr/somewhere/python3')
   monkeypatch.setenv('PATH', str(tmp_path / 'one'))
   assert programs.python() == '/usr/somewhere/python3'
-  run = types.SimpleNamespace(
-      folder=RunFolder('x'), total_steps=1, task=registry.TRANSLATION,
-      records=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
-  assert train.next_commands(run, 'A text.', []).count(' /usr/somewhere/python3 ') == 2
+  task = types.SimpleNamespace(
+      folder=RunFolder('x'), invitation='Translate', own_text='', batches=types.SimpleNamespace(batches_per_epoch=1),
+      setup=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
+  asked = train_options.read(['train.py', f'--config={config}', '--workdir=x'])
+  assert announcement.next_commands(task, 'A text.', asked).count(' /usr/somewhere/python3 ') == 2
 
 
 @pytest.mark.parametrize('arguments, expected', [
@@ -433,7 +436,7 @@ WRITTEN = {'perplexity': 9.0, 'bits_per_byte': 1.5, 'perplexity_per_byte': 2 ** 
            'accuracy': 0.5}
 
 
-def finished(name, seeds, bleu=10.0, config=(), purpose=registry.TRANSLATION, **results):
+def finished(name, seeds, bleu=10.0, config=(), purpose=Translation, **results):
   """A row of finished runs with the fields that a run of the paper's would have."""
   variant = configurations.load_config(f'{ROOT}/configs/table3.py:{"A1" if name == "A1" else "base"}')
   options_ = as_written(configurations.leaves(variant)) | dict(config)
@@ -442,7 +445,7 @@ def finished(name, seeds, bleu=10.0, config=(), purpose=registry.TRANSLATION, **
             'averaged_steps': [100], 'step': 100, 'parameters': 63_045_632}
   runs = [FinishedRun(
       None, seed, options_ | {'seed': seed}, purpose,
-      common | ({**scored, 'bleu': bleu + seed} if purpose is registry.TRANSLATION else {}) | results,
+      common | ({**scored, 'bleu': bleu + seed} if purpose is Translation else {}) | results,
       {'cores': 2, 'devices': ['cpu cpu'], 'python': '3', 'packages': {'jax': '0'}, 'commit': None,
        'uncommitted_changes': None, 'data': {'test': 'hash'}}) for seed in range(seeds)]
   return Row(name, runs)
@@ -502,8 +505,8 @@ def test_the_papers_figures_are_those_of_its_own_rows(paper, base, row, paramete
 def test_a_note_says_how_each_figure_came_about(paper):
   rows = [finished('base', 1), finished('drawn', 1, search=SAMPLED),
           finished('ema', 1, config={'train.ema_decay': 0.9}),
-          finished('tuned', 2, purpose=registry.FINE_TUNING, best_validation_accuracy=0.8, **TUNED),
-          finished('written', 1, purpose=registry.LANGUAGE_MODELLING, best_validation_bits_per_byte=1.4, **WRITTEN)]
+          finished('tuned', 2, purpose=Classification, best_validation_accuracy=0.8, **TUNED),
+          finished('written', 1, purpose=LanguageModelling, best_validation_bits_per_byte=1.4, **WRITTEN)]
   table = ablation_table.tabulate(rows, paper, ['sweep.py'])
   for note in ('BLEU on newstest2013 (3,000 lines): sacreBLEU, tok:13a; beam 4, mean of 1 checkpoint(s), 100 updates.',
                'sacreBLEU, tok:13a; by strategy sample, mean of 1 checkpoint(s), 100 updates.',

@@ -12,7 +12,9 @@ import decode
 from checks.errors import ConfigError, DataError
 from corpora import loading, tfds_sets
 from corpora.splits import Pair
+from decoding import inputs
 from options import decode_options
+from tasks.language_model import LanguageModelling
 from tests import wmt_standins
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

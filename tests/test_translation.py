@@ -12,9 +12,12 @@ import pytest
 from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
-from decoding import alignments, minimum_bayes_risk, output_formats
-from decoding import translator as translation
+from decoding import alignments, minimum_bayes_risk, output_formats, searcher
+from decoding.batches import search_rows
+from decoding.requests import Wishes
 from decoding.translator import Request, Translation, Translator
+from tasks import trained
+from tasks.translation import Translation as Translating
 from tests.conftest import SIZES
 from transformer import architectures, search
 from transformer.config import ModelConfig
@@ -76,14 +79,14 @@ def test_a_translation_depends_on_nothing_beside_it(translator, config):
 
 def test_a_cache_that_grows_is_as_good_as_a_long_one(parts, translator, monkeypatch):
   vocabulary, network, params = parts
-  monkeypatch.setattr(translation, '_MARGIN', -4)  # so short that every translation outgrows it
+  monkeypatch.setattr(searcher, '_MARGIN', -4)  # so short that every translation outgrows it
   growing = Translator([network], [params], vocabulary, vocabulary, BEAM, 256, devices=jax.devices()[:1])
   assert_same(growing.translate(LINES[:1]), translator(BEAM).translate(LINES[:1]))
 
 
 def test_devices_search_without_a_word_to_each_other(translator):
   eight = translator(BEAM, 8)
-  batch = eight._batch([0], [[5, 6, 7]], [translation.Wishes([], [], [])], 64, 8, [0], 0)
+  batch = eight._batch([0], [[5, 6, 7]], [Wishes([], [], [])], 64, 8, [0], 0)
   text = eight._compiled.lower(eight.params, batch).compile().as_text()
   assert 'while' in text
   for collective in ('all-gather', 'all-reduce', 'all-to-all', 'collective-permute', 'reduce-scatter'):
@@ -123,14 +126,14 @@ def test_a_batch_holds_so_many_tokens_of_all_beams(parts):
     with pytest.raises(pytest.fail.Exception, match=f'^{rows} rows'):
       one.translate(['A cat'])
     assert told[0].startswith(f'search batches of up to {rows} rows × 8 source tokens')
-  assert translation.search_rows(8, 2048, 4) == 64 and translation.search_rows(1024, 2048, 4) == 8
+  assert search_rows(8, 2048, 4) == 64 and search_rows(1024, 2048, 4) == 8
 
 
 def test_shapes_that_were_searched_before_are_not_traced_again(translator, monkeypatch):
   one = translator(BEAM)
   expected, traced = one.translate(LINES), []
-  for name in ('_init_caches', '_members'):
-    monkeypatch.setattr(one, name, lambda *inputs: traced.append(inputs))
+  for name in ('init_caches', '_members'):
+    monkeypatch.setattr(one._searcher, name, lambda *inputs: traced.append(inputs))
   assert_same(one.translate(LINES[::-1])[::-1], expected)
   assert not traced
 
@@ -275,8 +278,8 @@ def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
 def test_ensembles_need_one_vocabulary(monkeypatch):
   run = lambda folder, *_: types.SimpleNamespace(source=types.SimpleNamespace(fingerprint=folder),
                                                  target=types.SimpleNamespace(fingerprint='t'))
-  monkeypatch.setattr(translation, 'read_run', run)
+  monkeypatch.setattr(trained, 'read_run', run)
   with pytest.raises(ConfigError, match='b has another vocabulary than a'):
-    translation.load('a,b')
+    Translating.load(['a', 'b'])
   with pytest.raises(ConfigError, match='names 2 runs and --checkpoint 3'):
-    translation.load('a,b', 'best,1,2')
+    Translating.load(['a', 'b'], ['best', '1', '2'])

@@ -12,11 +12,12 @@ import pytest
 
 import visualize
 from checks.errors import ConfigError
-from decoding import translator as translation
+from decoding.translator import Translator
 from explorer import page, pruned_run, reports, snapshots, texts, training_page
 from explorer.gates import Head
 from options import configurations, visualize_options
 from tasks.language_model import Continuer
+from tasks.translation import Translation
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from training.run_folder import RunFolder
 from transformer import architectures
@@ -33,7 +34,7 @@ def run(tmp_path, monkeypatch):
   """The folder of a run, and what is loaded from it."""
   config = configurations.load_config('configs/phrasebook.py')
   (tmp_path / 'config.json').write_text(json.dumps(config))
-  monkeypatch.setattr(translation, 'load', lambda *_, **__: small_translator())
+  monkeypatch.setattr(Translation, 'load', lambda *_, **__: small_translator())
   return tmp_path
 
 
@@ -176,14 +177,14 @@ def test_a_recurrent_models_attention_is_one_head():
   model = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7))
   params = jax.jit(model.init)(jax.random.key(0))
   greedy = SearchConfig(beam_size=1, extra_length=3)
-  report = reports.explain(translation.Translator([model], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
+  report = reports.explain(Translator([model], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
   seen = report.sentences[0]
   assert {kind: weights.shape[:2] for kind, weights in seen.capture.weights.items()} == {'cross': (1, 1)}
   assert not seen.effects and report.first_view.kind == 'cross'
   blind = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7, score='none'))
   params = jax.jit(blind.init)(jax.random.key(0))
   with pytest.raises(ValueError, match='no attention'):
-    reports.explain(translation.Translator([blind], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
+    reports.explain(Translator([blind], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch):
