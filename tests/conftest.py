@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 # Functions of the library are held to the shapes and types of their signatures. Linen's modules need no exception: the
-# hook decorates their methods below nn.compact, before Linen wraps them. What has no shapes in its signatures yet is left out.
+# hook decorates their methods below nn.compact, before Linen wraps them. Left out is what has no shapes in its
+# signatures yet.
 UNTYPED = {f'transformer.{name}' for name in ('beam_cache', 'coverage', 'search', 'search_rules')}
 LIBRARY = os.path.join(os.path.dirname(os.path.dirname(__file__)), 'transformer')
 jaxtyping.install_import_hook(

@@ -1,7 +1,7 @@
 """With bfloat16 activations, what stays in float32: scores, softmax, normalisation and logits.
 
-Each is compared with float64 on the very numbers that it read, so that only its own rounding is seen. Nothing is jitted:
-XLA may fuse operations and keep more digits than were asked for.
+Each is compared with float64 on the very numbers that it read, so that only its own rounding is seen. Nothing is
+jitted: XLA may fuse operations and keep more digits than were asked for.
 """
 
 import flax.linen as nn

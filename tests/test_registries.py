@@ -65,7 +65,8 @@ def test_a_schedule_is_one_entry_and_says_whether_it_ends():
 
 
 def test_every_registry_is_filled_on_import():
-  found = {option for option in REGISTRIES if option.partition('.')[0] in ('model', 'recurrent', 'optimizer', 'compile')}
+  sections = ('model', 'recurrent', 'optimizer', 'compile')
+  found = {option for option in REGISTRIES if option.partition('.')[0] in sections}
   assert len(found) >= 16 and all(REGISTRIES[option] for option in found)
 
 
@@ -74,11 +75,12 @@ def test_every_registry_is_filled_on_import():
     (ModelConfig(29, 29, positions='learned', normalization='rms_norm'),
      {'position_layout', 'position_frequencies', 'clip_distance', 'num_buckets', 'max_distance', 'norm_bias'}),
     (ModelConfig(29, 29, positions='rotary'), {'max_positions', 'clip_distance', 'num_buckets', 'max_distance'}),
-    (ModelConfig(29, 29, positions='none'), {'position_layout', 'position_frequencies', 'max_positions', 'clip_distance',
-                                             'num_buckets', 'max_distance'}),
-    (ModelConfig(29, 29, positions='t5'), {'position_layout', 'position_frequencies', 'max_positions', 'clip_distance'}),
-    (ModelConfig(29, 29, positions='relative'), {'position_layout', 'position_frequencies', 'max_positions',
-                                                 'num_buckets', 'max_distance'}),
+    (ModelConfig(29, 29, positions='none'),
+     {'position_layout', 'position_frequencies', 'max_positions', 'clip_distance', 'num_buckets', 'max_distance'}),
+    (ModelConfig(29, 29, positions='t5'),
+     {'position_layout', 'position_frequencies', 'max_positions', 'clip_distance'}),
+    (ModelConfig(29, 29, positions='relative'),
+     {'position_layout', 'position_frequencies', 'max_positions', 'num_buckets', 'max_distance'}),
     (RecurrentConfig(29, 29), set()),
     (OptimizerConfig(), {'momentum', 'decay_steps', 'final_share'}),
     (OptimizerConfig(kind='sgd', schedule='cosine', peak=1.0), {'beta1', 'beta2', 'epsilon'}),
