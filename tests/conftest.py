@@ -1,6 +1,7 @@
 """Shared by all tests: eight simulated devices, strict settings, and the small models that most tests look at."""
 
 import os
+import pkgutil
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 os.environ.setdefault('OMP_NUM_THREADS', '2')
@@ -12,9 +13,14 @@ import jaxtyping
 import numpy as np
 import pytest
 
-# Every function of the library is held to the shapes and types of its signature. Linen's modules need no exception: the
-# hook decorates their methods below nn.compact, before Linen wraps them, and of a dataclass it checks the fields.
-jaxtyping.install_import_hook('transformer', 'beartype.beartype')
+# Functions of the library are held to the shapes and types of their signatures. Linen's modules need no exception: the
+# hook decorates their methods below nn.compact, before Linen wraps them. Left out is what has no shapes in its
+# signatures yet.
+UNTYPED = {f'transformer.{name}' for name in ('beam_cache', 'coverage', 'search', 'search_rules')}
+LIBRARY = os.path.join(os.path.dirname(os.path.dirname(__file__)), 'transformer')
+jaxtyping.install_import_hook(
+    [module.name for module in pkgutil.iter_modules([LIBRARY], 'transformer.') if module.name not in UNTYPED],
+    'beartype.beartype')
 
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')

@@ -2,6 +2,7 @@
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -35,11 +36,11 @@ def test_equals_a_loop(kind, with_edges):
 
   def scores(module, query, key):
     query = module.prepare(query)
-    return module.compare(query.reshape(B, Q, G, R, K), key, edges)
+    return module.compare(query.reshape(B, Q, G, R, K), key, jnp.asarray(edges) if with_edges else None)
 
-  variables = module.init(jax.random.key(0), query, key, method=scores)
+  variables = module.init(jax.random.key(0), jnp.asarray(query), jnp.asarray(key), method=scores)
   params = jax.tree.map(np.asarray, nn.unbox(variables.get('params', {})))
-  out = module.apply(variables, query, key, method=scores)
+  out = module.apply(variables, jnp.asarray(query), jnp.asarray(key), method=scores)
   assert out.dtype == np.float32
   for b, g, r, q, m in np.ndindex(B, G, R, Q, M):
     entry = key[b, m, g] + (edges[q, m] if with_edges else 0)
@@ -54,7 +55,7 @@ def test_a_whole_head_of_own_widths_and_groups(kind):
   x, y = normal(B, Q, 13), normal(B, M, 13, seed=1)
   mask = np.random.default_rng(3).random((B, Q, M)) < 0.6
   mask[:, :, 0] = True
-  over = lambda module, x, y: module.over(x, module.memory(y), mask)
+  over = lambda module, x, y: module.over(jnp.asarray(x), module.memory(jnp.asarray(y)), mask)
   params = nn.unbox(module.init(jax.random.key(0), x, y, method=over)['params'])
   params = jax.tree.map(lambda p: np.asarray(p) + 0.1 * normal(*p.shape), params)
   assert params['w_key'].shape == (13, G, K) and params['w_value'].shape == (13, G, 11)
@@ -74,7 +75,7 @@ def test_a_whole_head_of_own_widths_and_groups(kind):
 def test_a_group_equals_heads_with_the_same_keys():
   grouped = MultiHeadAttention(ModelConfig(**CONFIG))
   ordinary = MultiHeadAttention(ModelConfig(**{**CONFIG, 'num_kv_heads': None}))
-  x, mask = normal(B, Q, 13), np.ones((1, Q, Q), bool)
+  x, mask = jnp.asarray(normal(B, Q, 13)), np.ones((1, Q, Q), bool)
   params = nn.unbox(grouped.init(jax.random.key(0), x, mask)['params'])
   repeated = {name: np.repeat(p, R, axis=1) if name in ('w_key', 'w_value') else p for name, p in params.items()}
   np.testing.assert_allclose(grouped.apply({'params': params}, x, mask), ordinary.apply({'params': repeated}, x, mask),
@@ -84,7 +85,7 @@ def test_a_group_equals_heads_with_the_same_keys():
 def test_attention_dropout_acts_on_the_weights_and_with_a_key_only():
   config = ModelConfig(**CONFIG, attention_dropout=0.5)
   module = MultiHeadAttention(config)
-  x, mask = normal(B, Q, 13), np.ones((1, Q, Q), bool)
+  x, mask = jnp.asarray(normal(B, Q, 13)), np.ones((1, Q, Q), bool)
   variables = module.init(jax.random.key(0), x, mask)
   plain = MultiHeadAttention(ModelConfig(**CONFIG)).apply(variables, x, mask)
   np.testing.assert_array_equal(module.apply(variables, x, mask), plain)
@@ -97,7 +98,7 @@ def test_attention_dropout_acts_on_the_weights_and_with_a_key_only():
 def test_attention_alone_in_a_few_lines():
   """Self-attention without parameters: dot products, softmax, weighted sum."""
   x = normal(1, Q, 1, K)
-  context, weights = attention.attend(x, attention.KeyValue(x, x), np.ones((1, Q, Q), bool))
+  context, weights = attention.attend(jnp.asarray(x), attention.KeyValue(*map(jnp.asarray, (x, x))), np.ones((1, Q, Q), bool))
   flat = x[0, :, 0]
   expected = np.exp(flat @ flat.T / np.sqrt(K))
   expected /= expected.sum(-1, keepdims=True)

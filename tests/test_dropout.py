@@ -10,7 +10,8 @@ from transformer import architectures, tokens
 from transformer.config import LanguageModelConfig, ModelConfig
 
 OPTIONS = {**SIZES, 'num_layers': 1, 'dropout': 0.5, 'positions': 'none', 'attention_bias': True, 'tie_output': False}
-CONFIGS = {'transformer': ModelConfig(**OPTIONS, share_embeddings=False), 'language model': LanguageModelConfig(**OPTIONS)}
+CONFIGS = {'transformer': ModelConfig(**OPTIONS, share_embeddings=False),
+           'language model': LanguageModelConfig(**OPTIONS)}
 # The parameter that alone sends something through a place.
 PLACES = [('transformer', *place) for place in (
     ('source_embedding',), ('encoder_layers_0', 'self_attention', 'b_out'), ('encoder_layers_0', 'feed_forward', 'b2'),

@@ -1,7 +1,7 @@
 """With bfloat16 activations, what stays in float32: scores, softmax, normalisation and logits.
 
-Each is compared with float64 on the very numbers that it read, so that only its own rounding is seen. Nothing is jitted:
-XLA may fuse operations and keep more digits than were asked for.
+Each is compared with float64 on the very numbers that it read, so that only its own rounding is seen. Nothing is
+jitted: XLA may fuse operations and keep more digits than were asked for.
 """
 
 import flax.linen as nn
@@ -32,7 +32,8 @@ def test_scores_are_summed_in_float32(kind):
   query, key, edges = normal(2, 3, 2, 1, 31), normal(2, 5, 2, 31), normal(3, 5, 31)
   module = attention_scores.make(ModelConfig(**SIZES, d_k=31, attention_score=kind, dtype='bfloat16'))
   weight = normal(2, 31)
-  variables = {'params': {'v_score': weight.astype(jnp.float32)}} if kind == 'additive' else {}
+  names = {'additive': {'v_score': weight}, 'multiplicative': {'w_score': normal(2, 31, 31)}}  # that one acts before
+  variables = {'params': jax.tree.map(lambda leaf: leaf.astype(jnp.float32), names.get(kind, {}))}
   for added in (None, edges):
     found = module.apply(variables, query, key, added, method='compare')
     assert found.dtype == jnp.float32
@@ -81,7 +82,8 @@ def test_normalisations_compute_in_float32(kind):
                         nn.unbox(module.init(jax.random.key(0), x)['params']))
   read = wide(x)
   read = read - read.mean(-1, keepdims=True) if kind == 'layer_norm' else read
-  expected = read / np.sqrt((read**2).mean(-1, keepdims=True) + 1e-6) * params['scale'] + params.get('bias', 0.0)
+  expected = read / np.sqrt((read**2).mean(-1, keepdims=True) + 1e-6) * wide(params['scale'])
+  expected = expected + (wide(params['bias']) if 'bias' in params else 0.0)
   found = module.apply({'params': params}, x)
   assert found.dtype == HALF
   assert (wide(found) == wide(jnp.asarray(expected, HALF))).mean() > 0.98  # rounded once, at the end

@@ -70,7 +70,7 @@ def attend(query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask
 
 
 def grouped(query: Float[Array, 'B Q H K'], memory: KeyValue) -> Float[Array, 'B Q G R K']:
-  """Query heads by the heads of keys and values that they read: head h reads those of head h // R (Ainslie et al., 2023)."""
+  """Query heads by the heads of keys and values that they read: h reads those of h // R (Ainslie et al., 2023)."""
   batch, queries, _, width = query.shape
   return query.reshape(batch, queries, memory.key.shape[2], -1, width)
 

@@ -1,8 +1,8 @@
 """How well a query and an entry fit. A new score is a class here, entered under its name.
 
 A score has two methods. `prepare` changes the queries before they are turned by rotary positions (most leave them).
-`compare` takes the queries, R of whose heads go with each of the G heads of keys; the keys; and, as edges, what relative
-positions add to the keys, one vector for each distance.
+`compare` takes the queries, R of whose heads go with each of the G heads of keys; the keys; and, as edges, what
+relative positions add to the keys, one vector for each distance.
 """
 
 import math

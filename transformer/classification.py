@@ -96,7 +96,8 @@ def _rows(sequences: Tokens) -> Tokens:
   return Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in sequences))
 
 
-def make_objective(hidden: Hidden, logits: ToLogits | None, config: ClassificationConfig) -> Callable[..., ClassificationSums]:
+def make_objective(hidden: Hidden, logits: ToLogits | None, config: ClassificationConfig
+                   ) -> Callable[..., ClassificationSums]:
   """objective(params, batch, key=None) -> ClassificationSums; params has 'model' and 'head'; no key, no dropout.
 
   Args:

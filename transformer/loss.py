@@ -22,7 +22,7 @@ Logits, Labels, EachToken = Float32[AnyArray, 'B T V'], Int[AnyArray, 'B T'], Fl
 class Sums(NamedTuple):
   """Totals over real target tokens; add those of several devices or batches, then divide."""
 
-  loss: Float32[Array, '']  # what training descends on, nats: smoothed cross-entropy, and the consistency term where asked for
+  loss: Float32[Array, '']  # what training descends on, nats: smoothed cross-entropy, and any consistency term
   nll: Float32[Array, '']  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
   tokens: Float32[Array, '']  # real target tokens, EOS included
   correct: Float32[Array, '']  # tokens than which no other was more likely

@@ -49,6 +49,9 @@ class Cache(NamedTuple):
   step: Int[Array, '']  # tokens fed so far
 
 
+AttendStep = Callable[[Params, Cache, Beams], tuple[StepLogits, Cache, Looked]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
   """Pure functions over parameters; see the file's head."""
@@ -59,11 +62,10 @@ class Model:
   encode: Callable  # (params, source, key=None) -> memory
   decode: Callable[..., Logits]  # (params, memory, target, key=None) -> logits; target starts from BOS
   init_cache: Callable[..., Cache]  # (params, memory, length, beams=1) -> cache
-  decode_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache]]  # (params, cache, tokens) -> (logits, cache)
+  decode_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache]]
   grow_cache: Callable[[Cache, int], Cache]  # (cache, length) -> the same cache with room for `length` tokens
   inspect: Callable[[Params, Tokens, Tokens], tuple[Logits, Record]]  # (params, source, target); see witnessed
-  attend_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache, Looked]] | None = None  # decode_step with the
-                                                              # weights of its cross-attention behind; None: it has none
+  attend_step: AttendStep | None = None  # decode_step, and its cross-attention; None: there is none
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
 
 
@@ -81,8 +83,8 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
   """A Linen module's methods as functions of its parameters.
 
   Args:
-    module: has a `config` and the methods encode, decode, init_cache and decode_step; called with a source and a target,
-      it does both, which is what initialisation traces and inspect() reads.
+    module: has a `config` and the methods encode, decode, init_cache and decode_step; called with a source and a
+      target, it does both, which is what initialisation traces and inspect() reads.
     record: what inspect() says, from what that call left in the collection WITNESS.
     looked: the cross-attention of a step, from what decode_step left there; None: there is none.
     written_out: the module that decodes and is inspected layer by layer, where `module` scans over its layers.

@@ -149,7 +149,8 @@ def build(config: OptimizerConfig, total_steps: int | None = None) -> optax.Grad
   Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is taken away beside the direction, never
   mixed into the gradient. See learning_rate() for total_steps and the errors.
   """
-  direction, rate = OPTIMIZERS[config.kind].direction(config), optax.scale_by_learning_rate(learning_rate(config, total_steps))
+  direction = OPTIMIZERS[config.kind].direction(config)
+  rate = optax.scale_by_learning_rate(learning_rate(config, total_steps))
   decay = [optax.add_decayed_weights(config.decay, mask=decays)] if config.decay else []
   update = optax.chain(direction, *decay, rate)
   return optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update

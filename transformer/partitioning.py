@@ -47,7 +47,7 @@ AXIS_RULES = {
 
 
 def make_mesh(config: MeshConfig | None = None) -> Mesh:
-  """The devices of all processes as data x fsdp x tensor; with data -1, or without a config, all of them, else the first.
+  """The devices of all processes as data x fsdp x tensor; with data -1, or no config, all of them, else the first.
 
   Raises:
     ValueError: when there are not that many devices.

@@ -8,7 +8,7 @@ A kind is a module of the encoder, and another of the decoder, with two methods:
     relate(queries, entries)   what the layers' self-attention is told: a Relation whose leaves have a first axis of
                                layers; of the places of one row
 
-and two functions of the configuration: `mistakes`, what does not fit the kind, and `longest`, the longest text in tokens.
+and two functions of the configuration: `mistakes`, what does not fit the kind, and `longest`, the longest text.
 
 Within a row two tokens of one sentence are as far apart as their places, packed or not, so relate() takes one row's
 places for all rows. Cross-attention is told nothing: source and target have no common places.
@@ -31,7 +31,7 @@ from transformer.tokens import AnyArray
 class Relation(NamedTuple):
   """What self-attention knows of places; None is nothing. Each leaf has a first axis of layers until at() takes one."""
 
-  angles: Float[Array, '*N Q K/2'] | None = None  # radians by which pairs of queries, and of the same tokens' keys, turn
+  angles: Float[Array, '*N Q K/2'] | None = None  # radians by which pairs of queries and of keys turn
   bias: Float[Array, '*N H Q M'] | None = None  # added to the scores
   distance: Int[Array, '*N Q M'] | None = None  # rows of the two tables
   key_table: Float[Array, '*N C K'] | None = None  # added to the keys

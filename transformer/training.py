@@ -109,7 +109,7 @@ CONSISTENCIES.add('simcut', Consistency(simcut, weight=3.0), 'tokens are cut', u
 
 def build_objective(model: Model, config: LossConfig, bos_id: int,
                     consistency: ConsistencyConfig = ConsistencyConfig()) -> Objective:
-  """What training a model descends on: of a classifier its labels' likelihood, else what consistency.consistency says."""
+  """What training descends on: of a classifier its labels' likelihood, else what consistency.consistency says."""
   if isinstance(model, classification.Classifier):
     return classification.build_objective(model)
   return CONSISTENCIES[consistency.consistency].objective(model, config, bos_id, consistency)

@@ -1,4 +1,4 @@
-"""What the library takes: records, frozen and checked on creation, by subject. A new option gets its field and check here.
+"""What the library takes: records by subject, frozen, checked on creation. A new option gets its field and check here.
 
 The choices of an option stand in its registry (registries.py). The experiment's configuration (configs/default.py) is
 wider; scripts turn its sections into these records at the door. Each record says which of its fields have no effect

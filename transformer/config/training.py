@@ -113,7 +113,8 @@ class OptimizerConfig:
   def _mistakes_of_schedule(self) -> Iterator[str]:
     schedule = registries.SCHEDULES[self.schedule]
     if self.warmup_steps < schedule.least_warmup:
-      yield f'warmup_steps is {self.warmup_steps}; expected {schedule.least_warmup} or more for schedule {self.schedule}'
+      yield (f'warmup_steps is {self.warmup_steps}; expected {schedule.least_warmup} or more for schedule '
+             f'{self.schedule}')
     if not schedule.by_peak and self.peak is not None:
       yield (f'peak is {self.peak}, but the peak of schedule {self.schedule} is learning_rate_scale / '
              '√(d_model · warmup_steps); set optimizer.peak=None and learning_rate_scale, or choose another schedule')

@@ -40,7 +40,7 @@ class Score(nn.Module):
   """What every score has; the dot product where nothing else is said."""
 
   config: RecurrentConfig
-  looks_after = True  # whether the decoder looks with s(t), after its cells moved (Luong et al.), or before, with s(t-1)
+  looks_after = True  # whether the decoder looks with s(t), after its cells moved (Luong et al.), or with s(t-1)
   equal_widths = False  # whether the states of encoder and decoder have to be equally wide
 
   def keys(self, values: Float[Array, 'B S A']) -> Float[Array, 'B S D']:

@@ -204,7 +204,8 @@ class RecurrentEncoderDecoder(nn.Module):
       states.append(read[-1])
     return RecurrentMemory(x, source.segments, states)
 
-  def _step(self, carry: Carry, at: Moment, source: Source | None) -> tuple[Carry, tuple[Float[Array, 'B W D'], Glance]]:
+  def _step(self, carry: Carry, at: Moment, source: Source | None
+            ) -> tuple[Carry, tuple[Float[Array, 'B W D'], Glance]]:
     """One word on: the states, and what the output is made of."""
     glance = self.link.before(carry, at, source)
     entered, states = at.entered, []
