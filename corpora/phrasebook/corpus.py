@@ -33,6 +33,6 @@ def examples(config: LabelledConfig) -> LabelledCorpus:
 
 
 KINDS.add('phrasebook', Kind(pairs, 'pairs'), 'pairs: English-German, generated', uses=('tfds_dir',))
-KINDS.add('phrasebook_text', Kind(sentences, 'documents'), "documents: the phrasebook's sentences in the source language",
+KINDS.add('phrasebook_text', Kind(sentences, 'documents'), "documents: the phrasebook's sentences",
           uses=('tfds_dir',))
 KINDS.add('labelled_phrasebook', Kind(examples, 'examples'), 'labelled examples: English, generated', uses=('task',))
