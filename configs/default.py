@@ -71,10 +71,10 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
-  data.kind = 'tfds'  # phrasebook, text, tsv, jsonl, tfds (pairs); running_text, phrasebook_text; labelled_phrasebook, …
+  data.kind = 'tfds'  # where text comes from
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
   data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
-  data.directory = config_dict.placeholder(str)  # kind text: folder with <split>.<language>; labelled_text: <split>.tsv
+  data.directory = config_dict.placeholder(str)  # folder of <split>.<language> (kind text) or <split>.tsv (labelled_text)
   data.tsv = config_dict.placeholder(str)  # kinds tsv, labelled_tsv: one tab-separated file, plain or .gz
   data.tsv_source_column = 1  # kind tsv: column of the source, counted from 1
   data.tsv_target_column = 2  # kind tsv: column of the target
@@ -85,38 +85,38 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.text = config_dict.placeholder(str)  # kind running_text: one file, plain or .gz
   data.validation_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out of data.text
   data.test_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out where validation is
-  data.document = 'file'  # kind running_text: what is read on its own, from BOS to EOS: file, paragraph, line
+  data.document = 'file'  # kind running_text: what of the text is read on its own, from BOS to EOS
   data.heldout_share = 0.05  # kind running_text: share of the text's bytes, at its end, to validate; as many to test
-  data.task = 'entailment'  # kinds labelled_*: classification, entailment, similarity, multiple_choice
+  data.task = 'entailment'  # kinds labelled_*: what an example asks
   data.source_language = 'en'  # language translated from
   data.target_language = 'de'  # language translated into
   data.train_split = 'train'  # file stem or TFDS split to train on
   data.validation_split = 'validation'  # file stem or TFDS split to validate with
-  data.test_splits = ('test',)  # file stems or TFDS splits scored at the end, the first as the run's own score; (): none
+  data.test_splits = ('test',)  # file stems or TFDS splits scored at the end, the first as the run's score; (): none
   data.max_characters = 0  # training pairs with a longer side are dropped; 0 is off
   data.max_ratio = 0.0  # training pairs with more characters on one side per one of the other are dropped; 0 is off
   data.min_letters = 0.0  # training pairs with a smaller share of letters on a side are dropped; 0 is off
-  data.drop_identical = False  # training pairs whose sides are the same text
-  data.drop_duplicates = False  # training pairs that were there before
-  data.drop_control = False  # training pairs with control characters or U+FFFD
-  data.tag = config_dict.placeholder(str)  # put in front of each training source: <2de>
-  data.mix = ()  # further training text: "('FOLDER*WEIGHT#TAG',)", weight and tag if you like
+  data.drop_identical = False  # drop training pairs whose sides are the same text
+  data.drop_duplicates = False  # drop training pairs that have occurred before
+  data.drop_control = False  # drop training pairs with control characters or U+FFFD
+  data.tag = config_dict.placeholder(str)  # put in front of each training source, as <2de> is
+  data.mix = ()  # further training text: "('FOLDER*WEIGHT#TAG',)"; weight and tag may be left out
   data.max_length = 256  # tokens of a side, EOS included: longer pairs are left out and counted, documents are cut
-  data.batching = 'buckets'  # buckets: shapes fitted to the corpus; fixed: one shape, see fixed_*; packed: shared rows
-  data.max_shapes = 16  # buckets: most (source, target) shapes; each is compiled once
-  data.packed_length = 256  # packed: tokens of a row's longer side; longer pairs are left out
-  data.fixed_rows = 64  # fixed: sentence pairs in a batch
-  data.fixed_source_length = config_dict.placeholder(int)  # fixed: tokens a source is padded to
-  data.fixed_target_length = config_dict.placeholder(int)  # fixed: tokens a target is padded to
-  data.subword_sampling = 'none'  # draws training text's pieces anew each epoch: bpe_dropout, unigram
-  data.bpe_dropout = 0.1  # bpe_dropout: probability that a possible merge is dropped at a step
-  data.unigram_alpha = 0.1  # unigram: exponent of a segmentation's probability; 0 draws them evenly
-  data.unigram_nbest = -1  # unigram: likeliest segmentations drawn from; -1 is all
+  data.batching = 'buckets'  # how sentences form batches
+  data.max_shapes = 16  # batching buckets: most (source, target) shapes; each is compiled once
+  data.packed_length = 256  # batching packed: tokens of a row's longer side; longer pairs are left out
+  data.fixed_rows = 64  # batching fixed: sentence pairs in a batch
+  data.fixed_source_length = config_dict.placeholder(int)  # batching fixed: tokens a source is padded to
+  data.fixed_target_length = config_dict.placeholder(int)  # batching fixed: tokens a target is padded to
+  data.subword_sampling = 'none'  # how training text is cut into other pieces in each epoch
+  data.bpe_dropout = 0.1  # subword_sampling bpe_dropout: probability that a possible merge is dropped at a step
+  data.unigram_alpha = 0.1  # subword_sampling unigram: exponent of a segmentation's probability; 0 draws them evenly
+  data.unigram_nbest = -1  # subword_sampling unigram: draw from so many likeliest segmentations; -1 is all
   data.cache_dir = config_dict.placeholder(str)  # where vocabularies and tokenised text lie; unset: in the run's folder
   data.num_threads = 2  # threads that prepare batches
 
   config.vocabulary = vocabulary = ml_collections.ConfigDict()
-  vocabulary.kind = 'bpe'  # bpe, unigram, word, char
+  vocabulary.kind = 'bpe'  # what the pieces of SentencePiece are
   vocabulary.size = 37000  # entries, special ids and bytes included
   vocabulary.joint = True  # one vocabulary for both languages
   vocabulary.byte_fallback = True  # unknown characters as bytes, so that no text is lost
@@ -191,8 +191,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   return config
 
 
-# Options that were called something else, by dotted name. A run's folder may hold the old ones; train.py reads them as
-# RENAMED_VALUES says. On a command line they are mistakes, reported with their successors.
+# Options that had another name, by dotted names: the old and today's. Folders of older runs hold old names, which are
+# read with values as of RENAMED_VALUES; on a command line an old name is a mistake, reported with today's.
 RENAMED: dict[str, str] = {'data.test_split': 'data.test_splits'}
 # What an old value is now, where that is not the same.
 RENAMED_VALUES: dict[str, Callable[[Any], Any]] = {'data.test_split': lambda name: (name,) if name else ()}

@@ -73,5 +73,5 @@ def _example(fields: tuple[str, str]) -> str:
   return '{' + ', '.join(f'{json.dumps(field, ensure_ascii=False)}: "…"' for field in fields) + '}'
 
 
-KINDS.add('jsonl', Kind(corpus, 'pairs', needs='jsonl'), 'one file of JSON lines, split here',
+KINDS.add('jsonl', Kind(corpus, 'pairs', needs='jsonl'), 'pairs: one file of JSON lines, split here',
           uses=('jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout'))

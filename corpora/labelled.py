@@ -40,7 +40,7 @@ for task in (Task('classification', ('text',)),
              Task('entailment', ('premise', 'hypothesis'), identifying=2),
              Task('similarity', ('text', 'text'), identifying=2),
              Task('multiple_choice', ('context', 'answer 1', 'answer 2'), answers=True)):
-  TASKS.add(task.name, task)
+  TASKS.add(task.name, task, task.describe())
 
 
 def has_answers(task: str) -> bool:

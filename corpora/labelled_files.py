@@ -130,7 +130,7 @@ def tsv_corpus(config: LabelledConfig) -> LabelledCorpus:
   return LabelledCorpus(config.tsv, task.name, labels, train, validation, (test,), tuple(notes))
 
 
-KINDS.add('labelled_text', Kind(directory_corpus, 'examples', needs='directory'), 'a file of labelled lines per split',
-          uses=('directory', 'task'))
-KINDS.add('labelled_tsv', Kind(tsv_corpus, 'examples', needs='tsv'), 'one file of labelled lines, split here',
-          uses=('tsv', 'heldout', 'task'))
+KINDS.add('labelled_text', Kind(directory_corpus, 'examples', needs='directory'),
+          'labelled examples: a file of tab-separated columns per split', uses=('directory', 'task'))
+KINDS.add('labelled_tsv', Kind(tsv_corpus, 'examples', needs='tsv'),
+          'labelled examples: one file of tab-separated columns, split here', uses=('tsv', 'heldout', 'task'))

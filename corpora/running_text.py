@@ -86,5 +86,6 @@ def _shared(train: TextSplit, other: TextSplit) -> int:
   return sum(text in seen for text in other)
 
 
-KINDS.add('running_text', Kind(corpus, 'documents', needs='text'), 'one file, its end held out, or a file per split',
+KINDS.add('running_text', Kind(corpus, 'documents', needs='text'),
+          'documents: one file, its end held out, or a file per split',
           uses=('text', 'validation_text', 'test_text', 'document', 'heldout_share'))

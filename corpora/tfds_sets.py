@@ -256,5 +256,5 @@ def _first_line(error: BaseException) -> str:
   return f'{type(error).__name__}: {(str(error).strip().splitlines() or [""])[0][:300]}'
 
 
-KINDS.add('tfds', Kind(corpus, 'pairs', needs='tfds_name'), 'a TFDS translation set, WMT among them',
+KINDS.add('tfds', Kind(corpus, 'pairs', needs='tfds_name'), 'pairs: a translation set of TFDS, WMT among them',
           uses=('tfds_name', 'tfds_dir'))

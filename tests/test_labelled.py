@@ -1,6 +1,7 @@
 """Labelled text: files, splits, the phrasebook's sets against an independent reading, baselines, formats, batches."""
 
 import collections
+import dataclasses
 import gzip
 import itertools
 import re
@@ -13,6 +14,7 @@ from checks.errors import DataError
 from corpora import heldout, input_formats, labelled, labelled_baselines, loading, vocabulary
 from corpora.labelled import Example, LabelledCorpus, LabelledSplit
 from corpora.loading import LabelledConfig
+from corpora.phrasebook import facts as phrasebook_facts
 from corpora.phrasebook import labelled_tasks
 from input_pipeline import BatchConfig
 
@@ -36,7 +38,8 @@ def test_a_file_per_split(tmp_path):
   assert corpus.labels == ('bad', 'good')
   assert list(corpus.train) == [Example(1, ('a b',)), Example(0, ('c',)), Example(1, ('d',))]
   assert list(corpus.tests[0]) == [Example(0, ('ç',)), Example(0, ('c',))]
-  assert corpus.majority(corpus.train) == 2 / 3 and corpus.majority(corpus.tests[0]) == 0  # training's favourite is good
+  assert corpus.majority(corpus.train) == 2 / 3
+  assert corpus.majority(corpus.tests[0]) == 0  # training's favourite is good
   assert any('1 blank lines' in note for note in corpus.notes)
   assert any('test: 1 of 2 examples share a text with training' in note for note in corpus.notes)
   assert load(tmp_path, test_splits=()).tests == ()
@@ -147,8 +150,8 @@ def test_sets_give_little_away(corpus):
 
 def test_entailment_is_truth_in_all_small_worlds():
   """A world is what happened: at most two events, each with a time, a place and the object's adjectives."""
-  base = labelled_tasks.Fact(labelled_tasks.Party('king'), labelled_tasks._TO_THINGS[0],
-                               labelled_tasks.Party('car', indefinite=True))
+  base = phrasebook_facts.Fact(phrasebook_facts.Party('king'), phrasebook_facts.TO_THINGS[0],
+                               phrasebook_facts.Party('car', indefinite=True))
   times, places, adjectives = ('', 'yesterday', 'on Monday'), ('', 'in the park'), ('', 'old', 'red')
   events = list(itertools.product(times[1:], ('elsewhere', *places[1:]), ((), ('old',), ('red',), ('old', 'red'))))
   worlds = [world for size in range(3) for world in itertools.combinations(events, size)]
@@ -158,7 +161,7 @@ def test_entailment_is_truth_in_all_small_worlds():
                    and fact.patient.adjective in ('', *described) for time, place, described in world)
     return happened != fact.negated
 
-  facts = [labelled_tasks.dataclasses.replace(base.modified(time=time, place=place, adjective=adjective), negated=no)
+  facts = [dataclasses.replace(base.modified(time=time, place=place, adjective=adjective), negated=no)
            for time, place, adjective, no in itertools.product(times, places, adjectives, (False, True))]
   for premise, hypothesis in itertools.product(facts, facts):
     outcomes = {true(hypothesis, world) for world in worlds if true(premise, world)}
@@ -166,8 +169,8 @@ def test_entailment_is_truth_in_all_small_worlds():
     assert labelled_tasks.entails(premise, hypothesis) == label, (premise, hypothesis)
 
 
-_FORMS = {form: verb.name for verb in labelled_tasks._EVENTS
-          for form in (f'{verb.past} {verb.particle}'.strip(), f'{labelled_tasks._participle(verb)} {verb.particle}'
+_FORMS = {form: verb.name for verb in phrasebook_facts.EVENTS
+          for form in (f'{verb.past} {verb.particle}'.strip(), f'{phrasebook_facts.participle(verb)} {verb.particle}'
                        .strip(), f'{verb.english} {verb.particle}'.strip())}
 _VERB = '|'.join(sorted(map(re.escape, _FORMS), key=len, reverse=True))
 _READINGS = (
@@ -181,11 +184,11 @@ _READINGS = (
 def read(text):
   """(agent, verb, patient, negated, time, place) of a sentence, by patterns of its words alone."""
   text, time, place = text.rstrip('.'), '', ''
-  for found in labelled_tasks._TIMES:
+  for found in phrasebook_facts.TIMES:
     for pattern in (rf'^{found} ', rf' {found}$'):
       if re.search(pattern, text, re.IGNORECASE):
         text, time = re.sub(pattern, '', text, flags=re.IGNORECASE), found
-  for found in labelled_tasks._PLACES:
+  for found in phrasebook_facts.PLACES:
     if text.endswith(f' {found}'):
       text, place = text.removesuffix(f' {found}'), found
   for pattern in _READINGS:

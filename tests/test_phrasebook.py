@@ -13,7 +13,7 @@ import pytest
 from checks import errors
 from corpora import loading
 from corpora.config import LANGUAGES
-from corpora.phrasebook import builder, grammar, kinds, lexicon, splits
+from corpora.phrasebook import builder, grammar, lexicon, numbers, splits
 
 
 @pytest.fixture(scope='module')
@@ -185,8 +185,8 @@ def test_the_space_is_large(train):
 
 
 def test_numbers():
-  assert len(kinds.NUMBERS) == 98
-  assert [kinds.NUMBERS[number] for number in 'seven sixteen seventeen twenty-one thirty-six ninety-nine'.split()
+  assert len(numbers.NUMBERS) == 98
+  assert [numbers.NUMBERS[number] for number in 'seven sixteen seventeen twenty-one thirty-six ninety-nine'.split()
          ] == ['sieben', 'sechzehn', 'siebzehn', 'einundzwanzig', 'sechsunddreißig', 'neunundneunzig']
 
 
@@ -267,7 +267,7 @@ def test_every_word_of_the_test_is_taught(train, held_out):
            if word.lower() not in trained and word.removesuffix("'s") not in names]
     assert not new, item.english
   nouns = {noun.english for noun in lexicon.NOUNS.values()} | {role.english for role in lexicon.ROLES}
-  assert nouns <= trained and set(lexicon.ADJECTIVES) <= trained and set(kinds.NUMBERS) <= trained
+  assert nouns <= trained and set(lexicon.ADJECTIVES) <= trained and set(numbers.NUMBERS) <= trained
 
 
 def test_showcase_is_right_and_held_out(train):

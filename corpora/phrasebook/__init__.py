@@ -2,9 +2,10 @@
 
     lexicon         words with all their forms
     grammar         noun phrases, verbs and clauses of both languages, in step
-    draws, kinds, pronouns   the families of sentences
+    draws           what sentences are made of: somebody, something, a deed, a state, a time
+    deeds, places, numbers, clauses, pronouns   the families of sentences; kinds has the table of all
     splits          which combinations and names are held out
-    labelled_tasks  labelled examples for fine-tuning, out of the same grammar
+    facts, labelled_tasks   labelled examples for fine-tuning, out of the same grammar
     corpus          the phrasebook as kinds of corpora
     builder         the TFDS builder, the corpus and the scores that it alone allows
 """

@@ -22,7 +22,7 @@ import tensorflow_datasets as tfds
 
 from checks import errors
 from corpora.config import CorpusConfig
-from corpora.phrasebook import draws, grammar, kinds, lexicon, pronouns, splits
+from corpora.phrasebook import clauses, deeds, draws, grammar, kinds, lexicon, numbers, places, pronouns, splits
 from corpora.phrasebook.grammar import tokens
 from corpora.splits import Corpus, Pair, Split
 
@@ -38,7 +38,7 @@ RELATIONS = ('subject', 'object', 'adjective', 'antecedent')  # the first column
 def fingerprint() -> str:
   """Return the SHA-256 (hex) of the sources that make the sentences, sizes included."""
   digest = hashlib.sha256()
-  for module in (lexicon, grammar, draws, pronouns, kinds, splits):
+  for module in (lexicon, grammar, draws, pronouns, deeds, places, numbers, clauses, kinds, splits):
     digest.update(inspect.getsource(module).encode())
   return digest.hexdigest()
 

@@ -32,6 +32,7 @@ def examples(config: LabelledConfig) -> LabelledCorpus:
   return labelled_tasks.corpus(config.task)
 
 
-KINDS.add('phrasebook', Kind(pairs, 'pairs'), 'generated English-German pairs', uses=('tfds_dir',))
-KINDS.add('phrasebook_text', Kind(sentences, 'documents'), 'its sentences in the source language', uses=('tfds_dir',))
-KINDS.add('labelled_phrasebook', Kind(examples, 'examples'), 'generated English examples', uses=('task',))
+KINDS.add('phrasebook', Kind(pairs, 'pairs'), 'pairs: English-German, generated', uses=('tfds_dir',))
+KINDS.add('phrasebook_text', Kind(sentences, 'documents'), "documents: the phrasebook's sentences",
+          uses=('tfds_dir',))
+KINDS.add('labelled_phrasebook', Kind(examples, 'examples'), 'labelled examples: English, generated', uses=('task',))

@@ -6,6 +6,7 @@ are in kinds and pronouns, the words in lexicon.
 """
 
 import functools
+from collections.abc import Callable
 
 from corpora.phrasebook import lexicon
 from corpora.phrasebook.grammar import (
@@ -49,6 +50,8 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, Time, Verb, fits, nouns
+
+Kinds = dict[Callable[[Draft], list[Example]], float]  # kinds of sentences, each with its weight
 
 PERSON = frozenset({'person'})
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from corpora.phrasebook import lexicon
+from corpora.phrasebook.deeds import esteem_sentence, role_sentence
 from corpora.phrasebook.draws import adjectives_of, fitting, verb_object
 from corpora.phrasebook.grammar import (
   HE,
@@ -26,7 +27,7 @@ from corpora.phrasebook.grammar import (
   pronoun,
   relate_verb,
 )
-from corpora.phrasebook.kinds import KINDS, esteem_sentence, role_sentence
+from corpora.phrasebook.kinds import KINDS
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS
 from corpora.phrasebook.pronouns import pronoun_pair
 

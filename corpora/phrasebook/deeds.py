@@ -1,0 +1,200 @@
+"""The phrasebook's sentences about what somebody does and what somebody is.
+
+A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
+"""
+
+from corpora.phrasebook import lexicon
+from corpora.phrasebook.draws import (
+  Kinds,
+  action,
+  adjectives_of,
+  fitting,
+  no_such_thing,
+  some_name,
+  some_noun,
+  some_person,
+  state,
+  statement,
+  verb_object,
+)
+from corpora.phrasebook.grammar import (
+  BARE,
+  BE,
+  HAVE,
+  MODALS,
+  NOT_A,
+  PRONOUNS,
+  A,
+  Clause,
+  Complement,
+  Draft,
+  Example,
+  Nominal,
+  Unfit,
+  english,
+  example,
+  german,
+  noun_phrase,
+  pronoun,
+  relate_verb,
+  words,
+)
+from corpora.phrasebook.lexicon import ADJECTIVES, VERBS, Adjective, Verb, fits
+
+
+def _deed(draft: Draft) -> list[Example]:
+  return statement(draft, 'action', action(draft))
+
+
+def _right_now(draft: Draft) -> list[Example]:
+  """ "Now the man is reading": English changes its tense, German does not."""
+  clause = action(draft, 'progressive', verb=draft.choose([verb for verb in VERBS if verb.progressive]))
+  return statement(draft, 'action', clause, timed=1)
+
+
+def _none(draft: Draft) -> list[Example]:
+  return statement(draft, 'negation', no_such_thing(draft), timed=0.2)
+
+
+def _giving(draft: Draft) -> list[Example]:
+  verb = draft.choose([verb for verb in VERBS if verb.government == 'both'])
+  return statement(draft, 'giving', action(draft, verb=verb))
+
+
+def _having(draft: Draft) -> list[Example]:
+  """ "The man has a new car.", "She doesn't have a dog."."""
+  subject = some_person(draft)
+  noun = draft.choose(fitting(frozenset('pet own small device furniture clothing container'.split())))
+  negated = subject.definite and draft.chance(0.3)
+  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.5) else None
+  unit, thing = draft.unit('v'), noun_phrase(draft, noun, NOT_A if negated else A, adjective)
+  tense = draft.weigh({'present': 0.6, 'past': 0.4})
+  clause = Clause(unit, subject, HAVE, tense, (verb_object(draft, unit, HAVE, thing, 'accusative'),), negated)
+  return statement(draft, 'having', relate_verb(draft, clause))
+
+
+def _wish(draft: Draft) -> list[Example]:
+  """Modal verbs: "The man wants to sell his house."."""
+  modal = draft.choose(MODALS)
+  tense = draft.choose(tuple(modal.german))
+  if modal.negatable and draft.chance(0.12):
+    clause = no_such_thing(draft, tense, modal)
+  else:
+    clause = action(draft, tense, negated=0.25 if modal.negatable else 0)
+    clause.modal = modal
+  if draft.chance(0.15) and not clause.negated:
+    return [example(draft, 'modal', english(clause, inverted=True), german(clause, 'first'), '?')]
+  return [example(draft, 'modal', english(clause), german(clause))]
+
+
+
+
+
+def _being(draft: Draft) -> list[Example]:
+  clause = state(draft)
+  if not clause.negated and draft.chance(0.15):
+    return [example(draft, 'being', english(clause, inverted=True), german(clause, 'first'), '?')]
+  return [example(draft, 'being', english(clause), german(clause))]
+
+
+def _comparison(draft: Draft) -> list[Example]:
+  """ "The dog is bigger than the cat."."""
+  adjective = draft.choose([adjective for adjective in ADJECTIVES.values() if adjective.english_comparative])
+  if 'person' in adjective.tags and draft.chance(0.5):
+    one, other = some_person(draft), some_person(draft, pronouns=False)
+  else:
+    options = fitting(adjective.tags - {'role', 'person'})
+    kind = frozenset({'animal'}) if draft.chance(0.4) else frozenset({'thing', 'food'})
+    options = [noun for noun in options if fits(kind, noun)]
+    first, second = draft.choose(options), draft.choose(options)
+    if first is second:
+      raise Unfit
+    one = some_noun(draft, first, indefinite=0, described=0)
+    other = some_noun(draft, second, indefinite=0, described=0)
+  for nominal in (one, other):
+    if nominal.sort == 'noun':
+      draft.note('adjective', nominal.lemma, adjective.english)
+  if not (one.definite and other.definite):
+    raise Unfit
+  unit = draft.unit('v')
+  than = f'{unit}.than'
+  draft.relate('adjective', one.head, f'{unit}.adjective')
+  complement = Complement(
+      words(adjective.english_comparative, f'{unit}.adjective') + words('than', than) + other.english,
+      words(adjective.german_comparative, f'{unit}.adjective') + words('als', than) + other.german('nominative'))
+  tense = draft.weigh({'present': 0.7, 'past': 0.3})
+  clause = relate_verb(draft, Clause(unit, one, BE, tense, negated=draft.chance(0.15), complement=complement))
+  if not clause.negated and draft.chance(0.15):
+    return [example(draft, 'comparison', english(clause, inverted=True), german(clause, 'first'), '?')]
+  return [example(draft, 'comparison', english(clause), german(clause))]
+
+
+def _role_holder(draft: Draft) -> Nominal:
+  """Somebody whose role has one right German word: the sex is known, or the masculine is usual (I, we, they)."""
+  sort = draft.weigh({'pronoun': 0.4, 'name': 0.35, 'noun': 0.25})
+  if sort == 'pronoun':
+    return pronoun(draft, draft.choose(PRONOUNS))
+  if sort == 'name':
+    return some_name(draft, familiar=True)
+  return some_noun(draft, draft.choose(fitting(frozenset({'gendered'}))), indefinite=0, described=0.15)
+
+
+def _role(draft: Draft) -> list[Example]:
+  """ "I am a student.": no article in German, unless there is an adjective."""
+  return [role_sentence(draft, _role_holder(draft), draft.choose(lexicon.ROLES),
+                        ADJECTIVES[draft.choose(_ROLE_ADJECTIVES)] if draft.chance(0.4) else None,
+                        draft.weigh({'present': 0.65, 'past': 0.35}), draft.chance(0.15), draft.chance(0.15))]
+
+
+_ROLE_ADJECTIVES = [adjective.english for adjective in ADJECTIVES.values() if 'role' in adjective.tags]
+
+
+def role_sentence(draft: Draft, subject: Nominal, role: lexicon.Role, adjective: Adjective | None, tense: str,
+                  negated: bool = False, asked: bool = False) -> Example:
+  """Somebody is something by trade."""
+  if subject.lemma:
+    draft.note('role', subject.lemma, role.english)
+  plural = subject.agreement == 'plural'
+  noun = role.feminine if subject.sex == 'f' else role.masculine
+  determiner = BARE if plural else A
+  if negated and not asked:
+    if plural:
+      raise Unfit
+    determiner = NOT_A
+  unit, nominal = draft.unit('v'), noun_phrase(draft, noun, determiner, adjective, plural)
+  spelt = nominal.german('nominative')
+  complement = Complement(nominal.english, spelt[1:] if determiner is A and not adjective else spelt)
+  clause = relate_verb(draft, Clause(unit, subject, BE, tense, negated=determiner is NOT_A, complement=complement))
+  if asked:
+    return example(draft, 'role', english(clause, inverted=True), german(clause, 'first'), '?')
+  return example(draft, 'role', english(clause), german(clause))
+
+
+def _esteem(draft: Draft) -> list[Example]:
+  """ "Anthony Hopkins admired Michael Bay as a great director."."""
+  admire = next(verb for verb in VERBS if verb.name == 'admire')
+  verb = draft.choose([admire, lexicon.FRAME_VERBS['respect'], lexicon.FRAME_VERBS['praise']])
+  subject, esteemed = some_person(draft), _role_holder(draft)
+  if esteemed.lemma in ('I', 'we', 'they') or esteemed.agreement == 'plural' or not esteemed.sex:
+    raise Unfit
+  adjective = ADJECTIVES[draft.choose(('good', 'great', 'famous', 'clever'))]
+  tense = draft.weigh({'past': 0.7, 'present': 0.3})
+  return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense,
+                          subject.definite and draft.chance(0.12))]
+
+
+def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nominal, adjective: Adjective,
+                    role: lexicon.Role, tense: str, negated: bool = False) -> Example:
+  """Somebody admires somebody as something: the role stands in the accusative, too."""
+  unit = draft.unit('v')
+  item = verb_object(draft, unit, verb, esteemed, 'accusative')
+  noun = role.feminine if esteemed.sex == 'f' else role.masculine
+  nominal = noun_phrase(draft, noun, A, adjective)
+  of_as = f'{unit}.as'
+  complement = Complement(words('as', of_as) + nominal.english, words('als', of_as) + nominal.german('accusative'))
+  clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), negated, complement=complement))
+  return example(draft, 'esteem', english(clause), german(clause))
+
+
+KINDS: Kinds = {_deed: 12, _right_now: 2, _none: 3, _giving: 5, _having: 2, _wish: 5,
+                _being: 5, _comparison: 3, _role: 4, _esteem: 4}

@@ -1,0 +1,123 @@
+"""The phrasebook's sentences about where something is, and where somebody goes or puts something.
+
+A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
+"""
+
+from corpora.phrasebook import lexicon
+from corpora.phrasebook.draws import (
+  Kinds,
+  fitting,
+  placed,
+  some_noun,
+  some_person,
+  statement,
+  verb_object,
+)
+from corpora.phrasebook.grammar import (
+  Clause,
+  Complement,
+  Draft,
+  Example,
+  Unfit,
+  english,
+  example,
+  german,
+  relate_verb,
+  words,
+)
+from corpora.phrasebook.lexicon import VERBS, Verb
+
+# English, German: with the dative they say where, with the accusative whither.
+_IN, _ON, _UNDER, _BEHIND, _NEXT_TO, _BEFORE = (
+    ('in', 'in'), ('on', 'auf'), ('under', 'unter'), ('behind', 'hinter'), ('next to', 'neben'), ('in front of', 'vor'))
+_INTO, _ONTO = ('into', 'in'), ('onto', 'auf')
+
+_SURFACES = frozenset({'surface'})
+_COVERS = frozenset('table bed bench sofa bridge'.split())
+_LANDMARKS = frozenset('house church school hotel museum door hedge wall'.split())
+_WHERE = ((_IN, frozenset({'inside'})), (_ON, frozenset('bed sofa bench table chair'.split())), (_UNDER, _COVERS),
+          (_BEHIND, _LANDMARKS), (_NEXT_TO, _LANDMARKS), (_BEFORE, _LANDMARKS))
+_WHERE_THINGS = ((_ON, _SURFACES), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
+                 (_BEHIND, frozenset('door cupboard sofa shelf curtain'.split())),
+                 (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
+
+
+def _place(draft: Draft, choices, case: str, verb: str, other_than: str = '') -> Complement:
+  preposition, tags = draft.choose(choices)
+  noun = draft.choose(fitting(tags))
+  if noun.english == other_than:
+    raise Unfit
+  draft.note('place', verb, noun.english)
+  return placed(draft, preposition, some_noun(draft, noun, indefinite=0.1, described=0.2, plural=0), case)
+
+
+def _frame_named(label: str) -> Verb:
+  return lexicon.FRAME_VERBS.get(label) or next(verb for verb in VERBS if verb.name == label)
+
+
+def _where(draft: Draft) -> list[Example]:
+  """ "The dog slept under the table.": unter dem Tisch."""
+  verb = _frame_named(draft.choose(('sleep', 'work', 'wait', 'sing', 'dance', 'sit', 'cry')))
+  subject = (some_noun(draft, draft.choose(fitting(frozenset({'animal'}))), indefinite=0.1)
+             if verb.name in ('sleep', 'sit') and draft.chance(0.5) else some_person(draft))
+  tense = draft.weigh({'past': 0.6, 'present': 0.25, 'future': 0.15})
+  clause = Clause(draft.unit('v'), subject, verb, tense, complement=_place(draft, _WHERE, 'dative', verb.name),
+                  negated=subject.definite and draft.chance(0.12))
+  return statement(draft, 'place', relate_verb(draft, clause), timed=0.2)
+
+
+def _whither(draft: Draft) -> list[Example]:
+  """ "The cat ran into the garden.": in den Garten; the perfect with sein."""
+  verb = _frame_named(draft.choose(('run', 'jump', 'go')))
+  onto = verb.name == 'jump'
+  subject = (some_noun(draft, draft.choose(fitting(frozenset({'jumper'}))), indefinite=0.1)
+             if verb.name != 'go' and draft.chance(0.6) else some_person(draft))
+  tense = draft.weigh({'past': 0.65, 'present': 0.2, 'future': 0.15})
+  choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, frozenset({'inside'})),)
+  clause = Clause(draft.unit('v'), subject, verb, tense, complement=_place(draft, choices, 'accusative', verb.name),
+                  negated=subject.definite and draft.chance(0.12))
+  return statement(draft, 'place', relate_verb(draft, clause), timed=0.2)
+
+
+def _put(draft: Draft) -> list[Example]:
+  """ "She laid the book on the table.": auf den Tisch."""
+  verb = lexicon.FRAME_VERBS[draft.choose(('lay', 'place'))]
+  subject = some_person(draft)
+  noun = draft.choose(fitting(frozenset({'lying' if verb.name == 'lay' else 'standing'})))
+  thing, unit = some_noun(draft, noun, subject, indefinite=0.3, plural=0), draft.unit('v')
+  tense = draft.weigh({'past': 0.7, 'future': 0.3})
+  clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),),
+                  complement=_place(draft, _WHERE_THINGS, 'accusative', verb.name, noun.english))
+  return statement(draft, 'place', relate_verb(draft, clause), timed=0.1)
+
+
+def _lies(draft: Draft) -> list[Example]:
+  """ "The book is lying on the table.": liegt auf dem Tisch."""
+  verb = lexicon.FRAME_VERBS[draft.choose(('lie', 'stand'))]
+  noun = draft.choose(fitting(frozenset({'lying' if verb.name == 'lie' else 'standing'})))
+  subject = some_noun(draft, noun, indefinite=0.15)
+  clause = Clause(draft.unit('v'), subject, verb, 'progressive',
+                  complement=_place(draft, _WHERE_THINGS, 'dative', verb.name, noun.english))
+  clause = relate_verb(draft, clause)
+  if draft.chance(0.15):
+    return [example(draft, 'place', english(clause, inverted=True), german(clause, 'first'), '?')]
+  return [example(draft, 'place', english(clause), german(clause))]
+
+
+def _travel(draft: Draft) -> list[Example]:
+  """Cities, the same in both languages: "They traveled to Oslo."."""
+  verb, english_preposition, german_preposition = draft.choose(
+      (('live', 'in', 'in'), ('work', 'in', 'in'), ('travel', 'to', 'nach'), ('fly', 'to', 'nach')))
+  city, unit = draft.choose(lexicon.CITIES), draft.unit('v')
+  draft.note('name', city)
+  draft.names.append(city)
+  subject = some_person(draft)
+  tense = draft.weigh({'past': 0.5, 'present': 0.25, 'future': 0.25})
+  complement = Complement(words(english_preposition, f'{unit}.at') + words(city, f'{unit}.city'),
+                          words(german_preposition, f'{unit}.at') + words(city, f'{unit}.city'))
+  clause = Clause(unit, subject, _frame_named(verb), tense, complement=complement,
+                  negated=subject.definite and draft.chance(0.12))
+  return statement(draft, 'travel', relate_verb(draft, clause), timed=0.4)
+
+
+KINDS: Kinds = {_where: 3, _whither: 2.5, _put: 2.5, _lies: 2, _travel: 2}
