@@ -111,7 +111,7 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   origin = f'{"translated" if has_source else "continued"} by the search'
   pairs = [TokenPair(ids, [*written.ids, target.eos_id], origin) for ids, written in zip(sources, found)]
   pairs += [TokenPair(pair.source, [*target.encode(text), target.eos_id], 'reference translation (teacher forcing)')
-               for pair, text in zip(pairs, references)]
+            for pair, text in zip(pairs, references)]
   spelt = [*lines, *lines[:len(references)]]
   written = [*(each.text for each in found), *references]
   computable = _computable(model)

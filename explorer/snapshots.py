@@ -167,8 +167,8 @@ def of_task(task: Task, folder: str) -> Watch:
 
 
 def _sentence(pair: TokenPair, found: Capture) -> SentenceSnapshot:
-  return SentenceSnapshot(tuple(pair.source), tuple(pair.target),
-              {kind: capture.to_uint16(weights) for kind, weights in found.weights.items()}, found.log_probs)
+  weights = {kind: capture.to_uint16(weights) for kind, weights in found.weights.items()}
+  return SentenceSnapshot(tuple(pair.source), tuple(pair.target), weights, found.log_probs)
 
 
 # ---------------------------------------------------------------------------------------------------- on the disk
@@ -233,6 +233,6 @@ def _unpacked(path: str) -> tuple[SentenceSnapshot, ...]:
     arrays = dict(file)
   count = len({name.split('/')[0] for name in arrays})
   ids = lambda name: tuple(arrays[name].tolist())
-  return tuple(SentenceSnapshot(ids(f'{n}/source'), ids(f'{n}/target'),
-                    {kind: arrays[f'{n}/{kind}'] for kind in KINDS if f'{n}/{kind}' in arrays},
-                    arrays[f'{n}/log_probs']) for n in range(count))
+  weights = lambda n: {kind: arrays[f'{n}/{kind}'] for kind in KINDS if f'{n}/{kind}' in arrays}
+  return tuple(SentenceSnapshot(ids(f'{n}/source'), ids(f'{n}/target'), weights(n), arrays[f'{n}/log_probs'])
+               for n in range(count))
