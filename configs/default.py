@@ -18,7 +18,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config = ml_collections.ConfigDict()
   config.seed = 0  # decides parameters, batches, dropout and which pairs of an unsplit file are held out
   config.init_from = config_dict.placeholder(str)  # folder of a run whose parameters and vocabulary to start from
-  config.compile = 'jit'  # jit: one program over the mesh; pmap: one per device, data parallelism only
+  config.compile = 'jit'  # how a step becomes a program
   config.compile_cache = config_dict.placeholder(str)  # where compiled programs are kept; unset: in the run's folder
   config.mesh = ml_collections.ConfigDict()
   config.mesh.data = -1  # parts that a batch's rows are split into; -1: all devices, over fsdp * tensor
@@ -26,7 +26,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.mesh.tensor = 1  # parts of attention heads, of d_ff and of the vocabulary
 
   config.model = model = ml_collections.ConfigDict()
-  model.architecture = 'transformer'  # transformer, recurrent (see recurrent.*), language_model (the decoder alone)
+  model.architecture = 'transformer'  # the kind of model
   model.d_model = 512  # width of embeddings and of every layer
   model.num_heads = 8  # attention heads
   model.num_layers = 6  # in the encoder, and again in the decoder
@@ -35,19 +35,19 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   model.d_k = config_dict.placeholder(int)  # width of one head's queries and keys; unset: d_model / num_heads
   model.d_v = config_dict.placeholder(int)  # width of one head's values; unset: d_model / num_heads
   model.num_kv_heads = config_dict.placeholder(int)  # heads of keys and values; 1: multi-query; unset: num_heads
-  model.attention_score = 'scaled_dot'  # scaled_dot, dot, multiplicative (q W k), additive (v tanh(q + k))
-  model.positions = 'sinusoidal'  # sinusoidal, learned, relative (Shaw et al.), t5 (bias), rotary, none
-  model.position_layout = 'interleaved'  # sinusoidal, rotary: interleaved: pairs alternate, the paper; halves: sines first
-  model.position_frequencies = 'paper'  # paper: 10000^(-2i/d); tensor2tensor: 10000^(-i/(d/2-1))
+  model.attention_score = 'scaled_dot'  # how well a query and a key match
+  model.positions = 'sinusoidal'  # how the model knows the order of tokens
+  model.position_layout = 'interleaved'  # sinusoidal, rotary: which columns form a pair
+  model.position_frequencies = 'paper'  # sinusoidal, rotary: angular frequency of pair i
   model.max_positions = 512  # learned: rows of the table, and so the longest text in tokens
   model.clip_distance = 16  # relative: tokens; farther is taken for this far
   model.num_buckets = 32  # t5: groups of distances
   model.max_distance = 128  # t5: tokens; from here on all share a group
-  model.norm = 'post'  # post: Norm(x + Sublayer(x)), the paper; pre: x + Sublayer(Norm(x))
-  model.normalization = 'layer_norm'  # layer_norm, rms_norm
+  model.norm = 'post'  # where the normalization of a sub-layer stands
+  model.normalization = 'layer_norm'  # the normalization
   model.layer_norm_epsilon = 1e-6  # added to the variance
   model.norm_bias = True  # layer_norm's shift
-  model.activation = 'relu'  # relu, gelu, swiglu (a third matrix: half as many parameters again)
+  model.activation = 'relu'  # of the feed-forward network
   model.feed_forward_bias = True  # b1 and b2 of Eq. 2
   model.attention_bias = False  # biases of the query, key, value and output projections
   model.dropout = 0.1  # on every sub-layer's output and on the embedding sums
@@ -55,23 +55,23 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   model.activation_dropout = 0.0  # on the feed-forward network's hidden units
   model.share_embeddings = True  # one matrix for source, target and output; needs a joint vocabulary
   model.tie_output = True  # the output projection is the target embedding
-  model.initializer = 'xavier_uniform'  # of projections; xavier_normal, lecun_normal
-  model.dtype = 'float32'  # of activations and products; bfloat16 for TPU and GPU. Parameters stay in float32
+  model.initializer = 'xavier_uniform'  # of projections
+  model.dtype = 'float32'  # of activations and products; parameters stay in float32
   model.scan_layers = False  # layers as one loop: compiles faster, runs slower; only in training
   model.remat = False  # compute a layer's activations again for the gradient: less memory, a third more work
 
   # The recurrent encoder-decoders take from `model` d_model, num_layers, dropout, share_embeddings, tie_output,
   # initializer and dtype; the Transformer takes nothing from here.
   config.recurrent = recurrent = ml_collections.ConfigDict()
-  recurrent.cell = 'gru'  # gru: Cho et al., 2014; lstm: Hochreiter & Schmidhuber, 1997
+  recurrent.cell = 'gru'  # the recurrent unit
   recurrent.bidirectional = True  # the encoder reads both ways (Bahdanau et al., 2015); else one way
   recurrent.reverse_source = False  # one way: from the last token to the first (Sutskever et al., 2014)
-  recurrent.score = 'additive'  # attention: additive (Bahdanau et al., 2015); dot, general (Luong et al., 2015); none
-  recurrent.context = 'first'  # score none: the source reaches the decoder's first state; every: each of its steps
+  recurrent.score = 'additive'  # how well a state of the decoder and one of the encoder match
+  recurrent.context = 'first'  # score none: where the source enters the decoder
   recurrent.input_feeding = False  # dot, general: the attentional vector enters the next step
 
   config.data = data = ml_collections.ConfigDict()
-  data.kind = 'tfds'  # where text comes from
+  data.kind = 'tfds'  # where text comes from, and what it is
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: the set's name
   data.tfds_dir = config_dict.placeholder(str)  # kind tfds: where sets lie; unset: ~/tensorflow_datasets
   data.directory = config_dict.placeholder(str)  # folder of <split>.<language> (kind text) or <split>.tsv (labelled_text)
@@ -85,9 +85,9 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.text = config_dict.placeholder(str)  # kind running_text: one file, plain or .gz
   data.validation_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out of data.text
   data.test_text = config_dict.placeholder(str)  # kind running_text: a file; unset: held out where validation is
-  data.document = 'file'  # kind running_text: what of the text is read on its own, from BOS to EOS
+  data.document = 'file'  # kind running_text: what is read on its own, from BOS to EOS
   data.heldout_share = 0.05  # kind running_text: share of the text's bytes, at its end, to validate; as many to test
-  data.task = 'entailment'  # kinds labelled_*: what an example asks
+  data.task = 'entailment'  # kinds labelled_*: what a label says of its texts
   data.source_language = 'en'  # language translated from
   data.target_language = 'de'  # language translated into
   data.train_split = 'train'  # file stem or TFDS split to train on
@@ -102,13 +102,13 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.tag = config_dict.placeholder(str)  # put in front of each training source, as <2de> is
   data.mix = ()  # further training text: "('FOLDER*WEIGHT#TAG',)"; weight and tag may be left out
   data.max_length = 256  # tokens of a side, EOS included: longer pairs are left out and counted, documents are cut
-  data.batching = 'buckets'  # how sentences form batches
+  data.batching = 'buckets'  # how sentences are put together
   data.max_shapes = 16  # batching buckets: most (source, target) shapes; each is compiled once
   data.packed_length = 256  # batching packed: tokens of a row's longer side; longer pairs are left out
   data.fixed_rows = 64  # batching fixed: sentence pairs in a batch
   data.fixed_source_length = config_dict.placeholder(int)  # batching fixed: tokens a source is padded to
   data.fixed_target_length = config_dict.placeholder(int)  # batching fixed: tokens a target is padded to
-  data.subword_sampling = 'none'  # how training text is cut into other pieces in each epoch
+  data.subword_sampling = 'none'  # draws training text's pieces anew each epoch
   data.bpe_dropout = 0.1  # subword_sampling bpe_dropout: probability that a possible merge is dropped at a step
   data.unigram_alpha = 0.1  # subword_sampling unigram: exponent of a segmentation's probability; 0 draws them evenly
   data.unigram_nbest = -1  # subword_sampling unigram: draw from so many likeliest segmentations; -1 is all
@@ -116,7 +116,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.num_threads = 2  # threads that prepare batches
 
   config.vocabulary = vocabulary = ml_collections.ConfigDict()
-  vocabulary.kind = 'bpe'  # what the pieces of SentencePiece are
+  vocabulary.kind = 'bpe'  # what its entries are
   vocabulary.size = 37000  # entries, special ids and bytes included
   vocabulary.joint = True  # one vocabulary for both languages
   vocabulary.byte_fallback = True  # unknown characters as bytes, so that no text is lost
@@ -126,8 +126,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   vocabulary.target_model = config_dict.placeholder(str)  # the same for the target, when joint is False
 
   config.optimizer = optimizer = ml_collections.ConfigDict()
-  optimizer.kind = 'adam'  # adam, adamw, adafactor (rates relative to each parameter), sgd
-  optimizer.schedule = 'noam'  # noam: Eq. 3; inverse_sqrt, cosine, linear, constant: by optimizer.peak
+  optimizer.kind = 'adam'  # from a gradient to an update
+  optimizer.schedule = 'noam'  # the learning rate over updates; all but noam go by optimizer.peak
   optimizer.learning_rate_scale = 1.0  # noam: times Eq. 3; its peak is scale / sqrt(d_model * warmup_steps)
   optimizer.peak = config_dict.placeholder(float)  # other schedules: the learning rate at the end of the warm-up
   optimizer.warmup_steps = 4000  # updates until the peak
@@ -147,8 +147,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.batch_tokens = 25_000  # rows x length of an update's longer side, padding included, at most
   train.accumulation_steps = 1  # parts of an update's rows that pass through memory one after the other
   train.label_smoothing = 0.1  # probability given to the other entries
-  train.smoothing_over = 'vocabulary'  # vocabulary: spread over all V entries; others: over the V-1 wrong ones
-  train.consistency = 'none'  # two passes that shall agree: r_drop (dropout differs), simcut (tokens are cut)
+  train.smoothing_over = 'vocabulary'  # which entries share the smoothing probability
+  train.consistency = 'none'  # two passes that shall agree
   train.consistency_weight = config_dict.placeholder(float)  # times their divergence; unset: r_drop 5, simcut 3
   train.cut_rate = 0.05  # simcut: probability that a token's embedding is zeroed
   train.auxiliary_weight = 0.5  # kinds labelled_*: lambda, weight of the language model's loss beside the label's
@@ -172,9 +172,9 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.watch_attention = config_dict.placeholder(str)  # heads are taken down on samples or a file's lines; unset: off
 
   config.search = search = ml_collections.ConfigDict()
-  search.strategy = 'beam'  # beam: the likeliest found; sample: drawn at random
+  search.strategy = 'beam'  # how an output is chosen
   search.beam_size = 4  # beam: hypotheses kept; 1 is greedy search
-  search.length_penalty = 'gnmt'  # gnmt: ((5+length)/6)^alpha; length: length^alpha; none
+  search.length_penalty = 'gnmt'  # what the log-probability of an output is divided by
   search.alpha = 0.6  # strength of the length penalty
   search.coverage_penalty = 0.0  # beam: how much a translation pays for words that it never looked at; 0: off
   search.extra_length = 50  # longest output: source length (or prompt) + this many tokens

@@ -327,3 +327,21 @@ def test_descriptions_name_what_differs():
 def test_choices_that_do_not_fit_are_refused(wrong, words):
   with pytest.raises(ValueError, match=words):
     RecurrentConfig(**{**dict(vocab_size=V, target_vocab_size=V, d_model=D), **wrong})
+
+
+def operations(jaxpr):
+  """Every operation of a program, those of its inner programs included."""
+  for equation in jaxpr.eqns:
+    yield equation
+    for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, 'eqns') or hasattr(x, 'jaxpr')):
+      if hasattr(inner, 'eqns') or hasattr(inner, 'jaxpr'):
+        yield from operations(getattr(inner, 'jaxpr', inner))
+
+
+@pytest.mark.parametrize('cell', ['gru', 'lstm'])
+def test_initialising_factors_one_matrix_at_a_time(cell):
+  """A batch of factorisations may hang for ever on two cores: see the comment in cells.py."""
+  model = architectures.build(RecurrentConfig(vocab_size=V, target_vocab_size=V, d_model=D, cell=cell))
+  found = [equation for equation in operations(jax.make_jaxpr(model.init)(jax.random.key(0)).jaxpr)
+           if equation.primitive.name in ('qr', 'geqrf', 'householder_product')]
+  assert found and all(variable.aval.ndim <= 2 for equation in found for variable in equation.invars)

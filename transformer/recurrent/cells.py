@@ -84,8 +84,10 @@ class Recurrence(nn.Module):
   def setup(self):
     cfg, self.cell = self.config, CELLS[self.config.cell]
     gates = self.cell.gates
-    stacked = lambda init: lambda key, shape, dtype: jax.vmap(
-        lambda k: init(k, (shape[0], shape[2]), dtype), out_axes=1)(jax.random.split(key, gates))
+    # Gate by gate, not under vmap: on processors jaxlib factors a batch of matrices on threads that two such batches wait
+    # for at once, for ever where there are only two.
+    stacked = lambda init: lambda key, shape, dtype: jnp.stack(
+        [init(k, (shape[0], shape[2]), dtype) for k in jax.random.split(key, gates)], axis=1)
     inward = stacked(initializers.matrix(cfg.initializer))
     matrix = lambda name, init, rows: self.param(name, nn.with_logical_partitioning(
         init, ('embed', None, 'cell')), (rows, gates, cfg.d_model), jnp.float32)
