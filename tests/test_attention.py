@@ -22,9 +22,14 @@ def tensors():
   return normal(B, Q, H, K), normal(B, M, H, K), normal(B, M, H, K), mask
 
 
+def attend(query, key, value, mask):
+  """On the device, where attention's arrays are."""
+  return attention.attend(jnp.asarray(query), KeyValue(jnp.asarray(key), jnp.asarray(value)), mask)
+
+
 def test_equals_a_loop_over_eq_1(tensors):
   query, key, value, mask = tensors
-  context, weights = attention.attend(query, KeyValue(key, value), mask)
+  context, weights = attend(query, key, value, mask)
   for b in range(B):
     for h in range(H):
       for q in range(Q):
@@ -38,7 +43,7 @@ def test_equals_a_loop_over_eq_1(tensors):
 
 def test_equals_jax(tensors):
   query, key, value, mask = tensors
-  ours, _ = attention.attend(query, KeyValue(key, value), mask)
+  ours, _ = attend(query, key, value, mask)
   theirs = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
   np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
@@ -46,10 +51,10 @@ def test_equals_jax(tensors):
 def test_a_query_that_sees_nothing_gets_nothing(tensors):
   query, key, value, mask = tensors
   mask[1, 2] = False
-  context, weights = attention.attend(query, KeyValue(key, value), mask)
+  context, weights = attend(query, key, value, mask)
   assert (weights[1, :, 2] == 0).all() and (context[1, 2] == 0).all()
   np.testing.assert_allclose(weights[0].sum(-1), 1.0, rtol=1e-6)
-  gradient = jax.grad(lambda q: (attention.attend(q, KeyValue(key, value), mask)[0] ** 2).sum())(query)
+  gradient = jax.grad(lambda q: (attend(q, key, value, mask)[0] ** 2).sum())(query)
   assert np.isfinite(gradient).all()
 
 
@@ -59,7 +64,7 @@ def test_heads_project_all_of_d_model_and_are_summed_by_w_out():
   draw = np.random.default_rng(1)
   x, y = draw.normal(size=(2, 3, 14)), draw.normal(size=(2, 5, 14))
   mask = np.ones((2, 3, 5), bool)
-  over = lambda module, x, y, mask: module.over(x, module.memory(y), mask)
+  over = lambda module, x, y, mask: module.over(jnp.asarray(x), module.memory(jnp.asarray(y)), mask)
   params = nn.unbox(module.init(jax.random.key(0), x, y, mask, method=over)['params'])
   params = jax.tree.map(lambda p: p + 0.1 * draw.normal(size=p.shape), params)
   expected = params['b_out'][None, None]
