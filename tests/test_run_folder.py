@@ -161,8 +161,11 @@ def test_test_sets_may_be_added_and_taken_away(workdir):
     folder.record_environment({'data': {'train': 'a', 'val': 'b', 'one': 'c'}})
     folder.check_data({'train': 'a', 'val': 'b'})
     folder.check_data({'train': 'a', 'val': 'b', 'one': 'c', 'two': 'd'})
-    with pytest.raises(ConfigError, match='other text than another now holds'):
-      folder.check_data({'train': 'a', 'val': 'b', 'another': 'd', 'one': 'c'})
+    folder.check_data({'train': 'a', 'val': 'b', 'another': 'd', 'one': 'c'})
+    folder.check_data({'train': 'a', 'val': 'b', 'moved': 'c'})
+    for name in ('one', 'another'):
+      with pytest.raises(ConfigError, match=f'other text than {name} now holds'):
+        folder.check_data({'train': 'a', 'val': 'b', name: 'd'})
     folder.record_environment({'data': {'train': 'a', 'val': 'b', 'one': 'c', 'two': 'd'}})
     folder.record_environment({'data': {'train': 'a', 'val': 'b'}})
     with pytest.raises(ConfigError, match='other text than two now holds'):

@@ -227,13 +227,13 @@ class RunFolder:
 
     Args:
       hashes: fingerprints of train, validation and each test set, in this order. Their names may differ: files may
-        move. Test sets may be added at the end of the list, or taken away there.
+        move. Test sets may be added and taken away.
     """
     if os.path.isfile(self.environment):
       first = read_json(self.environment)
       starts = [first, *first.get('later_starts', [])]
       before = max((start['data'] for start in starts), key=len)  # with every test set that the run has had
-      wrong = [name for name, old, new in zip(hashes, before.values(), hashes.values()) if old != new]
+      wrong = [name for name, old in _counterparts(hashes, before).items() if old != hashes[name]]
       if wrong or len(hashes) < min(2, len(before)):
         raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
                           'give the same text, or another --workdir')
@@ -252,6 +252,21 @@ def _laid_over(tree: dict, ground: dict) -> dict:
   both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
           if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
   return ground | tree | both
+
+
+def _counterparts(now: dict[str, str], before: dict[str, str]) -> dict[str, str]:
+  """Return what the fingerprint of each split of now should be, by its name; a test set that is new is not among them.
+
+  A test set's counterpart is the one of its name, or else that in its place, unless this still has its own name.
+  """
+  first, last = list(before.items())[:2], list(before.items())[2:]
+  found = {name: fingerprint for name, (_, fingerprint) in zip(now, first)}
+  for place, name in enumerate(list(now)[2:]):
+    if name in before:
+      found[name] = before[name]
+    elif place < len(last) and last[place][0] not in now:
+      found[name] = last[place][1]
+  return found
 
 
 def _renamed(tree: dict) -> dict:
