@@ -1,5 +1,6 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
-# every test but the long drills. Then `make explore` shows what the heads of the trained run do.
+# every test but the long drills. `make check` reads the code without running it: ruff, and the floors of the house.
+# `make explore` shows what the heads of the trained run do.
 # Other Python: make train PYTHON=python3.12
 
 PYTHON ?= python3
@@ -7,7 +8,7 @@ VENV ?= .venv
 RUN ?= runs/phrasebook
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: train explore test drill clean
+.PHONY: train explore check test drill clean
 
 train: $(VENV)/ready
 	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
@@ -17,6 +18,10 @@ explore: $(VENV)/ready
 	printf '%s\n' "The animal didn't cross the street because it was too tired." \
 	  "The animal didn't cross the street because it was too wide." \
 	  | $(VENV)/bin/python visualize.py --workdir=$(RUN) --output=$(RUN)/report.html --open
+
+check: $(VENV)/ready-to-test
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m pytest -q tests/test_house.py
 
 test: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile

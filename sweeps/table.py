@@ -203,7 +203,7 @@ def _scored(run: FinishedRun) -> str:
   # What a task says behind the first line is how its figures came about; chrF is in no column.
   _, *how = run.task.describe({name: results[name] for name in results if name != 'chrf_signature'}).split('\n')
   how = [line.strip().removeprefix(f'on {results["test_set"]}: ') for line in how]
-  of = [_search(results['search'])] if run.task.scores_references else []  # only translations are searched for
+  of = [_search(results['search'])] if run.task.references else []  # only translations are searched for
   of.append(f'mean of {len(results["averaged_steps"])} checkpoint(s)'
             f'{" of the moving average" if _is_moving_average(run) else ""}')
   return (f'{shown.head} on {results["test_set"]}: {", ".join(filter(None, [shown.by, *how]))}; {", ".join(of)}, '

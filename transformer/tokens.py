@@ -34,7 +34,10 @@ class Batch(NamedTuple):
   target: Tokens
 
 
-def pad(sentences: Sequence[Sequence[int]], rows: int, length: int, filler: int) -> Tokens:
+Sentence = Sequence[int] | Int[np.ndarray, ' _']  # token ids
+
+
+def pad(sentences: Sequence[Sentence], rows: int, length: int, filler: int) -> Tokens:
   """Lays one sentence in each row, on the host.
 
   Args:
@@ -59,7 +62,7 @@ def pad(sentences: Sequence[Sequence[int]], rows: int, length: int, filler: int)
   return Tokens(ids, positions, segments)
 
 
-def pack(rows: Sequence[Sequence[Sequence[int]]], count: int, length: int, filler: int) -> Tokens:
+def pack(rows: Sequence[Sequence[Sentence]], count: int, length: int, filler: int) -> Tokens:
   """Lays several sentences in each row, one behind the other, as segments 1, 2 …; on the host.
 
   Args:
