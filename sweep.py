@@ -17,7 +17,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its d
 OPTIONS = sweep_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
 from sweeps import queue  # noqa: E402
-from sweeps import table as ablation_table
+from sweeps import table as ablation_table  # noqa: E402
 
 
 def main(options: sweep_options.SweepOptions) -> int:

@@ -25,7 +25,7 @@ FLAGS = (
     Flag('by_length', 'also makes a table and a picture of BLEU by sentence length', bool, False),
 )
 # Kinds of corpora that hold out lines by the seed, and the kind that reads a file for each split.
-_HELD_OUT_BY_SEED = (('tsv', 'text'), ('labelled_tsv', 'labelled_text'))
+_HELD_OUT_BY_SEED = (('tsv', 'text'), ('jsonl', 'text'), ('labelled_tsv', 'labelled_text'))
 
 
 @dataclasses.dataclass(frozen=True)

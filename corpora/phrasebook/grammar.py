@@ -270,7 +270,7 @@ PRONOUNS = [
     Pronoun('we', 'us', 'wir uns uns', 'plural'),
     Pronoun('they', 'them', 'sie sie ihnen', 'plural'),
 ]
-I, HE, SHE, WE, THEY = PRONOUNS
+I, HE, SHE, WE, THEY = PRONOUNS  # noqa: E741
 
 
 def pronoun(draft: Draft, form: Pronoun) -> Nominal:
