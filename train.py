@@ -2,9 +2,9 @@
 
     python train.py --config=configs/phrasebook.py --workdir=runs/phrasebook
 
-train() is the whole of it, from options to scores; the functions below it are its chapters, in order. The same command
-goes on from the last checkpoint, with the batch and the dropout that the run would have had.
+The same command goes on from the last checkpoint, with the batch and the dropout that the run would have had.
 """
+# train() is the whole of it, from options to scores; the functions below it are its chapters, in order.
 
 import os
 import sys

@@ -1,6 +1,6 @@
 """The records of labelled text (Radford et al., 2018, §3.2), and its tasks: the registry of `data.task`.
 
-How a task's texts become the model's sequences stands in tasks/input_formats.py, what classifies them in
+How a task's texts become the model's sequences stands in input_formats.py, what classifies them in
 transformer/classification.py; both know the tasks by these names.
 """
 

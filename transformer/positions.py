@@ -93,7 +93,7 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
   return pairs.reshape(length, d_model).astype(np.float32)
 
 
-def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, 'T K/2'], layout: str) -> Float[Array, 'B T H K']:
+def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, '#T K/2'], layout: str) -> Float[Array, 'B T H K']:
   """Turns pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
 
   Args:
