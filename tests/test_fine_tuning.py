@@ -2,19 +2,20 @@
 
 import json
 import os
+import types
 
 import jax
 import numpy as np
 import pytest
 
 import decode
+import tasks
 import train
 from checks.errors import ConfigError, DataError
 from configs import fine_tune as fine_tune_config
 from corpora.labelled import Example
 from options import decode_options, train_options
 from tasks import TASKS, setup
-from tasks import classification as fine_tuning
 from tasks.classification import Classification
 from tests import conftest, test_classification
 from training import checkpoint, run_folder
@@ -115,10 +116,11 @@ def test_accuracy_stands_beside_the_baselines(runs):
 
 
 def test_a_run_starts_from_the_language_models_parameters(runs):
-  trained = fine_tuning.load(str(runs[1]), '40')
+  trained = tasks.load(str(runs[1]), '40')
   wanted = jax.eval_shape(trained._model.init, jax.random.key(0))
   fresh = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), wanted)
-  adopted = fine_tuning.language_model_of(str(runs[0]), wanted, fresh)
+  started = types.SimpleNamespace(setup=types.SimpleNamespace(places=types.SimpleNamespace(init_from=str(runs[0]))))
+  adopted = Classification.adopt(started, wanted, fresh)
   saved = checkpoint.Checkpoints(str(runs[0] / 'checkpoints')).restore_params(5, wanted['model'])
   jax.tree.map(np.testing.assert_array_equal, adopted['model'], saved)
   assert adopted['head'] is fresh['head']
@@ -136,16 +138,16 @@ def test_lines_get_the_labels_that_the_results_speak_of(runs, text, tmp_path, ca
   right = np.mean([label == line[0] for label, line in zip(found, lines)])
   assert right == pytest.approx(json.loads((runs[1] / 'results.json').read_text())['accuracy'])
   with pytest.raises(DataError, match='line 2: 1 texts in 1 tab-separated columns; expected 2: premise'):
-    fine_tuning.load(str(runs[1])).classify_lines(['a\tb', 'c'])
+    tasks.load(str(runs[1])).classify_lines(['a\tb', 'c'])
 
 
 def test_nothing_is_searched_for(runs):
   with pytest.raises(ConfigError, match="--search.beam_size has no effect: data.kind is 'labelled_"):
-    fine_tuning.load(str(runs[1]), beam_size=2)
+    tasks.load(str(runs[1]), beam_size=2)
 
 
 def test_a_label_does_not_depend_on_its_neighbours(runs):
-  model = fine_tuning.load(str(runs[1]))
+  model = tasks.load(str(runs[1]))
   examples = [Example(0, ('dog runs', 'cat eats now')), Example(0, ('dog ' * 30, 'cow')), Example(0, ('pig', 'pig'))]
   together, alone = model.classify(examples), [model.classify([example])[0] for example in examples]
   assert [label.probability for label in together] == [label.probability for label in alone]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import decode
+import tasks
 import train
 import visualize
 from batching.buckets import BucketPlan
@@ -290,7 +291,7 @@ def run(path, tmp_path_factory):
 
 def test_a_run_reports_perplexity_as_a_loop_over_its_blocks_finds_it(run, path):
   results = json.loads((run / 'results.json').read_text())
-  writer = language_model.load(str(run), 'latest')
+  writer = tasks.load(str(run), 'latest')
   pieces, model = writer._vocabulary, writer._model
   split = loading.load(text_config(path, heldout_share=0.1)).tests[0]
   ids = [*pieces.encode(next(iter(split))), pieces.eos_id]
@@ -365,7 +366,7 @@ def test_each_layer_says_a_next_token(positions):
 
 
 def test_a_continuation_does_not_depend_on_its_neighbours(run):
-  writer = language_model.load(str(run))
+  writer = tasks.load(str(run))
   lines = ['the quick', 'of', 'King York', 'dogs of', 'fox']
   together = writer.continue_lines(lines)
   for number, found in enumerate(together):

@@ -181,11 +181,11 @@ def test_gated_and_smooth_activations_by_hand():
   x = np.random.default_rng(0).normal(size=(1, 3, 14)).astype(np.float32)
   for kind in ('gelu', 'swiglu'):
     module = feed_forward.FeedForward(ModelConfig(**SIZES, activation=kind, feed_forward_bias=False))
-    params = nn.unbox(module.init(jax.random.key(1), x)['params'])
+    params = nn.unbox(module.init(jax.random.key(1), jnp.asarray(x))['params'])
     inner = np.asarray(x @ params['w1'], np.float64)
     normal = 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
     hidden = inner * normal if kind == 'gelu' else inner / (1 + np.exp(-inner)) * (x @ params['w_gate'])
-    np.testing.assert_allclose(module.apply({'params': params}, x), hidden @ params['w2'], atol=1e-5)
+    np.testing.assert_allclose(module.apply({'params': params}, jnp.asarray(x)), hidden @ params['w2'], atol=1e-5)
     assert sorted(params) == (['w1', 'w2'] if kind == 'gelu' else ['w1', 'w2', 'w_gate'])
 
 
@@ -195,8 +195,8 @@ def test_normalisations_by_hand():
   for kind, expected in (('rms_norm', x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)),
                          ('layer_norm', (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6))):
     module = normalization.make(ModelConfig(**SIZES, normalization=kind, norm_bias=False))
-    assert list(module.init(jax.random.key(0), x)['params']) == ['scale']
-    np.testing.assert_allclose(module.apply({'params': {'scale': scale}}, x), expected * scale, atol=2e-4)
+    assert list(module.init(jax.random.key(0), jnp.asarray(x))['params']) == ['scale']
+    np.testing.assert_allclose(module.apply({'params': {'scale': jnp.asarray(scale)}}, jnp.asarray(x)), expected * scale, atol=2e-4)
 
 
 @pytest.mark.parametrize('kind', POSITIONS)
