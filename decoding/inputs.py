@@ -51,8 +51,7 @@ def split_of(wanted: str, corpus: Corpus) -> list[Pair]:
   """Return a split of the run's own corpus, by its role or its name: split:test is the first test set."""
   name, known = wanted.removeprefix(SPLIT), corpus.by_name
   if name not in known:
-    raise ConfigError(f'--input={wanted}: expected one of {", ".join(SPLIT + name for name in known)}, the splits of '
-                      'this run')
+    raise ConfigError(f'--input={wanted}: expected {SPLIT}NAME with one of the splits of this run: {", ".join(known)}')
   return list(known[name])
 
 
