@@ -155,7 +155,7 @@ def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterat
     if section in ('model', 'recurrent') and known is not None and option not in known:
       yield (f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; leave it '
              'out, or choose another architecture')
-    elif reason := reasons.get(name) or reasons.get(section):
+    elif reason := reasons.get(section) or reasons.get(name):  # a section that means nothing goes first
       yield f'config.{name} has no effect: {reason}; leave it out'
 
 
