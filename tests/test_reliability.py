@@ -458,7 +458,7 @@ def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
 
 WRONG = [  # option, value, what the message says is expected
     ('model.num_heads', 7, 'divisible'), ('model.norm', 'mid', 'post, pre'), ('model.dropout', 1.5, 'probability'),
-    ('data.batching', 'loose', 'buckets, fixed or packed'), ('data.max_length', 0, 'positive'),
+    ('data.batching', 'loose', 'buckets, fixed, packed'), ('data.max_length', 0, 'positive'),
     ('optimizer.kind', 'adams', 'adamw'), ('optimizer.clip_norm', -1.0, 'positive'), ('mesh.fsdp', 0, 'positive'),
     ('train.max_skipped', 0, 'positive'), ('search.beam_size', 0, 'positive'), ('search.extra_length', 0, 'positive'),
     ('vocabulary.kind', 'bpes', 'unigram'), ('train.log_every', 0, '1 or more'), ('train.ema_decay', 1.0, 'below 1')]
