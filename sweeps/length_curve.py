@@ -5,7 +5,6 @@ length, counted in words of the source.
 """
 
 import functools
-import math
 import os
 import statistics
 from collections.abc import Sequence
@@ -15,25 +14,11 @@ from checks.errors import DataError
 from corpora import loading
 from corpora.splits import Pair
 from decoding import scores
+from decoding.length_groups import Group, group_by_length
 from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
 from sweeps.table import as_text as table_as_text
 from tasks import setup
 from training.run_folder import write_json
-
-MOST_GROUPS = 10
-FEWEST_SENTENCES = 20  # BLEU of fewer says nothing; such a group joins its neighbour
-
-
-class Group(NamedTuple):
-  """Sentences of like length."""
-
-  shortest: int  # words of the source
-  longest: int
-  places: list[int]  # in the test split
-
-  @property
-  def name(self) -> str:
-    return f'{self.shortest}–{self.longest}' if self.shortest < self.longest else str(self.longest)
 
 
 class Curves(NamedTuple):
@@ -86,22 +71,6 @@ def _examined(config: loading.CorpusConfig) -> tuple[list[Pair], str]:
   corpus = loading.load(config)
   split = corpus.tests[0] if corpus.tests else corpus.validation
   return list(split), split.fingerprint
-
-
-def group_by_length(lengths: Sequence[int]) -> list[Group]:
-  """At most MOST_GROUPS groups of equal width; those of fewer than FEWEST_SENTENCES join the next longer one, the
-  last the one before it."""
-  width = max(1, math.ceil(max(lengths) / MOST_GROUPS))
-  groups: list[Group] = []
-  start, places = 1, []
-  for end in range(width, max(lengths) + width, width):
-    places += [place for place, length in enumerate(lengths) if length <= end and (end - width < length or end == width)]
-    if len(places) >= FEWEST_SENTENCES:
-      groups.append(Group(start, end, places))
-      start, places = end + 1, []
-  if places and groups:
-    groups[-1] = Group(groups[-1].shortest, end, groups[-1].places + places)
-  return groups or [Group(1, max(lengths), list(range(len(lengths))))]
 
 
 # ------------------------------------------------------------------------------------------------- to be looked at

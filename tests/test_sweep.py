@@ -20,6 +20,7 @@ import tasks
 import train
 from checks import exit_codes
 from checks.errors import DataError
+from decoding import length_groups
 from options import configurations, programs, sweep_options, train_options
 from sweeps import length_curve, queue
 from sweeps import table as ablation_table
@@ -545,17 +546,17 @@ def test_mean_and_sample_deviation(values, digits, told):
 @pytest.mark.parametrize('seed', range(5))
 def test_lengths_are_grouped_without_loss_or_overlap(seed):
   lengths = np.random.default_rng(seed).geometric(0.11, 701).tolist() + [0, 97]
-  groups = length_curve.group_by_length(lengths)
+  groups = length_groups.group_by_length(lengths)
   assert sorted(place for group in groups for place in group.places) == list(range(703))
-  assert 2 < len(groups) <= length_curve.MOST_GROUPS
+  assert 2 < len(groups) <= length_groups.MOST_GROUPS
   for before, after in zip(groups, groups[1:]):
     assert after.shortest == before.longest + 1
   for group in groups:
-    assert len(group.places) >= length_curve.FEWEST_SENTENCES
+    assert len(group.places) >= length_groups.FEWEST_SENTENCES
     assert all(max(group.shortest, 1) <= max(lengths[place], 1) <= group.longest for place in group.places)
 
 
 def test_few_sentences_are_one_group_and_none_an_error():
-  assert [group.places for group in length_curve.group_by_length([3, 4])] == [[0, 1]]
+  assert [group.places for group in length_groups.group_by_length([3, 4])] == [[0, 1]]
   with pytest.raises(DataError, match='none of the rows'):
     length_curve.measure([])
