@@ -15,7 +15,6 @@ class Answers(Protocol):
   """A trained run, ready for lines."""
 
   verb: str  # what a progress bar says: 'translating'
-  shared: bool  # whether several processes may share the lines of a file
   part_lines: int | None  # a job of more lines is kept in parts, so that it can be continued; None: never
 
   def answer(self, lines: Sequence[str], first: int = 0, progress: Progress | None = None) -> list[str]:
@@ -39,7 +38,7 @@ class Written(Protocol):
 class PlainAnswers:
   """Answers that are what a model writes, one text for each line."""
 
-  shared, part_lines = False, None
+  part_lines = None
 
   def __init__(self, verb: str, write: Callable[[Sequence[str], Progress | None], Sequence[Written]],
                notes: Callable[[], list[str]], plain: Callable[[str], str]):
@@ -76,7 +75,7 @@ class LineTranslator(Protocol):
 class TranslationAnswers:
   """Translations in the format that is asked for."""
 
-  verb, shared = 'translating', True
+  verb = 'translating'
 
   def __init__(self, translator: Translator, options: TranslationOptions, splitter: LineTranslator | None = None):
     """Args: `splitter` takes lines apart that are too long for `translator`."""

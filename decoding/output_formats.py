@@ -16,15 +16,13 @@ from decoding import alignments
 from decoding.requests import Request, Translation
 from decoding.translator import Translator
 
-FORMATS = ('text', 'jsonl', 'pharaoh')
-COLUMNS = ('source', 'prefix', 'required', 'forbidden')  # of an input line
 BETWEEN_PHRASES = '|'
 
 
 class Format(NamedTuple):
   """How translations are written."""
 
-  name: str = 'text'  # one of FORMATS
+  name: str = 'text'  # text, jsonl or pharaoh
   n_best: int = 1  # jsonl: translations of each line
   alignment: str = 'shift'  # one of alignments.METHODS
   attention: bool = False  # jsonl: also the attention weights that the alignment was found in
@@ -35,7 +33,7 @@ def requests(lines: Sequence[str], columns: Sequence[str], first: int = 0) -> li
 
   Args:
     lines: the input.
-    columns: the name of each column, of COLUMNS; for the source alone a tab is text.
+    columns: what each column is: source, prefix, required or forbidden; for the source alone a tab is text.
     first: number of the first line, from 0.
 
   Raises:
