@@ -1,12 +1,15 @@
 """Shared by all tests: eight simulated devices, strict settings, and the small models that most tests look at."""
 
 import os
-import pkgutil
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 os.environ.setdefault('OMP_NUM_THREADS', '2')
 # Tests compile much and compute little: without LLVM's optimisations they take half the time.
 os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
+
+# Most of what is left is compiling. What one test has compiled the others find, in this session and the next.
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', os.path.join(ROOT, '.pytest_cache', 'programs'))
 
 import jax
 import jaxtyping
@@ -14,13 +17,8 @@ import numpy as np
 import pytest
 
 # Functions of the library are held to the shapes and types of their signatures. Linen's modules need no exception: the
-# hook decorates their methods below nn.compact, before Linen wraps them. Left out is what has no shapes in its
-# signatures yet.
-UNTYPED = {'transformer.search'}
-LIBRARY = os.path.join(os.path.dirname(os.path.dirname(__file__)), 'transformer')
-jaxtyping.install_import_hook(
-    [module.name for module in pkgutil.iter_modules([LIBRARY], 'transformer.') if module.name not in UNTYPED],
-    'beartype.beartype')
+# hook decorates their methods below nn.compact, before Linen wraps them.
+jaxtyping.install_import_hook('transformer', 'beartype.beartype')
 
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
@@ -32,6 +30,12 @@ from transformer.config import ModelConfig
 BOS, EOS, FILLER = 2, 3, 0
 # Sizes are different primes wherever the model allows it, so that two mixed-up axes cannot fit.
 SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_layers=2, d_ff=11)
+
+
+@pytest.fixture(autouse=True)
+def keep_every_program():
+  """Small programs are kept, too; a run that a test trains sets a limit of its own."""
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
 
 @pytest.fixture(scope='session', params=['post', 'pre'])
@@ -58,3 +62,20 @@ def sentences(lengths, seed=0, vocabulary=29):
 def rows(lengths, width, seed=0):
   """One random sentence per row, padded to `width`."""
   return tokens.pad(sentences(lengths, seed), len(lengths), width, FILLER)
+
+
+@pytest.fixture(scope='session')
+def corpus(tmp_path_factory):
+  """The folder of a small corpus, two files a split."""
+  from tests import tiny_runs
+  return tiny_runs.write_corpus(tmp_path_factory.mktemp('corpus'))
+
+
+@pytest.fixture(scope='session')
+def run(corpus, tmp_path_factory):
+  """The folder of an uninterrupted tiny run of eight steps. Tests copy it before they change it."""
+  import train  # here, since most tests need no more than the library
+  from tests import tiny_runs
+  workdir = tmp_path_factory.mktemp('runs') / 'whole'
+  assert train.main(tiny_runs.options(corpus, workdir, '--config.train.num_steps=8')) == 0
+  return workdir

@@ -120,7 +120,7 @@ def test_answers_that_change_places_take_their_scores_along():
 def test_without_the_auxiliary_objective_no_logits_are_made():
   config = ClassificationConfig(3, auxiliary_weight=0.0)
   params, hidden, _ = make_model()
-  objective = classification.make_objective(hidden, None, config)
+  objective = classification.make_objective(hidden, lambda *inputs: pytest.fail('made'), config)
   found = objective({'model': params, 'head': head_of(config)}, batch_of(draw_examples(2, 1), [0, 1]))
   assert found.auxiliary == 0 and found.loss == found.nll
 

@@ -13,7 +13,7 @@ from corpora.cleaning import CleaningConfig
 from corpora.loading import CorpusConfig
 from corpora.splits import Pair
 from tasks import setup
-from tests.test_runs import corpus, options  # noqa: F401
+from tests.tiny_runs import options
 
 NASTY = [
     ('Ein Hund.', 'A dog.'),
@@ -116,7 +116,7 @@ def test_filters_that_leave_nothing_are_an_error(nasty):
     load(nasty, CleaningConfig(max_characters=1))
 
 
-def test_inspection_tells_what_training_would_read(corpus, tmp_path, capsys):  # noqa: F811
+def test_inspection_tells_what_training_would_read(corpus, tmp_path, capsys):
   asked = options(corpus, tmp_path / 'run', '--config.data.drop_duplicates=true', '--config.train.num_steps=1',
                   '--config.data.batching=packed', '--config.data.packed_length=32', '--inspect')
   assert train.main(dataclasses.replace(asked, given=())) == 0  # rows that are packed have no use for max_shapes

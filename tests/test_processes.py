@@ -17,7 +17,7 @@ import train
 from checks import exit_codes
 from options import decode_options
 from options.configurations import ROOT
-from tests.test_runs import TINY, corpus, in_numbers, metrics, options, saved  # noqa: F401
+from tests.tiny_runs import TINY, in_numbers, metrics, options, saved
 from training import peers
 
 ROWS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
@@ -28,7 +28,7 @@ def flags(tmp_path_factory):
   return [*ROWS, f'--config.compile_cache={tmp_path_factory.mktemp("programs")}']
 
 
-def launch(corpus, workdir, *more, script=('train.py',)):  # noqa: F811
+def launch(corpus, workdir, *more, script=('train.py',)):
   """Two processes of one run, their output in files beside its folder."""
   command = [*script, f'--config={ROOT}/configs/multi30k.py',
              f'--config.data.directory={corpus}', f'--workdir={workdir}', *TINY, *more]
@@ -57,7 +57,7 @@ def end(children, workdir, codes=(0, 0), timeout=200):
 
 
 @pytest.fixture(scope='module')
-def alone(corpus, tmp_path_factory, flags):  # noqa: F811
+def alone(corpus, tmp_path_factory, flags):
   """The folder of a run of one process on one device."""
   workdir = tmp_path_factory.mktemp('alone') / 'run'
   assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', '--config.train.num_steps=12')) == 0
@@ -72,7 +72,7 @@ def assert_same_losses(one, other):
     np.testing.assert_allclose(a['train/loss'], b['train/loss'], atol=1e-4)
 
 
-def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, alone, tmp_path, flags):  # noqa: F811
+def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, alone, tmp_path, flags):
   workdir = tmp_path / 'two'
   children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000')
   wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
@@ -92,7 +92,7 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
 
 
 @pytest.mark.drill
-def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monkeypatch):  # noqa: F811
+def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monkeypatch):
   workdir = tmp_path / 'run'
   end(launch(corpus, workdir, *flags, '--config.train.num_steps=4'), workdir)
   before, begun, begin = saved(workdir, 4), [], train.begin
@@ -142,7 +142,7 @@ programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, '')))
     'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
     'training/evaluation.totals', 'decoding/translator.Translator.translate',
     'training/checkpoint.Checkpoints.save', 'train.conclude'])
-def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, asked):  # noqa: F811
+def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, asked):
   workdir = tmp_path / 'run'
   steps = '--config.train.num_steps=12'
   children = launch(corpus, workdir, *flags, steps, script=('-c', ANNOUNCED, phase))
@@ -191,7 +191,7 @@ def share_decoding(workdir, *more):
   return [child.returncode for child in children], told
 
 
-def test_two_processes_share_a_job(corpus, alone, tmp_path):  # noqa: F811
+def test_two_processes_share_a_job(corpus, alone, tmp_path):
   lines, parts = (corpus / 'test.en').read_text().splitlines()[:7], tmp_path / 'out.parts'
   (tmp_path / 'in').write_text(''.join(f'{line}\n' for line in lines))
   asked = [f'--input={tmp_path}/in', f'--output={tmp_path}/out', '--part_lines=2']
@@ -214,7 +214,7 @@ def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
 
 
 @pytest.mark.drill
-def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):  # noqa: F811
+def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):
   workdir = tmp_path / 'run'
   children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
                     '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')

@@ -7,13 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import train
 from checks.choices import REGISTRIES
+from checks.errors import ConfigError
+from options import help as helps
+from tests import tiny_runs
 from tests.conftest import SIZES, rows
 from transformer import architectures, feed_forward, optimizer, positions
 from transformer.attention_scores import Score
 from transformer.config import ConsistencyConfig, LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.optimizer import Schedule
 from transformer.registries import ACTIVATIONS, ATTENTION_SCORES, POSITIONS, SCHEDULES
+from transformer.search.length_penalty import LENGTH_PENALTIES
 
 
 class Negative(Score):
@@ -49,6 +54,34 @@ def test_a_choice_of_the_model_is_one_entry(registry, name, entry):
     registry.remove(name)
   with pytest.raises(ValueError, match=name):
     ModelConfig(**options)
+
+
+def test_one_new_choice_of_each_option_trains_and_searches_through_overrides(corpus, tmp_path):
+  penalised = []
+  rising = Schedule(lambda config, step, last: config.peak * step, ends=False)
+  penalty = lambda length, alpha: penalised.append(alpha) or jnp.sqrt(length) ** alpha
+  new = [*NEW, (SCHEDULES, 'rising', rising), (LENGTH_PENALTIES, 'square_root', penalty)]
+  asked = tiny_runs.options(
+      corpus, tmp_path / 'run', *(f'--config.{registry.option}={name}' for registry, name, _ in new),
+      '--config.optimizer.warmup_steps=0', '--config.optimizer.learning_rate_scale=1.0', '--config.optimizer.peak=1e-3',
+      '--config.search.alpha=0.7', '--config.train.num_steps=2', '--config.train.log_every=1',
+      '--config.train.average_last=1', '--config.mesh.data=1')
+  with pytest.raises(ConfigError) as refused:
+    train.main(asked)
+  for registry, name, _ in new:
+    assert f"{registry.name} is '{name}'; expected one of {', '.join(registry)}" in str(refused.value)
+  for registry, name, entry in new:
+    registry.add(name, entry, 'a choice of this test')
+  try:
+    offered = ' '.join(helps.help_text('', [], 'config', everything=True).split())
+    assert all(f'{name} (a choice of this test)' in offered for _, name, _ in new)
+    assert train.main(asked) == 0
+  finally:
+    for registry, name, _ in new:
+      registry.remove(name)
+  rates = [line['train/learning_rate'] for line in tiny_runs.metrics(tmp_path / 'run') if 'train/learning_rate' in line]
+  np.testing.assert_allclose(rates, [1e-3, 2e-3])
+  assert penalised and set(penalised) == {0.7}
 
 
 def test_a_schedule_is_one_entry_and_says_whether_it_ends():

@@ -23,7 +23,7 @@ from checks.errors import ConfigError, DataError
 from corpora.vocabulary import Vocabulary
 from decoding.translator import Translator
 from options.configurations import ROOT
-from tests.test_runs import TINY, corpus, metrics, options, saved  # noqa: F401
+from tests.tiny_runs import TINY, metrics, options, saved
 from training import checkpoint, evaluation, failures, run_folder, stopping
 from training.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
@@ -40,14 +40,14 @@ def programs(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def whole(corpus, tmp_path_factory, programs):  # noqa: F811
+def whole(corpus, tmp_path_factory, programs):
   """The folder of a run that nothing disturbed."""
   workdir = tmp_path_factory.mktemp('reliability') / 'whole'
   assert train.main(options(corpus, workdir, *programs, f'--config.train.num_steps={STEPS}')) == 0
   return workdir
 
 
-def start(corpus, workdir, *more, limit=None):  # noqa: F811
+def start(corpus, workdir, *more, limit=None):
   """The same as a process of its own."""
   command = [sys.executable, 'train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
              f'--workdir={workdir}', *TINY, *more]
@@ -83,7 +83,7 @@ def left_behind(workdir):
   return found
 
 
-def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole, tmp_path, programs):  # noqa: F811
+def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole, tmp_path, programs):
   workdir = tmp_path / 'killed'
   shared = set(os.listdir('/dev/shm'))
   process = start(corpus, workdir, *programs, '--config.train.num_steps=100000', '--config.train.log_every=2')
@@ -101,7 +101,7 @@ def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole,
 @pytest.mark.parametrize('seed', range(3))
 @pytest.mark.parametrize('more', [[], ['--config.model.dtype=bfloat16'], ['--config.train.accumulation_steps=4'],
                                   ['--config.model.dtype=bfloat16', '--config.train.accumulation_steps=4']])
-def test_R1_K3_drill(corpus, tmp_path, programs, seed, more):  # noqa: F811
+def test_R1_K3_drill(corpus, tmp_path, programs, seed, more):
   """Each run is killed three times at random: 36 kills."""
   draw = np.random.default_rng([seed, len(more)])
   flags = [*programs, *more, f'--config.seed={seed}']
@@ -116,7 +116,7 @@ def test_R1_K3_drill(corpus, tmp_path, programs, seed, more):  # noqa: F811
   assert_same_run(tmp_path / 'whole', tmp_path / 'parts')
 
 
-def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, programs, monkeypatch):  # noqa: F811
+def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, programs, monkeypatch):
   ledger, call = [], partitioning.CompiledStep.__call__
 
   def noted(self, first, batch):
@@ -136,7 +136,7 @@ def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, programs, monk
   assert_same_run(whole, tmp_path / 'parts')
 
 
-def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, programs, tmp_path):  # noqa: F811
+def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, programs, tmp_path):
   other = tmp_path / 'other'
   shutil.copytree(corpus, other)
   (other / 'train.en').write_text((corpus / 'train.en').read_text().replace('dog', 'wolf'))
@@ -155,7 +155,7 @@ def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, programs, tmp
 
 @pytest.mark.parametrize('phase', ['compiling the step', pytest.param('Translating', marks=pytest.mark.drill),
                                    pytest.param('Corpus', marks=pytest.mark.drill)])
-def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):  # noqa: F811
+def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):
   """In the middle of compiling, which is native code: the handler must not have to wait for its end."""
   cold = [flag.replace('programs', 'cold') for flag in programs] if phase.startswith('compiling') else programs
   process = start(corpus, tmp_path / 'run', *cold, '--config.train.num_steps=3')
@@ -175,7 +175,7 @@ FEW = ['--config.train.num_steps=3', '--config.train.eval_every=2', '--config.tr
 
 
 @pytest.fixture(scope='module')
-def short(corpus, tmp_path_factory, programs):  # noqa: F811
+def short(corpus, tmp_path_factory, programs):
   """The folder of a run of three steps, one evaluation and two saves."""
   workdir = tmp_path_factory.mktemp('reliability') / 'short'
   assert train.main(options(corpus, workdir, *programs, *FEW)) == 0
@@ -184,7 +184,7 @@ def short(corpus, tmp_path_factory, programs):  # noqa: F811
 
 @pytest.mark.parametrize('place, name', [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'),
                                          (Checkpoints, 'save'), (train, 'conclude')])
-def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, programs, monkeypatch,  # noqa: F811
+def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, programs, monkeypatch,
                                                 place, name):
   phase, asked = getattr(place, name), []
 
@@ -281,7 +281,7 @@ def test_H3_of_two_runs_in_one_folder_one_is_refused(whole, tmp_path, count):
 # --------------------------------------------------------------------------------------------- numbers and disks
 
 
-def test_C3_what_is_not_finite_is_skipped_and_replays_bit_for_bit(corpus, tmp_path, programs, capsys):  # noqa: F811
+def test_C3_what_is_not_finite_is_skipped_and_replays_bit_for_bit(corpus, tmp_path, programs, capsys):
   flags = [*programs, '--config.train.num_steps=100', '--config.optimizer.learning_rate_scale=1e22',
            '--config.train.max_skipped=3', '--config.train.eval_every=1000']
   workdir = tmp_path / 'run'
@@ -400,7 +400,7 @@ def test_C4_a_checkpoint_of_another_model_names_leaf_and_option(whole, changes, 
   assert leaf in str(caught.value) and option in str(caught.value) and time.monotonic() - began < 5
 
 
-def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, whole, tmp_path, programs):  # noqa: F811
+def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, whole, tmp_path, programs):
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
   model = bytearray((workdir / 'vocabulary.model').read_bytes())

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 
@@ -17,68 +16,10 @@ import tasks
 import train
 from checks.errors import ConfigError
 from options import configurations, decode_options, train_options
+from options.configurations import ROOT
 from tasks import trained
+from tests.tiny_runs import TINY, metrics, options, saved
 from training import checkpoint, run_folder
-
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'Katze', 'house': 'Haus', 'tree': 'Baum'}
-TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1',
-        '--config.model.d_ff=24', '--config.vocabulary.size=300', '--config.train.batch_tokens=256',
-        '--config.data.max_shapes=1', '--config.data.max_length=16', '--config.data.test_splits=("test",)',
-        '--config.train.log_every=2', '--config.train.eval_every=4', '--config.train.checkpoint_every=2',
-        '--config.train.eval_sentences=5', '--config.train.average_last=2', '--config.search.extra_length=6']
-
-
-@pytest.fixture(scope='module')
-def corpus(tmp_path_factory):
-  """A folder with three small splits."""
-  folder, draw = tmp_path_factory.mktemp('corpus'), np.random.default_rng(0)
-  for split, size in (('train', 150), ('val', 11), ('test', 7)):
-    sentences = [[str(word) for word in draw.choice(list(WORDS), draw.integers(2, 5))] for _ in range(size)]
-    (folder / f'{split}.en').write_text(''.join(' '.join(s) + '\n' for s in sentences))
-    (folder / f'{split}.de').write_text(''.join(' '.join(WORDS[w] for w in s) + '\n' for s in sentences))
-  return folder
-
-
-def options(corpus, workdir, *more):
-  programs = os.path.join(os.path.dirname(corpus), 'programs')  # compiled once for all tests of a session
-  argv = ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-          f'--config.compile_cache={programs}', f'--workdir={workdir}', *TINY, *more]
-  return train_options.parse(argv, '')
-
-
-@pytest.fixture(scope='module')
-def run(corpus, tmp_path_factory):
-  """The folder of an uninterrupted run of eight steps."""
-  workdir = tmp_path_factory.mktemp('runs') / 'whole'
-  assert train.main(options(corpus, workdir, '--config.train.num_steps=8')) == 0
-  return workdir
-
-
-def saved(workdir, step=8):
-  """Every array of a checkpoint, by name."""
-  import orbax.checkpoint as ocp
-  place = os.path.join(workdir, 'checkpoints', str(step), 'state')
-  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:  # as NumPy's: whatever devices it was saved from
-    wanted = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), reader.metadata(place).item_metadata.tree)
-    tree = reader.restore(place, args=ocp.args.PyTreeRestore(restore_args=wanted))
-  return {jax.tree_util.keystr(path): in_numbers(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def in_numbers(leaf):
-  """An array as NumPy's; of random keys, their bits."""
-  is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-  return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
-CLOCKS = ('seconds', 'train/tokens_per_second', 'train/tflops', 'train/input_wait', 'train/compile_seconds')
-
-
-def metrics(workdir):
-  """What was measured, without what depends on the clock."""
-  with open(os.path.join(workdir, 'metrics.jsonl')) as file:
-    lines = [json.loads(line) for line in file]
-  return [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines]
 
 
 def test_a_run_leaves_everything_in_its_folder(run):

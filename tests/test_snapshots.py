@@ -11,7 +11,7 @@ from checks.errors import ConfigError, DataError
 from explorer import capture, snapshots, training_page
 from options import configurations, train_options
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
-from tests.test_runs import corpus, options, run, saved  # noqa: F401
+from tests.tiny_runs import options, saved
 from transformer import architectures
 from transformer.config import LanguageModelConfig, RecurrentConfig
 
@@ -143,7 +143,7 @@ def test_nothing_to_watch_is_an_error_before_training(tmp_path):
 # ------------------------------------------------------------------------------------------------------- in a run
 
 
-def test_a_run_records_heads_at_every_evaluation(corpus, tmp_path):  # noqa: F811
+def test_a_run_records_heads_at_every_evaluation(corpus, tmp_path):
   """A run stopped after a snapshot later than its checkpoint, and resumed, has an uninterrupted one's snapshots."""
   (tmp_path / 'pairs').write_text('one dog\teins Hund\ntwo cat\tzwei Katze\n')
   asked = lambda workdir, steps, *more: options(
@@ -167,7 +167,7 @@ def test_a_run_records_heads_at_every_evaluation(corpus, tmp_path):  # noqa: F81
         np.testing.assert_array_equal(seen.weights[kind], same.weights[kind])
 
 
-def test_watching_may_begin_later_and_changes_nothing(corpus, run, tmp_path):  # noqa: F811
+def test_watching_may_begin_later_and_changes_nothing(corpus, run, tmp_path):
   assert train.main(options(corpus, tmp_path / 'run', '--config.train.num_steps=4')) == 0
   assert not (tmp_path / 'run/attention').exists()
   assert train.main(options(corpus, tmp_path / 'run', '--config.train.num_steps=8',
@@ -179,7 +179,7 @@ def test_watching_may_begin_later_and_changes_nothing(corpus, run, tmp_path):  #
     np.testing.assert_array_equal(whole[name], watched[name], err_msg=name)
 
 
-def test_what_cannot_be_watched_is_refused_before_anything_is_made(corpus, tmp_path):  # noqa: F811
+def test_what_cannot_be_watched_is_refused_before_anything_is_made(corpus, tmp_path):
   with pytest.raises(DataError, match='no file'):
     train.main(options(corpus, tmp_path / 'run', '--config.train.watch_attention=nowhere'))
   assert not (tmp_path / 'run').exists()

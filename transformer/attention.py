@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
     every = tuple(range(len(shape)))
     init = initializers.matrix(self.config.initializer, in_axis=every[:inputs], out_axis=every[inputs:])
     param = lambda prefix, init, cut: setattr(self, f'{prefix}_{name}', self.param(
-        f'{prefix}_{name}', nn.with_logical_partitioning(init, axes[cut:]), shape[cut:], jnp.float32))
+        f'{prefix}_{name}', initializers.with_axes(init, axes[cut:]), shape[cut:], jnp.float32))
     param('w', init, 0)
     if self.config.attention_bias:
       param('b', nn.initializers.zeros_init(), inputs)

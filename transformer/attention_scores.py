@@ -6,6 +6,7 @@ relative positions add to the keys, one vector for each distance.
 """
 
 import math
+from typing import Optional
 
 import flax.linen as nn
 import jax
@@ -17,7 +18,9 @@ from transformer.config import ModelConfig
 from transformer.registries import ATTENTION_SCORES
 
 # Edges: for each query and entry, what relative positions add to the key.
-Queries, Keys, Edges = Float[Array, 'B Q G R K'], Float[Array, 'B M G K'], Float[Array, 'Q M K'] | None
+Queries = Float[Array, 'B Q G R K']
+Keys = Float[Array, 'B M G K']
+Edges = Optional[Float[Array, 'Q M K']]
 Scores = Float32[Array, 'B G R Q M']
 
 
@@ -64,7 +67,7 @@ class Multiplicative(Score):
   def setup(self):
     cfg = self.config
     init = initializers.matrix(cfg.initializer, in_axis=1, out_axis=2, batch_axis=0)
-    self.w_score = self.param('w_score', nn.with_logical_partitioning(init, ('heads', 'kv', None)),
+    self.w_score = self.param('w_score', initializers.with_axes(init, ('heads', 'kv', None)),
                               (cfg.num_heads, cfg.key_size, cfg.key_size), jnp.float32)
 
   def prepare(self, query: Float[Array, 'B Q H K']) -> Float[Array, 'B Q H K']:
@@ -83,7 +86,7 @@ class Additive(Score):
   def setup(self):
     cfg = self.config
     init = nn.initializers.normal(stddev=cfg.key_size**-0.5)
-    self.v_score = self.param('v_score', nn.with_logical_partitioning(init, ('heads', 'kv')),
+    self.v_score = self.param('v_score', initializers.with_axes(init, ('heads', 'kv')),
                               (cfg.num_heads, cfg.key_size), jnp.float32)
 
   def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:

@@ -13,7 +13,7 @@ mean over a sequence's tokens and over an example's sequences, so that λ means 
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,12 +80,14 @@ def make_scores(hidden: Hidden, config: ClassificationConfig) -> Callable:
   """
   def scores(params: Params, sequences: Tokens, key: Key[Array, ''] | None = None
              ) -> tuple[Float32[Array, 'B Y'], Float[Array, 'N T D']]:
-    of_model, of_head = (None, None) if key is None else jax.random.split(key)
+    of_model = of_head = None
+    if key is not None:
+      of_model, of_head = jax.random.split(key)
     examples, count, length = sequences.ids.shape
     states = hidden(params['model'], _rows(sequences), of_model)
     found = at_extract(states, sequences.segments.reshape(-1, length)).astype(jnp.float32)
     found = found.reshape(examples, count, -1)
-    found = found if key is None else dropout(found, config.classifier_dropout, of_head)
+    found = found if of_head is None else dropout(found, config.classifier_dropout, of_head)
     return (_of_each if config.answers else _of_all)(params['head']['kernel'], found), states
 
   return scores
@@ -96,7 +98,7 @@ def _rows(sequences: Tokens) -> Tokens:
   return Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in sequences))
 
 
-def make_objective(hidden: Hidden, logits: ToLogits | None, config: ClassificationConfig
+def make_objective(hidden: Hidden, logits: ToLogits, config: ClassificationConfig
                    ) -> Callable[..., ClassificationSums]:
   """objective(params, batch, key=None) -> ClassificationSums; params has 'model' and 'head'; no key, no dropout.
 
@@ -157,12 +159,12 @@ def build(model: LanguageModel, config: ClassificationConfig) -> Classifier:
     of_model, of_head = jax.random.split(key)
     return {'model': model.init(of_model), 'head': init_head(of_head, model.config.d_model, config)}
 
-  own = {name: inner(getattr(model, name))
-         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'inspect', 'hidden', 'logits')}
+  own: dict[str, Any] = {name: inner(getattr(model, name))
+                         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'inspect', 'hidden', 'logits')}
+  own['init'] = init
+  own['axes'] = lambda: {'model': model.axes(), 'head': {'kernel': jax.sharding.PartitionSpec(None, None)}}
   return Classifier(
-      **vars(model) | own | dict(
-          init=init,
-          axes=lambda: {'model': model.axes(), 'head': {'kernel': jax.sharding.PartitionSpec(None, None)}}),
+      **vars(model) | own,
       base=model,
       head=config,
       scores=lambda params, sequences, key=None: scores(params, sequences, key)[0])

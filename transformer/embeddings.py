@@ -28,7 +28,7 @@ class Tables(NamedTuple):
 
 def tables(module: nn.Module, config: AnyModelConfig) -> Tables:
   """Makes the tables parameters of `module`, whose setup calls this."""
-  init = nn.with_logical_partitioning(initializers.embedding(config.d_model), ('vocab', 'embed_table'))
+  init = initializers.with_axes(initializers.embedding(config.d_model), ('vocab', 'embed_table'))
   parameter = lambda name, rows: module.param(name, init, (rows, config.d_model), jnp.float32)
   if config.share_embeddings:
     source = target = parameter('embedding', config.vocab_size)
@@ -41,7 +41,7 @@ def tables(module: nn.Module, config: AnyModelConfig) -> Tables:
 
 def look_up(table: Float[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float[Array, '*B T D']:
   """Rows of a table; an id beyond the table, such as tokens.CUT, gives zeros and no gradient."""
-  return table.at[ids].get(mode='fill', fill_value=0.0)
+  return jnp.asarray(table).at[ids].get(mode='fill', fill_value=0.0)
 
 
 def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float32[Array, '*B T D']:

@@ -37,7 +37,7 @@ class FeedForward(nn.Module):
     self.activation, self.dropout = ACTIVATIONS[cfg.activation], Dropout(cfg.activation_dropout)
     matrix, zeros = initializers.matrix(cfg.initializer), nn.initializers.zeros_init()
     param = lambda name, init, axes, *shape: self.param(
-        name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
+        name, initializers.with_axes(init, axes), shape, jnp.float32)
     self.w1 = param('w1', matrix, ('embed', 'mlp'), cfg.d_model, cfg.d_ff)
     self.w2 = param('w2', matrix, ('mlp', 'embed'), cfg.d_ff, cfg.d_model)
     if self.activation.gated:

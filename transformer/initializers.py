@@ -1,9 +1,11 @@
 """First values of the parameters. The paper is silent; tensor2tensor's choices are the default."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
+from flax.linen.initializers import Initializer
 
 from transformer.registries import INITIALIZERS
 
@@ -12,8 +14,8 @@ class Variance(NamedTuple):
   """How widely the entries of a matrix are drawn, as jax.nn.initializers.variance_scaling takes it."""
 
   scale: float
-  mode: str  # fan_in: scale / inputs; fan_avg: scale / mean of inputs and outputs
-  distribution: str
+  mode: Literal['fan_in', 'fan_avg']  # fan_in: scale / inputs; fan_avg: scale / mean of inputs and outputs
+  distribution: Literal['uniform', 'truncated_normal']
 
 
 INITIALIZERS.add('xavier_uniform', Variance(1.0, 'fan_avg', 'uniform'))  # Glorot & Bengio, 2010
@@ -21,7 +23,8 @@ INITIALIZERS.add('xavier_normal', Variance(1.0, 'fan_avg', 'truncated_normal'))
 INITIALIZERS.add('lecun_normal', Variance(1.0, 'fan_in', 'truncated_normal'))
 
 
-def matrix(kind: str, in_axis=-2, out_axis=-1, batch_axis=()) -> nn.initializers.Initializer:
+def matrix(kind: str, in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
+           batch_axis: int | Sequence[int] = ()) -> Initializer:
   """Initialiser of a projection, with the axes that count as its inputs and outputs.
 
   Args:
@@ -34,6 +37,11 @@ def matrix(kind: str, in_axis=-2, out_axis=-1, batch_axis=()) -> nn.initializers
                                               batch_axis=batch_axis)
 
 
-def embedding(d_model: int) -> nn.initializers.Initializer:
+def embedding(d_model: int) -> Initializer:
   """N(0, 1/d_model): after the factor √d_model of §3.4 the embeddings have unit variance."""
   return nn.initializers.normal(stddev=d_model**-0.5)
+
+
+def with_axes(init: Initializer, names: tuple[str | None, ...]) -> Initializer:
+  """Return `init` whose values carry the names of their axes, by which partitioning.AXIS_RULES splits them."""
+  return cast(Initializer, nn.with_logical_partitioning(init, names))  # modules get the array: Linen takes the names off

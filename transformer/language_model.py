@@ -95,7 +95,7 @@ class Decoder(nn.Module):
     batch = memory.ids.shape[0]
     return Cache(
         beams=beam_cache.origins(batch, beams, length),
-        past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.layers],
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.layers)],
         source=(),
         step=jnp.zeros((), jnp.int32))
 
@@ -106,7 +106,7 @@ class Decoder(nn.Module):
     origin = beam_cache.with_own_token(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)
     written = []
-    for number, (layer, past) in enumerate(zip(self.layers, cache.past)):
+    for number, (layer, past) in enumerate(zip(layers.each(self.layers), cache.past)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
       written.append(past)
     return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)

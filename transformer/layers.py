@@ -1,7 +1,7 @@
 """One layer of the encoder and one of the decoder, §3.1, and stacks of them. Residual alone wraps sub-layers."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import flax.linen as nn
 import jax
@@ -119,10 +119,20 @@ class DecoderLayer(nn.Module):
 # ---------------------------------------------------------------------------------------------------------- stacks
 
 
-def stack(layer: type[nn.Module], config: ModelConfig, count: int) -> list[nn.Module] | nn.Module:
+Layer = TypeVar('Layer', bound=nn.Module)
+
+
+def stack(layer: type[Layer], config: ModelConfig, count: int) -> list[Layer] | Layer:
   """`count` layers to be assigned in a setup(); with scan_layers, one whose parameters get a first axis of layers."""
-  layer = nn.remat(layer) if config.remat else layer
-  return layer(config) if config.scan_layers else [layer(config) for _ in range(count)]
+  make = cast(Callable[[ModelConfig], Layer], nn.remat(layer) if config.remat else layer)
+  return make(config) if config.scan_layers else [make(config) for _ in range(count)]
+
+
+def each(stack: Sequence[Layer] | Layer) -> Sequence[Layer]:
+  """The layers of a stack that is written out. Raises TypeError for a scanned one, which cannot be taken apart."""
+  if isinstance(stack, nn.Module):
+    raise TypeError('the layers of a scanned stack were asked for; decode with scan_layers=False, see unstacked()')
+  return stack
 
 
 def run(layers: Sequence[nn.Module] | nn.Module, count: int, x: Stream, relations: Relation, *rest: AnyArray) -> Stream:

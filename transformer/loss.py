@@ -16,7 +16,9 @@ SMOOTHINGS.add('vocabulary', lambda share, size: share, 'over all V entries')  #
 # tensor2tensor: ε over V - 1 wrong ones = ε V/(V-1) over all, the label's part added to it.
 SMOOTHINGS.add('others', lambda share, size: share * size / (size - 1), 'over the V - 1 wrong ones')
 
-Logits, Labels, EachToken = Float32[AnyArray, 'B T V'], Int[AnyArray, 'B T'], Float32[Array, 'B T']
+Logits = Float32[AnyArray, 'B T V']
+Labels = Int[AnyArray, 'B T']
+EachToken = Float32[Array, 'B T']
 
 
 class Sums(NamedTuple):

@@ -28,7 +28,8 @@ Params = PyTree[Float[AnyArray, '...']]  # a nested dict of float32 arrays
 Witness = Mapping[str, Any]  # a module's collection WITNESS
 Record = dict[str, Any]  # see witnessed
 Axes = PyTree[jax.sharding.PartitionSpec]  # a tree like that of the parameters
-Logits, StepLogits = Float32[Array, 'B T V'], Float32[Array, 'B W V']
+Logits = Float32[Array, 'B T V']
+StepLogits = Float32[Array, 'B W V']
 Beams = Int[AnyArray, 'B W']  # the newest token of each beam
 Looked = Float32[Array, 'B W S']  # weights that each beam's newest token gave to the source
 
@@ -98,11 +99,12 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
     blank = lambda length: Tokens(*(jnp.zeros((1, length), jnp.int32) for _ in Tokens._fields))
     return module.init(key, blank(source_length), blank(2))['params']
 
-  def step(method: str, params: Params, *inputs, **options):
+  def step(method: str, params: Params, *inputs, **options) -> Any:
     return stepping.apply({'params': layers.unstacked(params, stacks)}, *inputs, method=method, **options)
 
   def attend_step(params: Params, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache, Looked]:
     (logits, cache), seen = step('decode_step', params, cache, tokens, mutable=[WITNESS])
+    assert looked  # else Model.attend_step is None
     return logits, cache, looked(seen[WITNESS])
 
   def inspect(params: Params, source: Tokens, target: Tokens) -> tuple[Logits, Record]:
@@ -180,9 +182,9 @@ class EncoderDecoder(nn.Module):
     batch = memory.values.shape[0]
     return Cache(
         beams=beam_cache.origins(batch, beams, length),
-        past=[beam_cache.blank(self.config, batch, beams, length) for _ in self.decoder_layers],
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.decoder_layers)],
         source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
-            [beam_cache.to_cache_layout(layer.cross_memory(memory.values)) for layer in self.decoder_layers]),
+            [beam_cache.to_cache_layout(layer.cross_memory(memory.values)) for layer in layers.each(self.decoder_layers)]),
                 masks.padding_mask(memory.segments, beams)),
         step=jnp.zeros((), jnp.int32))
 
@@ -194,7 +196,7 @@ class EncoderDecoder(nn.Module):
     mask = beam_cache.visible(origin, cache.step)
     memories, cross_mask = cache.source
     written = []
-    for number, (layer, past, memory) in enumerate(zip(self.decoder_layers, cache.past, memories)):
+    for number, (layer, past, memory) in enumerate(zip(layers.each(self.decoder_layers), cache.past, memories)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.from_cache_layout(memory), cross_mask)
       written.append(past)
     return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)

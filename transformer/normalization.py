@@ -3,14 +3,16 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.initializers import Initializer
 from jaxtyping import Array, Float, Float32
 
+from transformer import initializers
 from transformer.config import ModelConfig
 from transformer.registries import NORMALIZATIONS
 
 
-def _vector(module: nn.Module, name: str, init: nn.initializers.Initializer) -> Float32[Array, ' D']:
-  return module.param(name, nn.with_logical_partitioning(init, ('embed',)), (module.config.d_model,), jnp.float32)
+def _vector(module: nn.Module, name: str, init: Initializer) -> Float32[Array, ' D']:
+  return module.param(name, initializers.with_axes(init, ('embed',)), (module.config.d_model,), jnp.float32)
 
 
 @NORMALIZATIONS.register('layer_norm', uses=['norm_bias'])

@@ -34,9 +34,15 @@ def _noam(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   return config.learning_rate_scale * config.d_model**-0.5 * jnp.minimum(step**-0.5, step * config.warmup_steps**-1.5)
 
 
+def _peak(config: OptimizerConfig) -> float:
+  """config.peak, without which the record refuses a schedule that goes by it."""
+  assert config.peak is not None
+  return config.peak
+
+
 def _inverse_sqrt(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """Eq. 3 with its peak in plain units: it falls as peak · √(warmup_steps / step)."""
-  return _warmed(config, step, config.peak * jnp.sqrt(config.warmup_steps / step))
+  return _warmed(config, step, _peak(config) * jnp.sqrt(config.warmup_steps / step))
 
 
 def _cosine(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
@@ -51,12 +57,12 @@ def _linear(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
 
 def _constant(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
   """The peak, for ever."""
-  return _warmed(config, step, jnp.full_like(step, config.peak))
+  return _warmed(config, step, jnp.full_like(step, _peak(config)))
 
 
 def _warmed(config: OptimizerConfig, step: Scalar, after: Scalar) -> Scalar:
   """A straight line to the peak, which is reached at step warmup_steps, and then `after`."""
-  return jnp.where(step < config.warmup_steps, config.peak * step / max(config.warmup_steps, 1), after)
+  return jnp.where(step < config.warmup_steps, _peak(config) * step / max(config.warmup_steps, 1), after)
 
 
 def _passed(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
@@ -66,7 +72,7 @@ def _passed(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
 
 def _between(config: OptimizerConfig, height: Scalar) -> Scalar:
   """The peak at height 1, its final share at height 0."""
-  return config.peak * (config.final_share + (1.0 - config.final_share) * height)
+  return _peak(config) * (config.final_share + (1.0 - config.final_share) * height)
 
 
 _ENDS = ('decay_steps', 'final_share')  # options of schedules with an end

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
@@ -32,7 +33,7 @@ class Axis(NamedTuple):
   computed: tuple[str, ...] = ()  # in forward and backward passes: what is split further is gathered there first
 
 
-# By the name of a dimension (nn.with_logical_partitioning in the models). Columns of embedding tables stay whole: rows
+# By the name of a dimension (initializers.with_axes in the models). Columns of embedding tables stay whole: rows
 # over one axis and columns over another would make XLA copy whole tables from device to device.
 AXIS_RULES = {
     'vocab': Axis((TENSOR, FSDP), (TENSOR,)),
@@ -165,7 +166,7 @@ def bytes_per_device(tree: PyTree) -> int:
 
 
 def _item_bytes(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> int:
-  return 8 if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
+  return 8 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
 
 
 # --------------------------------------------------------------------------------------------------------- batches

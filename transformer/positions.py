@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Float64, Int, Shaped
 
+from transformer import initializers
 from transformer.config import ModelConfig
 from transformer.registries import ATTENTION_SCORES, POSITION_FREQUENCIES, POSITION_LAYOUTS, POSITIONS
 from transformer.tokens import AnyArray
@@ -125,7 +126,8 @@ def buckets(distances: Int[np.ndarray, '*n'], num_buckets: int, max_distance: in
   return (ahead + np.where(far < exact, far, np.minimum(spread, side - 1))).astype(np.int32)
 
 
-Places, Embedded = Int[AnyArray, '#B T'], Float32[Array, '#B T D']  # of one row, where all have the same
+Places = Int[AnyArray, '#B T']  # of one row, where all have the same
+Embedded = Float32[Array, '#B T D']  # likewise
 
 
 class Absent(nn.Module):
@@ -180,7 +182,7 @@ class Learned(Absent):
 
   def setup(self):
     cfg = self.config
-    init = nn.with_logical_partitioning(nn.initializers.normal(stddev=cfg.d_model**-0.5), (None, 'embed_table'))
+    init = initializers.with_axes(nn.initializers.normal(stddev=cfg.d_model**-0.5), (None, 'embed_table'))
     self.table = self.param('table', init, (cfg.max_positions, cfg.d_model), jnp.float32)
 
   def embed(self, places: Places, length: int) -> Embedded:
@@ -200,7 +202,7 @@ class ClippedRelative(Absent):
   def setup(self):
     cfg = self.config
     rows = 2 * cfg.clip_distance + 1
-    param = lambda name, width: self.param(name, nn.with_logical_partitioning(
+    param = lambda name, width: self.param(name, initializers.with_axes(
         nn.initializers.normal(stddev=width**-0.5), (None, None, 'kv')), (self.layers, rows, width), jnp.float32)
     self.key_table, self.value_table = param('key_table', cfg.key_size), param('value_table', cfg.value_size)
 
@@ -225,7 +227,7 @@ class T5Bias(Absent):
 
   def setup(self):
     cfg = self.config
-    init = nn.with_logical_partitioning(nn.initializers.normal(stddev=0.02), (None, 'heads'))
+    init = initializers.with_axes(nn.initializers.normal(stddev=0.02), (None, 'heads'))
     self.bias_table = self.param('bias_table', init, (cfg.num_buckets, cfg.num_heads), jnp.float32)
 
   def relate(self, queries: Int[Array, ' Q'], entries: Int[Array, ' M']) -> Relation:

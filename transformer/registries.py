@@ -4,27 +4,43 @@ Records read the registries to check a choice, modules to find what it names. `i
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import flax.linen as nn
 import jax.numpy as jnp
 
 from checks.choices import Registry
 
-ARCHITECTURES = Registry('model.architecture')  # model.Family: a record's type, what it builds and how it reads
-ATTENTION_SCORES: Registry[type[nn.Module]] = Registry('model.attention_score')  # in attention_scores
-POSITIONS: Registry[type[nn.Module]] = Registry('model.positions')  # in positions
+if TYPE_CHECKING:  # the entries' types alone: their modules import the records, and those this file
+  from transformer import (
+    attention_scores,
+    feed_forward,
+    initializers,
+    layers,
+    optimizer,
+    partitioning,
+    positions,
+    training,
+  )
+  from transformer.model import Family
+  from transformer.recurrent import attention, cells
+  from transformer.recurrent import model as recurrent
+
+ARCHITECTURES: 'Registry[Family]' = Registry('model.architecture')  # a record's type, what it builds and how it reads
+ATTENTION_SCORES: 'Registry[type[attention_scores.Score]]' = Registry('model.attention_score')
+POSITIONS: 'Registry[type[positions.Absent]]' = Registry('model.positions')
 POSITION_LAYOUTS: Registry[int] = Registry('model.position_layout')  # in positions: the axis of a pair's two columns
 POSITION_FREQUENCIES: Registry[Callable] = Registry('model.position_frequencies')  # in positions: width -> wavenumbers
-NORMS = Registry('model.norm')  # layers.Placement: where a sub-layer's normalisation stands
+NORMS: 'Registry[layers.Placement]' = Registry('model.norm')  # where a sub-layer's normalisation stands
 NORMALIZATIONS: Registry[type[nn.Module]] = Registry('model.normalization')  # in normalization
-ACTIVATIONS = Registry('model.activation')  # feed_forward.Activation
-INITIALIZERS = Registry('model.initializer')  # initializers.Variance
+ACTIVATIONS: 'Registry[feed_forward.Activation]' = Registry('model.activation')
+INITIALIZERS: 'Registry[initializers.Variance]' = Registry('model.initializer')
 DTYPES: Registry[jnp.dtype] = Registry('model.dtype')  # in dtypes
-CELLS = Registry('recurrent.cell')  # recurrent.cells.Cell
-RECURRENT_SCORES: Registry[type[nn.Module] | None] = Registry('recurrent.score')  # in recurrent.attention
-CONTEXTS: Registry[type[nn.Module]] = Registry('recurrent.context')  # in recurrent.model, of models without attention
-OPTIMIZERS = Registry('optimizer.kind')  # optimizer.Rule: from a gradient to a direction
-SCHEDULES = Registry('optimizer.schedule')  # optimizer.Schedule: the learning rate at a step
+CELLS: 'Registry[cells.Cell]' = Registry('recurrent.cell')
+RECURRENT_SCORES: 'Registry[type[attention.Score] | None]' = Registry('recurrent.score')  # None: no attention
+CONTEXTS: 'Registry[type[recurrent.FirstState]]' = Registry('recurrent.context')  # of models without attention
+OPTIMIZERS: 'Registry[optimizer.Rule]' = Registry('optimizer.kind')  # from a gradient to a direction
+SCHEDULES: 'Registry[optimizer.Schedule]' = Registry('optimizer.schedule')  # the learning rate at a step
 SMOOTHINGS: Registry[Callable] = Registry('train.smoothing_over')  # in loss: (share, V) -> share over all V
-CONSISTENCIES = Registry('train.consistency')  # training.Consistency: an objective of one pass or of two
-COMPILATIONS = Registry('compile')  # partitioning.Compilation: how a step becomes a program
+CONSISTENCIES: 'Registry[training.Consistency]' = Registry('train.consistency')  # an objective of one pass or of two
+COMPILATIONS: 'Registry[partitioning.Compilation]' = Registry('compile')  # how a step becomes a program

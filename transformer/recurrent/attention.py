@@ -32,7 +32,7 @@ class Glance(NamedTuple):
 
 def projection(module: nn.Module, name: str, rows: int, columns: int) -> Float[Array, '{rows} {columns}']:
   """The parameter of a projection, in the dtype of products."""
-  init = nn.with_logical_partitioning(initializers.matrix(module.config.initializer), ('embed', 'cell'))
+  init = initializers.with_axes(initializers.matrix(module.config.initializer), ('embed', 'cell'))
   return module.param(name, init, (rows, columns), jnp.float32).astype(dtypes.of(module.config))
 
 
@@ -101,7 +101,9 @@ class Attention(nn.Module):
   config: RecurrentConfig
 
   def setup(self):
-    self.score = RECURRENT_SCORES[self.config.score](self.config)
+    score = RECURRENT_SCORES[self.config.score]
+    assert score  # a decoder without a score has no attention, see recurrent.model.make_link
+    self.score = score(self.config)
 
   def source(self, values: Float[Array, 'B S A']) -> Source:
     """The encoder's outputs, projected once for all steps and beams."""

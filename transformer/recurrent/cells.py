@@ -89,14 +89,14 @@ class Recurrence(nn.Module):
     stacked = lambda init: lambda key, shape, dtype: jnp.stack(
         [init(k, (shape[0], shape[2]), dtype) for k in jax.random.split(key, gates)], axis=1)
     inward = stacked(initializers.matrix(cfg.initializer))
-    matrix = lambda name, init, rows: self.param(name, nn.with_logical_partitioning(
+    matrix = lambda name, init, rows: self.param(name, initializers.with_axes(
         init, ('embed', None, 'cell')), (rows, gates, cfg.d_model), jnp.float32)
     self.w_input = matrix('w_input', inward, self.width)
     self.w_state = matrix('w_state', stacked(nn.initializers.orthogonal()), cfg.d_model)
     if self.fed_width:
       self.w_fed = matrix('w_fed', inward, self.fed_width)
     first = lambda key, shape, dtype: jnp.broadcast_to(jnp.asarray(self.cell.first_bias, dtype)[:, None], shape)
-    self.bias = self.param('bias', nn.with_logical_partitioning(first, (None, 'cell')), (gates, cfg.d_model),
+    self.bias = self.param('bias', initializers.with_axes(first, (None, 'cell')), (gates, cfg.d_model),
                            jnp.float32)
 
   def _product(self, x: Float[Array, '*B I'], matrix: Float[Array, 'I gates D']) -> Entered:

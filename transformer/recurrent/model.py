@@ -9,14 +9,14 @@ One step of the decoder is one method, which training scans over time and search
 √d_model, as the Transformer's are, so that one matrix serves both embeddings and the output; the papers had three.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int
 
-from transformer import dtypes, embeddings, masks
+from transformer import dtypes, embeddings, initializers, masks
 from transformer.attention import WITNESS
 from transformer.config import RecurrentConfig
 from transformer.dropout import Dropout
@@ -26,7 +26,8 @@ from transformer.recurrent.cells import Recurrence, State, segment_starts
 from transformer.registries import ARCHITECTURES, CONTEXTS, RECURRENT_SCORES
 from transformer.tokens import AnyArray, Tokens
 
-States, Contexts = Float[Array, 'B T D'], Float[Array, 'B T A'] | None  # at every place; a context's width is its own
+States = Float[Array, 'B T D']  # at every place
+Contexts = Optional[Float[Array, 'B T A']]  # at every place; a context's width is its own
 
 
 class RecurrentMemory(NamedTuple):
@@ -94,9 +95,11 @@ class EveryStep(FirstState):
     self.deep_output = DeepOutput(self.config, self.fed_width)
 
   def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
+    assert at.summary is not None  # HandOver makes it for links that summarise
     return Glance(jnp.broadcast_to(at.summary, carry.layers[-1][0].shape), None)  # one for all beams
 
   def features(self, top: States, words: States, context: Contexts) -> States:
+    assert context is not None  # before() always has one
     return self.deep_output(top, words, context)
 
 
@@ -140,9 +143,11 @@ class LookAfter(FirstState):
 
   def after(self, top: Float[Array, 'B W D'], glance: Glance, at: Moment, source: Source) -> Glance:
     context, weights = self.attention(top, source, at.mask)
+    assert context is not None  # that of attention
     return Glance(jnp.tanh(jnp.concatenate([context, top.astype(context.dtype)], axis=-1) @ self.w_out), weights)
 
   def features(self, top: States, words: States, context: Contexts) -> States:
+    assert context is not None  # the attentional vector, see after()
     return context
 
 
@@ -157,7 +162,7 @@ class DeepOutput(nn.Module):
     """The larger of two candidates for each unit."""
     width = self.config.d_model
     x = jnp.concatenate([top.astype(words.dtype), words, context.astype(words.dtype)], axis=-1)
-    bias = self.param('bias', nn.with_logical_partitioning(nn.initializers.zeros_init(), ('cell',)), (2 * width,),
+    bias = self.param('bias', initializers.with_axes(nn.initializers.zeros_init(), ('cell',)), (2 * width,),
                       jnp.float32)
     y = x @ projection(self, 'w', 2 * width + self.context_width, 2 * width) + bias.astype(x.dtype)[None, None]
     return jnp.maximum(y[..., :width], y[..., width:])
@@ -209,7 +214,7 @@ class RecurrentEncoderDecoder(nn.Module):
     """One word on: the states, and what the output is made of."""
     glance = self.link.before(carry, at, source)
     entered, states = at.entered, []
-    if self.link.fed_width:
+    if glance.context is not None and self.link.fed_width:
       entered = entered + self.decoder_layers[0].enter_fed(glance.context)
     for n, (layer, state) in enumerate(zip(self.decoder_layers, carry.layers)):
       states.append(layer.step(layer.enter(self.dropout(states[-1][0])) if n else entered, state))
@@ -231,8 +236,9 @@ class RecurrentEncoderDecoder(nn.Module):
     mask = masks.segment_mask(target.segments, memory.segments)
     states, summary = self.hand_over(memory, mask)
     words = self._embed(self.tables.target, target.ids)
-    one_beam = lambda x: None if x is None else x[:, :, None]
-    moments = Moment(self.decoder_layers[0].enter(words)[:, :, None], one_beam(mask), one_beam(summary))
+    one_beam = lambda x: x[:, :, None]
+    moments = Moment(self.decoder_layers[0].enter(words)[:, :, None], one_beam(mask),
+                     None if summary is None else one_beam(summary))
     starts = jax.tree.map(one_beam, self._start(states))
 
     def advance(module, carry, at, source):
@@ -241,7 +247,7 @@ class RecurrentEncoderDecoder(nn.Module):
       return module._step(carry, moment, source)
 
     scan = nn.scan(advance, variable_broadcast='params', split_rngs={'params': False, 'dropout': True},
-                   in_axes=(1, nn.broadcast), out_axes=1)
+                   in_axes=(1, nn.broadcast), out_axes=1)  # pyright: ignore[reportArgumentType]  # one for each input
     blank = jax.tree.map(lambda x: jnp.zeros_like(x[:, 0]), starts)
     at = (moments, segment_starts(target.segments, backward=False), starts)
     _, (top, glance) = scan(self, blank, at, self.link.source(memory.values))

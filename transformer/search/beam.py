@@ -15,7 +15,7 @@ from transformer.search.hypotheses import NEVER, NOISE, Hypotheses, take, write
 from transformer.search.problem import Growth, SearchCache, SearchProblem
 from transformer.search.stages import run_in_stages
 from transformer.search.walk import greedy_search
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 
 class _Beam(NamedTuple):
@@ -67,7 +67,7 @@ def _collected(beam: _Beam, over: Continuations, scores: Float[Array, 'B W']) ->
                       beam.found, take(pool, order))
 
 
-def _halving(beam: _Beam, advancing: Callable[[Int[Array, ' B']], _Advance], limits: Int[Array, ' B'], length: int,
+def _halving(beam: _Beam, advancing: Callable[[Int[AnyArray, ' B']], _Advance], limits: Int[AnyArray, ' B'], length: int,
              growth: Growth | None, halvings: int) -> Hypotheses:
   """Search with half the rows as soon as half are done, and so on, so many times.
 
@@ -82,7 +82,7 @@ def _halving(beam: _Beam, advancing: Callable[[Int[Array, ' B']], _Advance], lim
       lambda beam: (beam.t < places) & (unfinished(beam) > few), advance, beam)
 
   def rest(beam: _Beam) -> Hypotheses:
-    beam = beam._replace(cache=growth.grow(beam.cache, length)) if first < length else beam
+    beam = beam._replace(cache=growth.grow(beam.cache, length)) if growth and first < length else beam
     return run(beam, length, 0).found
 
   def half(beam: _Beam) -> Hypotheses:
@@ -112,10 +112,10 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
     stop_early: False goes on until every limit, for comparison.
   """
   step, rules, coverage, width = problem.step, problem.rules, problem.coverage, config.beam_size
-  allotting = [number for number, rule in enumerate(rules) if rule.propose]
+  required = next(((number, rule.progress) for number, rule in enumerate(rules) if rule.progress), None)
   wanted = config.n_best if config.groups == 1 else width  # of what groups find, some may be the same
 
-  def advancing(limits: Int[Array, ' B']) -> _Advance:
+  def advancing(limits: Int[AnyArray, ' B']) -> _Advance:
     """Return one step of rows with these limits."""
     at_limit = config.penalty(limits)
 
@@ -124,8 +124,9 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
       moment = obey(rules, beam.states, Moment(beam.t, limits, logits, normalizer))
       if config.groups > 1:
         return diverse.choose(moment, beam.log_probs, problem.eos_id, config)
-      for number in allotting:
-        return allocation.choose(moment, beam.log_probs, problem.eos_id, config, rules[number], beam.states[number])
+      if required:
+        number, progress = required
+        return allocation.choose(moment, beam.log_probs, problem.eos_id, config, progress, beam.states[number])
       return split(likeliest(moment, beam.log_probs, problem.eos_id, config.min_length, width), width, problem.eos_id)
 
     def advance(beam: _Beam) -> _Beam:

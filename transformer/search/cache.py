@@ -8,7 +8,8 @@ its tokens was written, and attends to those entries alone; the others are maske
     beam 1 wrote  A  B  C
 """
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,18 @@ from transformer.config import ModelConfig
 from transformer.search.problem import SearchCache
 from transformer.tokens import Array
 
-Grown = TypeVar('Grown', bound=SearchCache)
+
+@runtime_checkable
+class OriginsCache(SearchCache, Protocol):
+  """A model's cache whose `beams` are origins."""
+
+  @property
+  def past(self) -> Sequence['CachedKeyValue']:
+    """What each layer has stored."""
+    ...
+
+
+Grown = TypeVar('Grown', bound=OriginsCache)
 
 
 class KeyValue(NamedTuple):
@@ -72,9 +84,9 @@ def visible(origin: Int[Array, 'B W T'], step: Int[Array, '']) -> Bool[Array, 'B
 
 def write(past: CachedKeyValue, newest: KeyValue, step: Int[Array, '']) -> CachedKeyValue:
   """Return `past` with the newest keys and values of the beams, of W entries, at place `step`."""
-  place, newest = step * newest.key.shape[1], to_cache_layout(newest)
-  return CachedKeyValue(jax.lax.dynamic_update_slice_in_dim(past.key, newest.key, place, axis=3),
-                        jax.lax.dynamic_update_slice_in_dim(past.value, newest.value, place, axis=2))
+  place, entry = step * newest.key.shape[1], to_cache_layout(newest)
+  return CachedKeyValue(jax.lax.dynamic_update_slice_in_dim(past.key, entry.key, place, axis=3),
+                        jax.lax.dynamic_update_slice_in_dim(past.value, entry.value, place, axis=2))
 
 
 def grow(cache: Grown, length: int) -> Grown:

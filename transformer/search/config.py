@@ -12,7 +12,7 @@ from checks.refusals import positive, refuse
 from transformer.search.hypotheses import Hypotheses
 from transformer.search.length_penalty import LENGTH_PENALTIES
 from transformer.search.problem import SearchProblem
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 
 class Strategy(NamedTuple):
@@ -91,7 +91,7 @@ class SearchConfig:
     """W: beams that the cache needs."""
     return STRATEGIES[self.strategy].width(self)
 
-  def penalty(self, length: Num[Array, '*any'] | int) -> Float[Array, '*any']:
+  def penalty(self, length: Num[AnyArray, '*any'] | int) -> Float[Array, '*any']:
     """Return what the log-probability of outputs of `length` tokens, EOS included, is divided by."""
     return LENGTH_PENALTIES[self.length_penalty](jnp.asarray(length, jnp.float32), self.alpha)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, PyTree
 
 from transformer.search.hypotheses import NEVER
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 NO_TOKEN = -1  # fills the places of shorter phrases
 
@@ -22,9 +22,17 @@ class Moment(NamedTuple):
   """The model's output at one step of a search, as rules see it."""
 
   t: Int[Array, '']  # tokens written so far
-  limits: Int[Array, ' B']  # longest outputs, EOS included
+  limits: Int[AnyArray, ' B']  # longest outputs, EOS included
   logits: Float[Array, 'B W V']  # of the next token, as the rules before have left them
   normalizer: Float[Array, 'B W']  # log-probability = the model's logit - normalizer
+
+
+class Progress(NamedTuple):
+  """How far hypotheses are on the way to what a rule requires; see allocation."""
+
+  propose: Callable[[PyTree], Int[Array, 'B W P']]  # (state) -> tokens to consider, or NO_TOKEN
+  after: Callable[[PyTree, Int[Array, 'B W C']], Int[Array, 'B W C']]  # (state, tokens) -> progress with each of them
+  goal: Int[Array, ' B']  # the progress of a finished output
 
 
 class Rule(NamedTuple):
@@ -33,10 +41,7 @@ class Rule(NamedTuple):
   state: PyTree  # leaves [B, W, ...]
   limit: Callable[[PyTree, Moment], Float[Array, 'B W V']]  # -> the logits, NEVER where forbidden
   advance: Callable[[PyTree, Int[Array, 'B W']], PyTree]  # (state, chosen tokens) -> state
-  # A rule whose hypotheses of every progress have to survive (see required) has these three as well.
-  propose: Callable[[PyTree], Int[Array, 'B W P']] | None = None  # (state) -> tokens to consider, or NO_TOKEN
-  progress: Callable[[PyTree, Int[Array, 'B W C']], Int[Array, 'B W C']] | None = None  # after each of these tokens
-  goal: Int[Array, ' B'] | None = None  # the progress of a finished output
+  progress: Progress | None = None  # of rules whose hypotheses of every progress have to survive, see required
 
 
 def obey(rules: Sequence[Rule], states: Sequence[PyTree], moment: Moment) -> Moment:
@@ -138,5 +143,4 @@ def required(phrases: Int[Array, 'B P E'], beams: int, eos_id: int) -> Rule:
     after = jax.vmap(step, in_axes=(None, 2), out_axes=2)(met, tokens)
     return after.sum(-1)
 
-  return Rule(jnp.zeros((batch, beams, count), jnp.int32), limit, step, following, progress,
-              sizes.sum((1, 2)))
+  return Rule(jnp.zeros((batch, beams, count), jnp.int32), limit, step, Progress(following, progress, sizes.sum((1, 2))))

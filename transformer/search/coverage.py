@@ -50,7 +50,7 @@ def ordinary(segments: Int[Array, 'B S']) -> Bool[Array, 'B S']:
 
 
 def cover(step: AttendStep, cache: SearchCache, shape: tuple[int, int, int], grow: Grow
-          ) -> tuple[Step, CoveredCache, Grow]:
+          ) -> tuple[Step[CoveredCache], CoveredCache, Grow[CoveredCache]]:
   """Make a step function that sums up the attention of hypotheses.
 
   Args:

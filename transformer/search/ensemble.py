@@ -19,7 +19,7 @@ class EnsembleCache(NamedTuple):
 
 
 def combine(steps: Sequence[Step], caches: Sequence[SearchCache], grows: Sequence[Grow] = ()
-            ) -> tuple[Step, EnsembleCache, Grow]:
+            ) -> tuple[Step[EnsembleCache], EnsembleCache, Grow[EnsembleCache]]:
   """Make one step function of several.
 
   Args:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 from jaxtyping import Float, Int, Key, PyTree
 
 from transformer.search.constraints import Rule
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 Record = TypeVar('Record')
 
@@ -18,15 +18,17 @@ class SearchCache(Protocol):
   @property
   def beams(self) -> PyTree:
     """The leaves [B, W, ...] that belong to hypotheses. A search reorders these and touches no other field."""
+    ...
 
   def _replace(self: Record, **fields: PyTree) -> Record:
     """As every NamedTuple has it."""
+    ...
 
 
+Cache = TypeVar('Cache', bound=SearchCache)
 # (cache, newest token of each hypothesis) -> (logits of the next token in float32, cache)
-Step = Callable[[SearchCache, Int[Array, 'B W']], tuple[Float[Array, 'B W V'], SearchCache]]
-
-Grow = Callable[[SearchCache, int], SearchCache]  # (cache, places) -> a longer cache
+Step = Callable[[Cache, Int[Array, 'B W']], tuple[Float[Array, 'B W V'], Cache]]
+Grow = Callable[[Cache, int], Cache]  # (cache, places) -> a longer cache
 
 
 class Growth(NamedTuple):
@@ -47,7 +49,7 @@ class SearchProblem(NamedTuple):
 
   step: Step
   cache: SearchCache  # before the first step, with SearchConfig.width beams
-  limits: Int[Array, ' B']  # longest output of each sentence, EOS included; at least 1
+  limits: Int[AnyArray, ' B']  # longest output of each sentence, EOS included; at least 1
   length: int  # L, at least the largest limit
   bos_id: int  # what every output is started with, and does not contain
   eos_id: int

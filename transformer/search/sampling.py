@@ -8,7 +8,7 @@ from transformer.search.config import STRATEGIES, SearchConfig, Strategy
 from transformer.search.hypotheses import Hypotheses
 from transformer.search.problem import SearchProblem
 from transformer.search.walk import walk
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 
 def truncate(logits: Float[Array, '*any V'], config: SearchConfig) -> Float[Array, '*any V']:
@@ -51,7 +51,7 @@ def sample(problem: SearchProblem, config: SearchConfig) -> Hypotheses:
   return walk(problem, config, draw)
 
 
-def row_keys(seed: int | Int[Array, '*B'], rows: Int[Array, ' B']) -> Key[Array, ' B']:
+def row_keys(seed: int | Int[AnyArray, '*B'], rows: Int[AnyArray, ' B']) -> Key[Array, ' B']:
   """Make keys to sample with from a seed, or a seed of each row, and numbers that differ, such as those of lines."""
   return jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))(
       jnp.broadcast_to(jnp.asarray(seed), rows.shape), rows)

@@ -17,13 +17,16 @@ class _Moving(Protocol):
   @property
   def t(self) -> Int[Array, '']:
     """Tokens written so far."""
+    ...
 
   @property
   def cache(self) -> SearchCache:
     """Of the step function."""
+    ...
 
   def _replace(self: Record, **fields: PyTree) -> Record:
     """As every NamedTuple has it."""
+    ...
 
 
 State = TypeVar('State', bound=_Moving)

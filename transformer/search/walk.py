@@ -12,7 +12,7 @@ from transformer.search.constraints import Moment, obey
 from transformer.search.hypotheses import NEVER, Hypotheses, write
 from transformer.search.problem import SearchCache, SearchProblem
 from transformer.search.stages import run_in_stages
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 
 class _Walk(NamedTuple):
@@ -27,7 +27,7 @@ class _Walk(NamedTuple):
   states: tuple[PyTree, ...]  # of the rules
 
 
-def _end_in_time(logits: Float[Array, 'B W V'], t: Int[Array, ''], limits: Int[Array, ' B'], eos_id: int,
+def _end_in_time(logits: Float[Array, 'B W V'], t: Int[Array, ''], limits: Int[AnyArray, ' B'], eos_id: int,
                  min_length: int) -> Float[Array, 'B W V']:
   """Leave only EOS possible where a sentence has reached its last place; forbid EOS before min_length."""
   is_eos = (jnp.arange(logits.shape[-1]) == eos_id)[None, None]
