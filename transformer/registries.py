@@ -1,6 +1,6 @@
-"""The choices of the library's options, one registry each. Implementations enter themselves, next to their code.
+"""The choices of the library's options, one registry for each option. Implementations register next to their code.
 
-Records read the registries to check a choice, modules to find what it names. `import transformer` fills them all.
+Records use the registries to check a choice, modules to find what it names. `import transformer` fills them all.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from checks.choices import Registry
 
-ARCHITECTURES = Registry('model.architecture')  # model.Family: a record's type, what it builds and how it reads
+ARCHITECTURES = Registry('model.architecture')  # model.Family: a record's type, how to build and to describe it
 ATTENTION_SCORES: Registry[type[nn.Module]] = Registry('model.attention_score')  # in attention_scores
 POSITIONS: Registry[type[nn.Module]] = Registry('model.positions')  # in positions
 POSITION_LAYOUTS: Registry[int] = Registry('model.position_layout')  # in positions: the axis of a pair's two columns
@@ -27,4 +27,4 @@ OPTIMIZERS = Registry('optimizer.kind')  # optimizer.Rule: from a gradient to a 
 SCHEDULES = Registry('optimizer.schedule')  # optimizer.Schedule: the learning rate at a step
 SMOOTHINGS: Registry[Callable] = Registry('train.smoothing_over')  # in loss: (share, V) -> share over all V
 CONSISTENCIES = Registry('train.consistency')  # training.Consistency: an objective of one pass or of two
-COMPILATIONS = Registry('compile')  # partitioning.Compilation: how a step becomes a program
+COMPILATIONS = Registry('compile')  # partitioning.Compilation: how a step is compiled
