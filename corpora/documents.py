@@ -1,6 +1,6 @@
-"""What of a running text is one document, that is, read on its own from BOS to EOS: the registry of `data.document`.
+"""What counts as one document of a running text, read on its own from BOS to EOS: the registry of `data.document`.
 
-A document's separator (a line end, or a blank line) is what its EOS stands for. So every byte of a split is predicted.
+A document's EOS stands for its separator (a line end, or a blank line), so that every byte of a split is predicted.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ from checks.choices import Registry
 class Division(NamedTuple):
   """How the lines of a text become documents."""
 
-  separator: str  # what stood behind each unit in the file
-  units: Callable[[Sequence[str], str, list[str]], list[str]]  # (lines, file, notes) -> units; notes what is skipped
+  separator: str  # what follows each unit in the file
+  units: Callable[[Sequence[str], str, list[str]], list[str]]  # (lines, file, notes) -> units; notes gets what is skipped
   noun: str  # of units, in messages
   whole: bool = False  # all units of a split together are one document
 
