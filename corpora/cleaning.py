@@ -141,7 +141,7 @@ def tagged(split: Split, tag: str | None) -> Split:
 
 
 def weighted(split: Split, weight: float, seed: int) -> Split:
-  """Repeat each pair `weight` times; a fraction is the share of pairs, drawn by the seed, that are repeated once more."""
+  """Repeat each pair `weight` times; of a fraction, repeat that share of the pairs, drawn by the seed, once more."""
   whole, share = divmod(weight, 1.0)
   draw = random.Random(f'{seed} {split.fingerprint}')  # each corpus draws its own
   times = [int(whole) + (draw.random() < share) for _ in range(len(split))]

@@ -13,7 +13,7 @@ class Division(NamedTuple):
   """How the lines of a text become documents."""
 
   separator: str  # what follows each unit in the file
-  units: Callable[[Sequence[str], str, list[str]], list[str]]  # (lines, file, notes) -> units; notes gets what is skipped
+  units: Callable[[Sequence[str], str, list[str]], list[str]]  # (lines, file, notes) -> units; notes what is skipped
   noun: str  # of units, in messages
   whole: bool = False  # all units of a split together are one document
 
@@ -46,5 +46,5 @@ def _lines_with_text(lines: Sequence[str], path: str, notes: list[str]) -> list[
 
 DOCUMENTS.add('file', Division('\n', _all_lines, 'lines', whole=True),
               'the whole text, line ends included: the model reads on over all of it')
-DOCUMENTS.add('paragraph', Division('\n\n', _paragraphs, 'paragraphs'), 'what stands between blank lines')
+DOCUMENTS.add('paragraph', Division('\n\n', _paragraphs, 'paragraphs'), 'the lines between blank lines')
 DOCUMENTS.add('line', Division('\n', _lines_with_text, 'lines'), 'each line')

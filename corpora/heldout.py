@@ -20,7 +20,7 @@ def split_pairs(pairs: Sequence[Pair], path: str, config: CorpusConfig, notes: l
   """Split the pairs of one file into a corpus, without repeated pairs and those with an empty side.
 
   Pairs that share a sentence, in either language, form a group (the same sentence has many translations in
-  Tatoeba), so that no held-out sentence of either language stands in training. Validation and test take one pair of
+  Tatoeba), so that no held-out sentence of either language is in training. Validation and test take one pair of
   each of their groups; a group's further pairs are dropped.
 
   Args:
@@ -55,7 +55,7 @@ def without_empty(pairs: Sequence[Pair], name: str, notes: list[str]) -> list[Pa
 
 def split_by_key(keys: Sequence[Sequence[Hashable]], heldout: int, seed: int, name: str, noun: str
                  ) -> tuple[list[int], list[int], list[int], int]:
-  """Return the items of training, validation and test, and how many were dropped: no key stands in two splits.
+  """Return the items of training, validation and test, and how many were dropped: no key is in two splits.
 
   Args:
     keys: the keys of each item; items with a common key form a group.

@@ -20,7 +20,7 @@ _ANY_LENGTH = 1 << 31
 
 
 class Symbols(NamedTuple):
-  """The ids of what stands around texts."""
+  """The ids of the symbols around texts."""
 
   start: int
   delimiter: int
@@ -47,7 +47,7 @@ def joined(texts: Sequence[Ids], symbols: Symbols) -> list[int]:
 
 
 def fitted(texts: Sequence[Ids], length: int) -> list[Ids]:
-  """Cut the texts at their ends, the longest first and no more than needed for joined() to have at most `length` ids."""
+  """Cut the texts at their ends, the longest first, no more than needed for joined() to have at most `length` ids."""
   room = length - len(texts) - 1
   if room < len(texts):
     raise ValueError(f'{length} tokens are too few for {len(texts)} texts and the symbols around them; raise '

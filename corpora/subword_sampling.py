@@ -231,7 +231,7 @@ class BpeDropout:
 
 
 class UnigramSampling:
-  """Draws a segmentation from all, in proportion to its probability to the power of alpha (Kudo, 2018, section 3.2).
+  """A sampler of all segmentations, in proportion to their probability to the power of alpha (Kudo, 2018, section 3.2).
 
   Forward filtering, backward sampling.
   """
@@ -276,7 +276,7 @@ class UnigramSampling:
 
 
 class _Likeliest:
-  """Draws a segmentation from the n likeliest (Kudo, 2018, section 3.2), which SentencePiece finds."""
+  """A sampler of the n likeliest segmentations (Kudo, 2018, section 3.2), which SentencePiece finds."""
 
   def __init__(self, vocabulary: Vocabulary, alpha: float, count: int):
     self._best, self._alpha = functools.partial(vocabulary.likeliest, count=count), alpha

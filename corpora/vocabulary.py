@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 KINDS: Registry[Kind] = Registry('vocabulary.kind')
 KINDS.add('unigram', Kind(1), 'a unigram language model')
 KINDS.add('bpe', Kind(2), 'byte-pair encoding, as in the paper')
-KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'what stands between spaces')
+KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'the words between spaces')
 KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
 
 

@@ -26,7 +26,7 @@ class Label(NamedTuple):
 
 
 class Classifier:
-  """Labels texts with a fine-tuned model."""
+  """A classifier of texts by a fine-tuned model."""
 
   def __init__(self, model: Model, params: Params, vocabulary: Vocabulary, labels: Sequence[str], task: str,
                length: int):

@@ -34,7 +34,7 @@ class Continuation(NamedTuple):
 
 
 class Continuer:
-  """Continues prompts with a language model.
+  """A language model that continues prompts.
 
   The search forces every output to begin with its prompt. The rows of a search batch depend only on the length of its
   prompts, and sampling for a line only on its number: a continuation does not depend on the neighbouring lines.

@@ -53,7 +53,7 @@ class _Parts(NamedTuple):
 
 
 class Splitter:
-  """Translates lines of any length with a translator.
+  """A translator of lines of any length, which splits them into parts for another translator.
 
   A joined translation has the joined text and the summed scores of its parts; tokens and others are left empty.
   """

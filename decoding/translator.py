@@ -29,7 +29,7 @@ Progress = Callable[[int], object]  # is called with the number of lines just fi
 
 
 class Translator:
-  """Translates lines with one model, or several as an ensemble.
+  """A translator of lines by one model, or several as an ensemble.
 
   The rows that a device searches together depend only on the length of their sentences, and a sentence's length class
   only on the sentence: a line is translated in the same shapes whatever its neighbours and the number of devices, so

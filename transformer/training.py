@@ -149,7 +149,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
   """Make the function that does one update from one batch.
 
   The gradient of the loss's sum is divided once by the tokens of the whole batch, so that every token weighs the
-  same wherever it stands: on whichever device, in whichever micro-batch.
+  same, on whichever device and in whichever micro-batch it is.
 
   Args:
     objective: see above; any record with `loss` and `tokens` serves as sums.
