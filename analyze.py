@@ -1,4 +1,4 @@
-"""Analyses every attention head of a trained run: what it does, how much it matters, and the BLEU without it.
+"""Analyses every attention head of a trained run: what it does, how much it matters, and the effect of closing heads.
 
     python analyze.py --workdir=runs/phrasebook --pruning
     python analyze.py --workdir=runs/m30k --input=dev.en --reference=dev.de --output=heads.json

@@ -44,7 +44,7 @@ class Capture:
   """
 
   source: Text | None  # None for a language model
-  reads: Text  # the target shifted right: what each row of the decoder has read last, and its columns
+  reads: Text  # the target shifted right: the columns of the decoder, and the token that each row has read last
   predicts: Text  # the target: what each row of the decoder predicts
   weights: Mapping[str, np.ndarray]  # by kind (gates.KINDS), [N, H, Q, M] float32; only kinds that the model has
   operands: Mapping[str, Operands]  # by kind, numpy: [N, H, Q, K], [N, H, M, K], [N, H, M, U]; {} where not recorded

@@ -74,7 +74,7 @@ class OptimizerConfig:
   peak: float | None = None  # every other schedule: the learning rate at the end of the warm-up
   warmup_steps: int = 4000
   decay_steps: int | None = None  # cosine, linear: the update at which they end; None: the run's last
-  final_share: float = 0.0  # cosine, linear: what they end at, as a share of the peak
+  final_share: float = 0.0  # cosine, linear: learning rate at their end, as a share of the peak
   beta1: float = 0.9  # adam, adamw
   beta2: float = 0.98
   epsilon: float = 1e-9
@@ -149,8 +149,8 @@ class ClassificationConfig:
 
   outputs: int  # number of labels; for multiple choice, of answers
   answers: bool = False  # multiple choice: each sequence of an example is an answer and has a score of its own
-  auxiliary_weight: float = 0.5  # λ of L3 = L2 + λ L1: the language model's loss on the same sequences
-  classifier_dropout: float = 0.1  # on what the classifier reads
+  auxiliary_weight: float = 0.5  # λ of L3 = L2 + λ L1, where L1 is the language model's loss on the same sequences
+  classifier_dropout: float = 0.1  # dropout rate on the classifier's input
 
   def __post_init__(self):
     refuse(self._mistakes())

@@ -60,7 +60,7 @@ class FirstState(nn.Module):
   """The encoder's last state is the decoder's first, and its only input of the source (Sutskever et al., 2014)."""
 
   config: RecurrentConfig
-  fed_width = 0  # of the input of the first layer beside the word
+  fed_width = 0  # width of the first layer's input beside the word
   summarises = False  # whether each step reads the sentence as one vector
 
   def source(self, values: Float[Array, 'B S A']) -> Source | None:

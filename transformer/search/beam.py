@@ -113,7 +113,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
   """
   step, rules, coverage, width = problem.step, problem.rules, problem.coverage, config.beam_size
   allotting = [number for number, rule in enumerate(rules) if rule.propose]
-  wanted = config.n_best if config.groups == 1 else width  # of what groups find, some may be the same
+  wanted = config.n_best if config.groups == 1 else width  # several groups may find the same
 
   def advancing(limits: Int[Array, ' B']) -> _Advance:
     """Return one step of rows with these limits."""
@@ -148,7 +148,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
     return advance
 
   start = _start(problem, config)
-  if config.halvings and not rules and coverage is None:  # those hold what belongs to all rows
+  if config.halvings and not rules and coverage is None:  # these hold arrays of all rows
     return _halving(start, advancing, problem.limits, problem.length, problem.growth, config.halvings)
   return run_in_stages(start, advancing(problem.limits), lambda beam: ~beam.done.all(), problem.length,
                        problem.growth).found
