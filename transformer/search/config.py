@@ -58,8 +58,8 @@ class SearchConfig:
     yield from STRATEGIES.mistakes(self.strategy)
     yield from LENGTH_PENALTIES.mistakes(self.length_penalty)
     if not 0 <= self.min_length <= self.extra_length:
-      yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}, which is '
-             'about the limit for the shortest source')
+      yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: even the '
+             'shortest source must allow so many tokens')
     if self.groups < 1 or self.beam_size % self.groups:
       yield f'groups is {self.groups}; expected a positive number that divides beam_size, {self.beam_size}'
     if self.diversity < 0:
