@@ -1,4 +1,4 @@
-"""What every head of a trained run does, how much it matters, and what is left when the least important are closed.
+"""Analyses every attention head of a trained run: what it does, how much it matters, and the effect of closing heads.
 
     python analyze.py --workdir=runs/phrasebook --pruning
     python analyze.py --workdir=runs/m30k --input=dev.en --reference=dev.de --output=heads.json
@@ -6,8 +6,8 @@
     python analyze.py --workdir=runs/phrasebook --prune=12 --pruned_workdir=runs/phrasebook-24-heads
 
 Definitions are Voita et al.'s (2019) and Michel et al.'s (2019), see docs/explorer.md. A run on the phrasebook has gold
-relations, alignments and pronoun pairs, a file in CoNLL-U has relations; other text is analysed as far as it goes
-without.
+relations, alignments and pronoun pairs, a file in CoNLL-U has relations; for other text, the parts of the analysis that
+need these are left out.
 """
 
 import os
@@ -37,21 +37,21 @@ from training.run_folder import RunFolder  # noqa: E402
 
 
 def main(options: AnalyzeOptions) -> int:
-  """From a run to its heads' table; returns the exit code."""
+  """Analyse a run, write and print the table of its heads; return the exit code."""
   folder = RunFolder.open(options.workdir)
   records = setup.of_folder(folder)
   task = TASKS[records.task]
   if not task.references:
-    raise ConfigError(f'{options.workdir} is no translator; analyze.py looks into translators')
+    raise ConfigError(f'{options.workdir} is not a run of a translator; analyze.py analyses translators only')
   pairs = read_pairs(options, records.corpus)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
   translator = task.load([options.workdir], [options.checkpoint], {'beam_size': 1})
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])
   if not opened:
-    raise ConfigError(f'{options.workdir} has no heads that could be told apart; expected a Transformer')
+    raise ConfigError(f'{options.workdir} is a run of a model without attention heads to close; expected a Transformer')
   random = jax.jit(model.init)(jax.random.key(0))
-  say(f'Looking at {len(pairs)} sentences …')
+  say(f'Analysing {len(pairs)} sentences …')
   counts = training_counts(folder)
   table = analysis.head_table(model, translator.params[0], pairs, vocabularies, counts)
   readings = analysis.token_pairs(pairs, vocabularies)
@@ -62,34 +62,34 @@ def main(options: AnalyzeOptions) -> int:
   head_report.add_importance(table, matter, rises)
   record = {'workdir': options.workdir, 'checkpoint': options.checkpoint, 'sentences': len(pairs),
             'text': options.input or 'phrasebook test',
-            'rare_words_counted_in': 'the training text' if counts else 'the text looked at',
+            'rare_words_counted_in': 'the training text' if counts else 'the analysed text',
             'loss': round(loss, 5), 'heads': table, 'layers': analysis.by_layer(table),
             'layers_of_random_weights': analysis.by_layer(
                 analysis.head_table(model, random, pairs, vocabularies, counts)),
             'least_important_first': [head.name for head in order]}
   if options.pruning:
-    say('Closing heads, the least important first …')
+    say('Measuring BLEU while heads are closed, the least important first …')
     record['pruning'] = prune_curve(translator, pairs, order)
   if options.input is None:
-    say('Asking heads what "it" stands for …')
+    say('Testing which heads resolve the pronoun "it" …')
     record['it'] = analysis.about_it(model, translator.params[0], random, vocabularies, records.corpus.tfds_dir)
   if options.prune:
     params = importance.pruned(translator.params[0], order, options.prune)
     pruned_run.write(folder, options.pruned_workdir, params, [head.name for head in order[:options.prune]])
-    say(f'{options.pruned_workdir}: the run with {options.prune} heads closed')
+    say(f'{options.pruned_workdir}: the run with {options.prune} heads closed, for decode.py')
   run_folder.write_json(options.output, record)
   print(head_report.as_text(record))
-  say(f'{options.output}: the same as JSON')
+  say(f'{options.output}: the same tables as JSON')
   return 0
 
 
 def say(text: str) -> None:
-  """Everything but the result goes to stderr."""
+  """Print a message on stderr; only the result goes to stdout."""
   print(text, file=sys.stderr, flush=True)
 
 
 def read_pairs(options: AnalyzeOptions, corpus: CorpusConfig) -> list[analysis.Pair]:
-  """The sentences to look at, with what is known of them."""
+  """Return the sentence pairs to analyse, with their gold annotations where they have any."""
   if options.input is not None and re.search(r'\.conllu(\.gz)?$', options.input):
     sentences, targets = conllu.read(options.input), text_files.read_lines(options.reference)
     scores.check_counts(sentences, targets, options.input, options.reference)
@@ -101,23 +101,23 @@ def read_pairs(options: AnalyzeOptions, corpus: CorpusConfig) -> list[analysis.P
   elif (corpus.kind, corpus.source_language, corpus.target_language) == ('phrasebook', 'en', 'de'):
     pairs = analysis.phrasebook_pairs('test', corpus.tfds_dir)
   else:
-    raise ConfigError(f'{options.workdir} was not trained on the phrasebook, English to German, which alone has gold '
-                      'annotations at hand; give --input and --reference')
+    raise ConfigError(f'{options.workdir} was not trained on the phrasebook, English to German, the only corpus with '
+                      'gold annotations of its own; give --input and --reference')
   return pairs[:options.sentences]
 
 
 def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:
-  """How often the run has seen its source words; None, with a word of it, where it has not kept that."""
+  """Return how often the run's training text has each source word; None, with a message, if the run has no counts."""
   counts = vocabulary.load_word_counts(folder.words) if os.path.isfile(folder.words) else None
   if counts is None:
-    say(f'{folder.words} holds no counts of training words, which runs keep that begin now; rare words are those of the '
-        'text looked at')
+    say(f'{folder.words} holds no counts of training words, which earlier versions did not record; rare words are '
+        'counted in the analysed text')
     return None
   return analysis.TrainingCounts(counts)
 
 
 def prune_curve(translator: Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
-  """BLEU of greedy translations with more and more heads closed."""
+  """Measure the BLEU of greedy translations with more and more heads closed, in the given order."""
   whole, curve = translator.params[0], []
   try:
     for count in range(0, len(order), max(1, len(order) // 12)):

@@ -1,4 +1,4 @@
-"""Looks inside a trained run: one page with every head of every layer, for sentences of one's own.
+"""Shows what a trained run does: one page with every attention head of every layer, for sentences that you choose.
 
     echo "The animal didn't cross the street because it was too tired." | python visualize.py --workdir=runs/phrasebook
     python visualize.py --workdir=runs/m30k --input=some.en --reference=some.de --output=report.html --open
@@ -6,8 +6,8 @@
     python visualize.py --workdir=runs/a --format=png --figure=curves --beside=runs/b,runs/c
     python visualize.py --workdir=runs/watched --training --output=training.html
 
-The page needs no network and no server. Two sentences stand side by side.
-Search options take the place of the run's own, as in decode.py.
+The page needs no network and no server. It can show two sentences side by side.
+Search options replace the run's own, as in decode.py.
 """
 
 import os
@@ -36,11 +36,11 @@ from training import run_folder  # noqa: E402
 from training.run_folder import RunFolder, read_json  # noqa: E402
 from transformer import architectures  # noqa: E402
 
-WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # what Python opens where there is no display
+WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # Python's choice without a display
 
 
 def main(options: VisualizeOptions) -> int:
-  """From a run to a page or a figure; returns the exit code."""
+  """Write the page or the figure of a run; return the exit code."""
   folder = RunFolder.open(options.workdir)
   if options.format != 'html':
     draw = FIGURES[options.figure]
@@ -56,13 +56,13 @@ def main(options: VisualizeOptions) -> int:
   print(f'{options.output}: {os.path.getsize(options.output) / 1000:,.0f} kB, {len(report.sentences)} sentences',
         file=sys.stderr)
   if options.open and not shown_in_browser(options.output):
-    print(f'There is no browser to open it with here. Open {options.output} in any, on whatever machine: it needs '
-          'nothing but itself.', file=sys.stderr)
+    print(f'There is no browser here to open the page with. Open {options.output} in one on any machine: it needs no '
+          'other file.', file=sys.stderr)
   return 0
 
 
 def shown_in_browser(path: str) -> bool:
-  """Opens a page; False where there is no browser, no display, or a browser that runs no scripts."""
+  """Open a page; return False where there is no browser, no display, or a browser that runs no scripts."""
   try:
     browser = webbrowser.get()
     name = os.path.basename(getattr(browser, 'name', ''))
@@ -72,7 +72,7 @@ def shown_in_browser(path: str) -> bool:
 
 
 def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
-  """The page on sentences of one's own, and what is to be known of them."""
+  """Return the page on the given sentences, and notes for the user on them."""
   translator, lines, references = read(options, folder)
   with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, config_errors():
     report = reports.explain(translator, lines, references, card(folder, options), options.effects,
@@ -81,7 +81,7 @@ def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.R
 
 
 def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
-  """Return the page on the snapshots of attention that training wrote, and how many there are."""
+  """Return the page on the snapshots of attention that training wrote, and a note on their number."""
   records = setup.of_folder(folder)
   seen, measure = snapshots.read(folder.attention), TASKS[records.task].measure.name
   name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
@@ -99,7 +99,7 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   task = task_of(folder.read_config())
   kind = f'{options.workdir} is a run of another kind ({task.name.replace("_", " ")})'
   if not task.has_attention:
-    raise ConfigError(f'{kind}; visualize.py looks into translators and language models')
+    raise ConfigError(f'{kind}; visualize.py shows translators and language models only')
   if options.reference and not task.references:
     raise ConfigError(f'--reference is for translations; {kind}')
   lines = text_lines.read(options.input)
@@ -107,13 +107,13 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   if references is not None:
     scores.check_counts(lines, references, options.input, options.reference)
   jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
-  # Few rows to a search batch: a handful of lines is translated again for each head that is closed.
+  # Few rows in a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
   return reports.readable(task.load([options.workdir], [options.checkpoint], search)), lines, references
 
 
 def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
-  """What the page says of the run."""
+  """Return the page's rows (name, value) on the run: where it is, its checkpoint, search and scores."""
   config = folder.read_config()
   rows = [*of_run(folder, options), ('checkpoint', options.checkpoint),
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
@@ -124,7 +124,7 @@ def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
 
 
 def of_run(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
-  """Which run it is, and what it was trained on."""
+  """Return the rows that name the run and its training text."""
   config = folder.read_config()
   languages = ('source_language', 'target_language') if task_of(config).references else ()
   return [('run', options.workdir), ('text', ', '.join(config['data'][name] for name in ('kind', *languages)))]
@@ -135,27 +135,28 @@ def of_run(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]
 
 def captured(options: VisualizeOptions, folder: RunFolder
              ) -> tuple[reports.Writer, capture.TokenPair, capture.Capture]:
-  """The first line, read out with its reference or else with what the search writes."""
+  """Record the model on the first line and its reference, or else the translation that the search finds."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts
   line = next((number for number, text in enumerate(lines) if text.strip()), None)
   if line is None:
-    raise ConfigError(f'{options.input} holds no sentence; a figure of attention needs one')
+    raise ConfigError(f'{options.input} has no sentence; a figure of attention needs one in --input')
   written = target.encode(references[line]) if references else translator.translate([lines[line]])[0].ids
   reading = capture.TokenPair(translator.encode([lines[line]])[0], [*written, target.eos_id])
   return translator, reading, capture.record(model, translator.params[0], [reading], source, target)[0]
 
 
 def draw_attention(options: VisualizeOptions, folder: RunFolder) -> Figure:
-  """Every head of the kind that the figure is called after."""
+  """Draw every head of the kind of attention that --figure names."""
   seen = captured(options, folder)[2]
   if options.figure not in seen.weights:
-    raise ConfigError(f'--figure={options.figure}: the model has none; it has {", ".join(seen.weights) or "no heads"}')
+    raise ConfigError(f'--figure={options.figure}: the model has no such heads; it has '
+                      f'{", ".join(seen.weights) or "none"}')
   return figures.attention(seen, options.figure)
 
 
 def draw_distributions(options: VisualizeOptions, folder: RunFolder) -> Figure:
-  """The smoothed target beside the model's own, on the words of the sentence and what the model likes besides."""
+  """Draw the smoothed target beside the model's distribution, on the pieces of the sentence and other likely ones."""
   translator, reading, _ = captured(options, folder)
   model, source, target = translator.parts
   shares = figures.next_token_shares(model, translator.params[0], reading, target.bos_id)
@@ -166,16 +167,16 @@ def draw_distributions(options: VisualizeOptions, folder: RunFolder) -> Figure:
 
 
 def draw_curves(options: VisualizeOptions, folder: RunFolder) -> Figure:
-  """This run's metrics and those of the runs beside it."""
+  """Draw the learning curves of this run and of the runs in --beside."""
   folders = [folder, *map(RunFolder.open, options.beside)]
   names = reports.shortest_names([each.path for each in folders])
   return figures.learning_curves({name: run_folder.read_lines(each.metrics) for name, each in zip(names, folders)})
 
 
 def draw_pruning(options: VisualizeOptions, folder: RunFolder) -> Figure:
-  """What analyze.py wrote of this run, or of several."""
+  """Draw the pruning curves in the files of --beside, which analyze.py --pruning wrote."""
   if not options.beside:
-    raise ConfigError('--figure=pruning needs what analyze.py --pruning wrote; give --beside=analysis.json')
+    raise ConfigError('--figure=pruning needs a file that analyze.py --pruning wrote; give --beside=analysis.json')
   return figures.pruning_curves({os.path.basename(path): read_json(path) for path in options.beside})
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.alignment_error --workdir=runs/bahdanau
 
-The test split's targets are read out to the decoder, and each word is linked to the source word that the mean over a
-layer's heads looks at most. Beside it stands the diagonal, which knows nothing but the lengths. 0 is best.
+The test split's targets are given to the decoder (teacher forcing), and each word is linked to the source word that has
+most of its attention, averaged over a layer's heads. `diagonal` is a baseline that reads only lengths. 0 is best.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
-  """Error rates of each layer and of the diagonal."""
+  """Measure the error rates of each layer and of the diagonal."""
   translator = tasks.load(workdir, checkpoint)
   languages = data['source_language'], data['target_language']
   examples = builder.examples('test', data['tfds_dir'])
@@ -45,7 +45,7 @@ def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
              for vocabulary, text, spelt in zip(vocabularies, pair, both)] for pair, both in zip(pairs, words)]
   seen = list(alignments.attention(translator, pairs))
   if not seen[0]:
-    raise ConfigError(f'{workdir} holds a model without attention: it aligns nothing')
+    raise ConfigError(f'{workdir} is a run of a model without attention, which aligns nothing')
   rates = {f'layer_{n + 1}': alignments.error_rate(
       [alignments.word_links(layers[n].mean(0), *place) for layers, place in zip(seen, places)], gold)
            for n in range(len(seen[0]))}

@@ -1,12 +1,12 @@
-"""Beam-search throughput on a fixed piece of work: random weights, and every output forced to the same length.
+"""Beam-search throughput on fixed work: random weights, and every output forced to the same length.
 
     python -m benchmarks.decode
     python -m benchmarks.decode --batch 256 --length 64 --dtype bfloat16
 
-One JSON line. The sentences are shared out to all devices, on a processor its cores, as decode.py does. `seconds_*` are
-wall-clock times of whole searches, encoder included, after one that compiles;
-`cpu_seconds_median` is the processor time of all threads, which other work on the machine disturbs less. The floor is
-the time that the matrix products alone would take at the speed of one large product, measured beside it.
+Prints one JSON line. The sentences are divided among all devices (on a CPU, its cores), as decode.py does. `seconds_*`
+are wall-clock times of whole searches, encoder included, after one that compiles; `cpu_seconds_median` is the processor
+time of all threads, which other work on the machine disturbs less. The floor is the time that the matrix products alone
+would take at the speed of one large product, which is measured, too.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def parse() -> argparse.Namespace:
 
 
 def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
-  """The compiled search, and what it is called with."""
+  """Build the compiled search and its arguments."""
   model = architectures.build(ModelConfig(
       options.vocab, options.vocab, options.d_model, num_heads=options.heads, num_layers=options.layers,
       d_ff=options.d_ff, dtype=options.dtype))
@@ -82,12 +82,12 @@ def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
 
 
 def devices(batch: int) -> int:
-  """As many as share a batch evenly."""
+  """Return the largest number of devices that divides a batch."""
   return max(count for count in range(1, jax.device_count() + 1) if batch % count == 0)
 
 
 def timed(run: Callable, count: int) -> tuple[list[float], list[float]]:
-  """Wall-clock and processor seconds of each of `count` runs."""
+  """Measure the wall-clock and processor seconds of each of `count` runs."""
   walls, processors = [], []
   for _ in range(count):
     wall, processor = time.perf_counter(), time.process_time()
@@ -98,15 +98,15 @@ def timed(run: Callable, count: int) -> tuple[list[float], list[float]]:
 
 
 def multiplications(options: argparse.Namespace) -> float:
-  """Of weights, in encoder and decoder; attention's own products, a few percent, are left out."""
+  """Count multiplications by weights in encoder and decoder, without attention's own products, a few percent more."""
   square, inner = options.d_model**2, 2 * options.d_model * options.d_ff
-  encoder = options.layers * (4 * square + inner) + options.layers * 2 * square  # and cross keys and values
+  encoder = options.layers * (4 * square + inner) + options.layers * 2 * square  # and cross-attention's keys, values
   decoder = options.layers * (6 * square + inner) + options.d_model * options.vocab
   return float(options.batch * options.length * (encoder + options.beam * decoder))
 
 
 def speed(options: argparse.Namespace) -> float:
-  """Multiplications a second of one large product."""
+  """Measure the multiplications a second of one large product."""
   size = 2048
   x = jnp.ones((size, size), options.dtype)
   product = jax.jit(lambda x: x @ x)

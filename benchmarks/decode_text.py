@@ -1,11 +1,11 @@
-"""Beam search of a trained run on real text, where sentences end when they end; and the same work packed for peers.
+"""Beam search of a trained run on real text, where lengths differ; and the same work packed for other systems.
 
     python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de --pack=work
     PEER/bin/python -m benchmarks.peers_on_text --pack=work          # in an environment of the peers' own
 
-One JSON line. Times are of whole files: text to ids, all searches and ids to text, after one round that compiles. The
-length penalty is n^alpha, which the peers have too. --pack writes what peers_on_text.py reads: weights, vocabulary, the
-sources as ids, references, and the translations of this project.
+Prints one JSON line. Times are of whole files: text to ids, all searches and ids to text, after one round that
+compiles. The length penalty is n^alpha, which the peers have too. --pack writes what peers_on_text.py reads: weights,
+vocabulary, the sources as ids, references, and the translations of this project.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from training import hardware
 from transformer import positions
 from transformer.config import ModelConfig
 
-LONGEST = 1200  # places of the table of positions that is packed
-# What peers_on_text.py can express; anything else is refused.
+LONGEST = 1200  # length of the packed table of positions
+# The options that peers_on_text.py can express; other values are refused.
 EXPRESSED = {'positions': 'sinusoidal', 'attention_score': 'scaled_dot', 'activation': 'relu',
              'normalization': 'layer_norm', 'norm_bias': True, 'feed_forward_bias': True, 'attention_bias': False,
              'share_embeddings': True, 'tie_output': True, 'scan_layers': False}
@@ -72,7 +72,7 @@ def parse() -> argparse.Namespace:
 
 def pack(options: argparse.Namespace, translator: Translator, lines: list[str], found: list[Translation],
          references: list[str] | None) -> None:
-  """Writes model.npz and work.json into the folder options.pack."""
+  """Write model.npz and work.json into the folder options.pack."""
   model, source, target = translator.parts
   config = model.config
   check_expressible(config)
@@ -94,9 +94,9 @@ def pack(options: argparse.Namespace, translator: Translator, lines: list[str], 
 
 
 def check_expressible(config: Any) -> None:
-  """Raises ConfigError, when the model has parts that peers_on_text.py does not know of."""
+  """Raise ConfigError when the model has parts that peers_on_text.py cannot express."""
   if not isinstance(config, ModelConfig):
-    raise ConfigError('--pack: the run is no Transformer of two halves; leave --pack out')
+    raise ConfigError('--pack: the run is not an encoder-decoder Transformer; leave --pack out')
   wrong = [f'model.{name} is {getattr(config, name)!r}; expected {value!r}' for name, value in EXPRESSED.items()
            if getattr(config, name) != value]
   if config.num_heads * config.key_size != config.d_model or config.kv_heads != config.num_heads:

@@ -1,10 +1,10 @@
-"""How fast batches are made on the host: target tokens a second from a token store to NumPy batches, on one thread.
+"""Speed of making batches on the host: target tokens a second from a token store to NumPy batches, on one thread.
 
     python -m benchmarks.input_speed
     python -m benchmarks.input_speed --batching packed --pairs 500000 --batch-tokens 25000
 
-The store is in memory and made up: lengths are lognormal, and those of the two sides follow each other. Planning an
-epoch is timed apart. One JSON line.
+The store is in memory, with random ids: lengths are lognormal and correlated between the two sides. Planning an epoch
+is timed separately. Prints one JSON line.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def parse() -> argparse.Namespace:
 
 
 def made_up(pairs: int, mean: float) -> Store:
-  """Random ids in sentences of 2 to 256 tokens."""
+  """Make a store of random ids in sentences of 2 to 256 tokens."""
   draw = np.random.default_rng(0)
   first, second = draw.normal(size=(2, pairs))
   side = lambda normal: np.clip(np.exp(math.log(mean) + 0.5 * normal).round().astype(int), 2, 256)

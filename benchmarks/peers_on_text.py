@@ -1,12 +1,12 @@
-"""The peers of decode_text.py on the work that it packed: CTranslate2 with the same weights, Hugging Face with others.
+"""Other systems on the work that decode_text.py packed: CTranslate2 with the same weights, Hugging Face with others.
 
     python -m venv PEER && PEER/bin/pip install torch transformers ctranslate2 sacrebleu
     PEER/bin/python -m benchmarks.peers_on_text --pack=work
 
-One JSON line for each. CTranslate2 gets the run's own weights and has to find the same translations, but for how it
-ends a search (benchmarks/RESULTS.md, "Beam search"). Hugging Face gets random weights of the same sizes in a
-MarianMT, and each batch is as long as the longest translation in it, when the last of its rows would be done.
-It imports nothing of the project: the two environments need not share a package.
+Prints one JSON line for each. CTranslate2 gets the run's weights and has to find the same translations, except that it
+ends a search in another way (benchmarks/RESULTS.md, "Beam search"). Hugging Face gets random weights of the same sizes
+in a MarianMT, and each batch is decoded to the length of its longest translation.
+This file imports nothing of the project: the two environments need not share a package.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def ctranslate2_system(work: dict, arrays: dict[str, np.ndarray], threads: int) 
 
 
 def specification(work: dict, arrays: dict[str, np.ndarray]):
-  """The run's model as CTranslate2 knows it."""
+  """Return the run's model as a specification for CTranslate2."""
   from ctranslate2.specs import common_spec, transformer_spec
   spec = transformer_spec.TransformerSpec.from_config(
       (work['num_layers'], work['num_decoder_layers']), work['num_heads'], pre_norm=work['norm'] == 'pre',
@@ -91,7 +91,7 @@ def set_layer(layer, arrays: dict[str, np.ndarray], name: str) -> None:
 
 
 def set_attention(attention, arrays: dict[str, np.ndarray], layer: str, kind: str, products: list[list[str]]) -> None:
-  """Each product is of one or more projections [D, H, K], laid one under the other as [H·K, D]."""
+  """Set an attention's weights; each product takes one or more projections [D, H, K], stacked as [H·K, D]."""
   set_norm(attention.layer_norm, arrays, f'{layer}/around_{kind}/norm')
   flat = lambda part: arrays[f'{layer}/{kind}_attention/w_{part}']
   for linear, parts in zip(attention.linear, products):
@@ -143,14 +143,14 @@ def hugging_face_system(work: dict, arrays: dict[str, np.ndarray], threads: int)
 
 
 def text_of(pieces: list[str]) -> str:
-  """SentencePiece's pieces as text; those of bytes are put together first."""
+  """Return SentencePiece's pieces as text; pieces of bytes are joined to characters first."""
   out = b''.join(bytes([int(piece[3:-1], 16)]) if piece.startswith('<0x') and len(piece) == 6 else piece.encode()
                  for piece in pieces)
   return out.decode(errors='replace').replace('▁', ' ').removeprefix(' ')
 
 
 def report(name: str, work: dict, run: Callable[[], list[str] | None]) -> None:
-  """Times work['runs'] rounds after a first one, and compares the texts where there are any."""
+  """Time work['runs'] rounds after a first one, compare the texts if there are any, and print the JSON line."""
   texts, walls, processors = run(), [], []
   for _ in range(work['runs']):
     wall, processor = time.perf_counter(), time.process_time()

@@ -1,11 +1,11 @@
-"""What saving a checkpoint costs, and what of it the checksums are.
+"""The time to save a checkpoint, and the part of it that the checksums take.
 
     python -m benchmarks.save
     python -m benchmarks.save --d-model 512 --layers 6 --heads 8 --d-ff 2048 --vocab 37000 --every 600 --step-seconds 1
 
-One JSON line: bytes of a checkpoint with Adam's moments; seconds of a save until all is on disk, and of the SHA-256 of
-its files, which is the last part of that (medians); and both as shares of the steps between two checkpoints. On a CPU
-training waits for the whole save, elsewhere only for the copy from the device.
+Prints one JSON line: bytes of a checkpoint with Adam's moments; seconds of a save until all is on disk, and of the
+SHA-256 of its files, the last part of it (medians); and both as shares of the time of the steps between two
+checkpoints. On a CPU training waits for the whole save, elsewhere only for the copy from the device.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from transformer.config import ModelConfig, OptimizerConfig
 
 
 def parse() -> argparse.Namespace:
-  """The defaults are the phrasebook's model, its checkpoints, and its step on two cores."""
+  """Parse the options; the defaults are the phrasebook's model, its checkpoints, and its step on two cores."""
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   for name, default, text in (
       ('d-model', 128, 'width'), ('layers', 3, 'of the encoder and of the decoder'), ('heads', 4, 'of attention'),

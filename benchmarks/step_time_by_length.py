@@ -4,12 +4,12 @@
     python -m benchmarks.step_time_by_length --lengths 8 64 256 --tokens 4096 --repeats 9
 
 Both have about the same number of parameters, and every batch the same number of tokens: rows × length. The two are
-timed in turn, and the fastest step of each counts: what else the machine does only adds. One JSON line per length,
-then a table. Ids are random and rows full.
+timed in turn, and the fastest step of each counts, since other work on the machine can only add time. Prints one JSON
+line per length, then a table. Ids are random and rows full.
 
-"Longest path" counts what has to wait for each other in one forward pass. Recurrent: a cell for each source token,
-then for each target token attention and a cell. Transformer: two sub-layers in each layer of the encoder, three in
-each of the decoder.
+"Longest path" counts the operations of one forward pass that must run one after the other. Recurrent: a cell for each
+source token, then for each target token attention and a cell. Transformer: two sub-layers in each layer of the encoder,
+three in each of the decoder.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BOS = 2
 
 
 class Measured(NamedTuple):
-  """One length, both models."""
+  """The measurements of both models at one length."""
 
   length: int  # of source and of target
   rows: int
@@ -73,7 +73,7 @@ def parse() -> argparse.Namespace:
 
 
 def recurrent_of_size(parameters: int, vocabulary: int) -> Model:
-  """RNNsearch (Bahdanau et al., 2015) of the width whose number of parameters is nearest."""
+  """Build RNNsearch (Bahdanau et al., 2015) in the width whose number of parameters is nearest to `parameters`."""
   built = lambda width: architectures.build(RecurrentConfig(vocabulary, vocabulary, width, num_layers=1, dropout=0.1))
   low, high = 8, 16
   while count_parameters(built(high)) < parameters:
@@ -85,7 +85,7 @@ def recurrent_of_size(parameters: int, vocabulary: int) -> Model:
 
 
 def longest_path(model: Model, length: int) -> int:
-  """Steps that have to wait for each other in a forward pass over sentences of `length` tokens."""
+  """Count the operations of a forward pass over sentences of `length` tokens that must run one after the other."""
   return length + 2 * length if isinstance(model.config, RecurrentConfig) else 5 * model.config.num_layers
 
 
@@ -99,7 +99,7 @@ class Runner:
                          donate_argnums=0)
 
   def seconds(self, batch: Batch) -> float:
-    """Of one step, until its results are there."""
+    """Measure the seconds of one step, until its results are there."""
     start = time.perf_counter()
     self._state, measures = self._step(self._state, batch)
     jax.block_until_ready((self._state, measures))
@@ -114,7 +114,7 @@ def random_batch(rows: int, length: int, vocabulary: int) -> Batch:
 
 
 def measure(recurrent: Model, transformer: Model, length: int, rows: int, repeats: int) -> Measured:
-  """The fastest of `repeats` steps of each, taken in turn after one step that compiles."""
+  """Measure the fastest of `repeats` steps of each model, in turn, after one step that compiles."""
   runners, batch = (Runner(recurrent), Runner(transformer)), random_batch(rows, length, recurrent.config.vocab_size)
   for runner in runners:
     runner.seconds(batch)
@@ -124,7 +124,7 @@ def measure(recurrent: Model, transformer: Model, length: int, rows: int, repeat
 
 
 def table(measured: list[Measured]) -> str:
-  """The figures as Markdown."""
+  """Format the measurements as a Markdown table."""
   lines = ['| length | rows | recurrent, ms a step | Transformer, ms a step | ratio | longest path, recurrent '
            '| Transformer |', '|' + '---:|' * 7]
   for m in measured:

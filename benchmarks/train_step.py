@@ -4,9 +4,9 @@
     python -m benchmarks.train_step --d-model 512 --layers 6 --heads 8 --d-ff 2048 --batch 32
     python -m benchmarks.train_step --dtype bfloat16 --vocab 32000 --batch 256 --length 64 --peak-tflops 989
 
-One JSON line: seconds of a step (median and fastest), tokens a second, and where the device's peak is known MFU, whose
-formula is in training/hardware.py. Dropout acts on attention weights as well, as it does in other libraries'
-models of the same shape; `--attention-dropout 0` is the paper's.
+Prints one JSON line: seconds of a step (median and fastest), tokens a second and, if the device's peak is known, model
+FLOP utilisation (MFU), whose formula is in training/hardware.py. Dropout is applied to attention weights as well, as
+in other libraries' models of the same shape; `--attention-dropout 0` is as in the paper.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers, embeddings and attention weights')
   parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
   parser.add_argument('--dtype', default='float32', help='of products: float32 or bfloat16')
-  parser.add_argument('--peak-tflops', type=float, default=None, help='of the device, where it is not known')
+  parser.add_argument('--peak-tflops', type=float, default=None, help='of the device, where its name is not known')
   return parser.parse_args()
 
 

@@ -1,11 +1,11 @@
-"""A small ablation that two cores can train: what heads, sizes, positions, scores, norms and attention itself are for.
+"""A small ablation that two cores can train: the effect of heads, sizes, positions, scores, norms and attention itself.
 
     python sweep.py --config=configs/ablation.py --seeds=3 --workdir=runs/ablation
     python sweep.py --config=configs/ablation.py --rows=sutskever,cho,bahdanau,luong_dot,base --seeds=3 \\
         --workdir=runs/ablation --by_length
 
-Data: the phrasebook, made offline. All rows see batches of the same sizes, equally many; a row changes what it names
-and nothing else, so what asks for another learning rate or for more updates shows no merit here.
+Data: the phrasebook, made offline. All rows train on equally many batches of the same sizes, and a row changes only
+what it names: a variant that needs another learning rate or more updates shows no gain here.
 Hardware: two CPU cores, about a minute a run.
 Expected: BLEU of three seeds on the phrasebook's test split: base 77.1 ± 0.7, one head 74.9, no positions 63.1, rotary
 80.4, the plain dot product 69.8, bahdanau 79.0, cho 40.2, sutskever 26.6; docs/ablations.md has seventeen rows with their
@@ -32,13 +32,13 @@ TRANSFORMERS = {
     'multiplicative': {'model.attention_score': 'multiplicative'},
     'additive': {'model.attention_score': 'additive'},
 }
-# What the Transformer replaced, as configs/recurrent.py has it, as wide as gives about base's number of parameters.
+# The models that the Transformer replaced (configs/recurrent.py), in widths with about base's number of parameters.
 RECURRENT_D_MODEL = {'sutskever': 80, 'cho': 88, 'bahdanau': 76, 'luong_dot': 76}
 VARIANTS = (*TRANSFORMERS, *RECURRENT_D_MODEL)
 
 
 def get_config(arg: str = 'base'):
-  """The configuration of a row."""
+  """Return the configuration of a row."""
   if arg not in VARIANTS:
     raise ValueError(f'configs/ablation.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = phrasebook.get_config()
@@ -59,7 +59,7 @@ def get_config(arg: str = 'base'):
   config.train.num_steps = 700
   config.train.checkpoint_every = 1000  # the last state is saved in any case
   config.train.first_eval = 0
-  config.train.eval_every = 1000  # none: the final figures are what the table is made of
+  config.train.eval_every = 1000  # none: the table uses only the final scores
   config.train.average_last = 1
   config.update_from_flattened_dict(TRANSFORMERS.get(arg, {}))
   if arg in RECURRENT_D_MODEL:

@@ -4,8 +4,8 @@
     python train.py --config=configs/fine_tune.py:classification --config.data.kind=labelled_tsv \\
         --config.data.tsv=labelled.tsv --config.init_from=runs/lm --workdir=runs/mine
 
-Data: by default generated out of the phrasebook's grammar (20,000 examples); one's own file has a label and then the
-text, or texts, in tab-separated columns. Without init_from it starts from nothing, to compare with.
+Data: by default generated from the phrasebook's grammar (20,000 examples); a file of yours has a label and then the
+text, or texts, in tab-separated columns. Without init_from training starts from random weights, for comparison.
 Hardware: two CPU cores, six minutes or more.
 Expected: accuracy 0.740 for entailment, 0.743 for similarity, 1.000 for classification and 0.323 for multiple_choice,
 from `configs/language_model.py:phrasebook`; see docs/fine_tuning.md.
@@ -17,10 +17,10 @@ TASKS = ('entailment', 'similarity', 'classification', 'multiple_choice')
 
 
 def get_config(arg: str = ''):
-  """One of entailment (also without a name), similarity, classification and multiple_choice."""
+  """Return the configuration of a task: entailment (the default), similarity, classification or multiple_choice."""
   if arg and arg not in TASKS:
     raise ValueError(f'configs/fine_tune.py has no variant {arg!r}; it has {", ".join(TASKS)}')
-  config = language_model.get_config()  # sizes and vocabulary are those of the language model that one starts from
+  config = language_model.get_config()  # sizes and vocabulary are those of the language model that training starts from
   config.data.kind = 'labelled_phrasebook'
   config.data.text = None
   config.data.task = arg or TASKS[0]

@@ -8,7 +8,7 @@ Data: a text of a megabyte or more, plain or .gz; its last tenth is held out, ha
 Hardware: two CPU cores, minutes.
 Expected: tinyshakespeare, 1,003,856 bytes to train on: 2.6672 bits per byte (perplexity 61.4 per token, 6.35 per byte)
 on the 55,780 bytes that validate, after 300 of the 1,500 steps; the whole length has not been run by us.
-`:phrasebook` was run for what is fine-tuned from it (docs/fine_tuning.md); of its own bits per byte no figure was kept.
+`:phrasebook` was run to fine-tune from it (docs/fine_tuning.md); its own bits per byte were not recorded.
 `:gpt` and `:gpt2_xl` need accelerators and have not been run by us; their parameters are counted
 (docs/language_model.md).
 """
@@ -17,7 +17,7 @@ from configs import default
 
 
 def get_config(arg: str = ''):
-  """A small one for a laptop, on a file; or one of VARIANTS."""
+  """Return the configuration of a small model for a laptop, on a file; or one of VARIANTS."""
   config = default.get_config()
   config.model.architecture = 'language_model'
   config.data.kind = 'running_text'
@@ -25,7 +25,7 @@ def get_config(arg: str = ''):
   config.data.max_length = 128
   config.data.max_shapes = 1  # all blocks but each document's last are equally long
   config.vocabulary.size = 1024
-  config.vocabulary.dummy_prefix = False  # a word at the start of a line is another than after a space
+  config.vocabulary.dummy_prefix = False  # a word at the start of a line is spelt in other pieces than after a space
   config.vocabulary.control_symbols = ('<delimiter>', '<extract>')  # so that it can be fine-tuned
 
   # GPT-2's layers (Radford et al., 2019, §2.3), narrow.
@@ -60,7 +60,7 @@ def get_config(arg: str = ''):
 
 
 def set_gpt2_layers(config) -> None:
-  """Pre-norm with a last normalisation, GELU, learned positions, biases everywhere."""
+  """Set GPT-2's layers: pre-norm with a final normalisation, GELU, learned positions, biases everywhere."""
   config.model.norm = 'pre'
   config.model.activation = 'gelu'
   config.model.positions = 'learned'
@@ -69,7 +69,7 @@ def set_gpt2_layers(config) -> None:
 
 
 def set_phrasebook(config) -> None:
-  """The embedded corpus's English sentences, made offline: what configs/fine_tune.py starts from."""
+  """Set the embedded corpus's English sentences, made offline, as text; configs/fine_tune.py starts from this run."""
   config.data.kind = 'phrasebook_text'
   config.data.text = None
   config.data.source_language = 'en'
@@ -79,7 +79,7 @@ def set_phrasebook(config) -> None:
 
 
 def set_gpt(config) -> None:
-  """Radford et al. (2018), §4.1: 117 M parameters; AdamW, batches of 64 sequences of 512 tokens, 100 epochs."""
+  """Set GPT (Radford et al., 2018, §4.1): 117 M parameters; AdamW, 64 × 512 tokens a batch, 100 epochs."""
   set_gpt2_layers(config)
   config.model.norm = 'post'
   config.model.d_model = 768
@@ -104,9 +104,9 @@ def set_gpt(config) -> None:
 
 
 def set_gpt2_xl(config) -> None:
-  """Radford et al. (2019), Table 2's last row: 1,542 M parameters in print, 1,558 M in the published weights.
+  """Set GPT-2 XL (Radford et al., 2019, Table 2's last row): 1,542 M parameters in print, 1,558 M as published.
 
-  The optimiser is GPT's: the paper says of its own that learning rates were tuned by hand.
+  The optimiser is GPT's: the paper only says that learning rates were tuned by hand.
   """
   set_gpt(config)
   config.model.norm = 'pre'

@@ -1,12 +1,12 @@
-"""Multi30k, English to German, from two text files per split; the pattern for parallel text of one's own.
+"""Multi30k, English to German, from two text files per split; the pattern for your own parallel text.
 
     python train.py --config=configs/multi30k.py --config.data.directory=data/multi30k --workdir=runs/m30k
     python train.py --config=configs/multi30k.py:overnight --config.data.directory=data/multi30k --workdir=runs/m30k_8h
 
-Variants: `:overnight` sees three times as many batches, each twice as large; `:rdrop`, `:simcut` and `:bpe_dropout`
-are the same number of updates of the same size with one regulariser more, for comparison with it.
+Variants: `:overnight` trains on three times as many batches, each twice as large; `:rdrop`, `:simcut` and
+`:bpe_dropout` add one regulariser to it, with the same number of updates of the same size.
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. Where
-test_2017_flickr and test_2017_mscoco are there, too, they are scored besides; the start of a run says which are not.
+test_2017_flickr and test_2017_mscoco are there, they are scored, too; a run says at its start which are missing.
 Hardware: two CPU cores, an hour; `:overnight` about seven hours; `:rdrop` and `:simcut` make two passes an update.
 Expected: 39.4 sacreBLEU (cased, raw, 13a) on test_2016_flickr after the hour, beam 4, five epochs averaged; the README
 has the method. The variants have not been run to their ends by us; after 18 of their 120 epochs the regularisers still
@@ -25,7 +25,7 @@ VARIANTS = {
 
 
 def get_config(arg: str = ''):
-  """An hour on two cores, or one of VARIANTS."""
+  """Return the configuration of an hour on two cores, or one of VARIANTS."""
   if arg and arg not in VARIANTS:
     raise ValueError(f'configs/multi30k.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = default.get_config()

@@ -11,7 +11,7 @@ from configs import default
 
 
 def get_config(arg: str = ''):
-  """It has no variants: `arg` must be empty."""
+  """Return the configuration; it has no variants, so `arg` must be empty."""
   if arg:
     raise ValueError(f'configs/phrasebook.py has no variant {arg!r}')
   config = default.get_config()
@@ -27,14 +27,14 @@ def get_config(arg: str = ''):
   config.model.num_layers = 3
   config.model.d_ff = 512
   config.model.norm = 'pre'
-  config.model.dropout = 0.0  # the grammar never runs dry: few sentences are seen more than four times
+  config.model.dropout = 0.0  # the grammar gives enough text: few sentences are seen more than four times
 
-  # Eq. 3's peak at this size, but a straight line down from it: the pronouns come out right only as it gets small.
+  # Eq. 3's peak at this size, then a linear decay: pronouns are learnt only when the learning rate gets small.
   config.optimizer.schedule = 'linear'
   config.optimizer.peak = 4.4e-3
   config.optimizer.warmup_steps = 400
   config.optimizer.decay_steps = 2500
-  config.optimizer.final_share = 0.05  # a run that is lengthened goes on with it
+  config.optimizer.final_share = 0.05  # the rate with which a lengthened run goes on
   config.optimizer.clip_norm = 1.0
 
   config.train.batch_tokens = 2048  # twice the updates of 4096 in the same time

@@ -1,12 +1,12 @@
-"""What the Transformer replaced: `:bahdanau` (default), `:sutskever`, `:cho`, `:luong_dot` and `:luong_general`.
+"""Models that the Transformer replaced: `:bahdanau` (default), `:sutskever`, `:cho`, `:luong_dot`, `:luong_general`.
 
     python train.py --config=configs/recurrent.py:bahdanau --workdir=runs/bahdanau
     python train.py --config=configs/recurrent.py:bahdanau --config.data.kind=text \\
         --config.data.directory=data/multi30k --config.vocabulary.size=8000 --config.model.dropout=0.3 \\
         --workdir=runs/bahdanau_m30k
 
-Data: the embedded corpus; or, as in the second command, Multi30k (see configs/multi30k.py), or files of one's own.
-Departures that all variants share: subwords of one vocabulary, one matrix for both embeddings and the output,
+Data: the embedded corpus; or, as in the second command, Multi30k (see configs/multi30k.py), or files of yours.
+Departures of all variants from the papers: subwords of one vocabulary, one matrix for both embeddings and the output,
 Adam at Eq. 3 with label smoothing, recurrent matrices that start orthogonal, and sizes for two CPU cores.
 Hardware: two CPU cores; a run of this length has not been timed by us.
 Expected: not run by us at this size and length. A third as wide, after 700 steps as rows of configs/ablation.py,
@@ -18,7 +18,7 @@ from configs import default, phrasebook
 
 
 def sutskever(config) -> None:
-  """Sutskever et al., 2014, "Sequence to Sequence Learning with Neural Networks": no attention, the source reversed.
+  """Set "Sequence to Sequence Learning with Neural Networks" (Sutskever et al., 2014): no attention, reversed source.
 
   The paper: four LSTM layers of 1,000 cells, plain descent, words; EOS is read last (here, first).
   """
@@ -31,7 +31,7 @@ def sutskever(config) -> None:
 
 
 def cho(config) -> None:
-  """Cho et al., 2014, "Learning Phrase Representations using RNN Encoder-Decoder": the summary enters every step.
+  """Set "Learning Phrase Representations using RNN Encoder-Decoder" (Cho et al., 2014): a summary enters every step.
 
   The paper: 1,000 units, Adadelta, phrases scored for another system; the output's maxout is followed by a
   projection of rank 100.
@@ -43,7 +43,7 @@ def cho(config) -> None:
 
 
 def bahdanau(config) -> None:
-  """Bahdanau et al., 2015, "Neural Machine Translation by Jointly Learning to Align and Translate" (RNNsearch).
+  """Set RNNsearch, "… Jointly Learning to Align and Translate" (Bahdanau et al., 2015).
 
   The paper: 1,000 units each way, embeddings of 620, a maxout of 500, Adadelta, words.
   """
@@ -53,7 +53,7 @@ def bahdanau(config) -> None:
 
 
 def luong_dot(config) -> None:
-  """Luong et al., 2015, "Effective Approaches to Attention-based Neural Machine Translation": global, dot.
+  """Set "Effective Approaches to Attention-based Neural Machine Translation" (Luong et al., 2015): global, dot.
 
   The paper: four LSTM layers of 1,000 cells, plain descent, words; source reversed, dropout 0.2, input feeding.
   """
@@ -66,7 +66,7 @@ def luong_dot(config) -> None:
 
 
 def luong_general(config) -> None:
-  """The same with a matrix between the two states (Luong et al., 2015, §3.1, "general")."""
+  """Set luong_dot with a matrix between the two states (Luong et al., 2015, §3.1, "general")."""
   luong_dot(config)
   config.recurrent.score = 'general'
 
@@ -75,7 +75,7 @@ VARIANTS = {variant.__name__: variant for variant in (bahdanau, sutskever, cho, 
 
 
 def get_config(arg: str = 'bahdanau'):
-  """One of VARIANTS on the phrasebook; the splits are named as Multi30k's files."""
+  """Return one of VARIANTS on the phrasebook; the splits are named as Multi30k's files."""
   if arg not in VARIANTS:
     raise ValueError(f'configs/recurrent.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = phrasebook.get_config()

@@ -6,8 +6,8 @@
 Data: WMT14 English to German as in configs/wmt_de_en.py; scored on the development set newstest2013 with beam search
 and without averaging, as the table was (§6.2). Another corpus: --config.data.… on either command.
 Hardware: on 8 P100 the paper's base took 12 hours and big 3.5 days; it has no times for the other rows.
-Expected: the paper's columns stand below; its BLEU is tokenised, so that ours on raw text comes out lower for the same
-translations, and its perplexity is per word piece of its own vocabulary. Not run by us. Parameter counts:
+Expected: the paper's columns are below. Its BLEU is of tokenised text; ours, of raw text, is lower for the same
+translations. Its perplexity is per word piece of its own vocabulary. Not run by us. Parameter counts:
 docs/table3.md.
 """
 
@@ -50,13 +50,13 @@ VARIANTS = {
     'big': Row({'model.d_model': 1024, 'model.d_ff': 4096, 'model.num_heads': 16, 'model.dropout': 0.3,
                 'train.num_steps': 300_000}, 4.33, 26.4, 213),
 }
-# What sweep.py prints beside our own figures.
+# The figures that sweep.py prints beside our own.
 PUBLISHED = {name: {'bleu': row.bleu, 'parameters': 1e6 * (row.parameters or VARIANTS['base'].parameters)}
              for name, row in VARIANTS.items()}
 
 
 def get_config(arg: str = 'base'):
-  """The configuration of a row of Table 3."""
+  """Return the configuration of a row of Table 3."""
   if arg not in VARIANTS:
     raise ValueError(f'configs/table3.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = wmt_de_en.get_config()

@@ -1,4 +1,4 @@
-"""The toy translator of introductory texts, on one downloaded file of sentence pairs.
+"""A toy translator, as in tutorials, on one downloaded file of sentence pairs.
 
     python train.py --config=configs/toy.py --config.data.tsv=deu.txt --workdir=runs/toy
 
@@ -6,8 +6,8 @@
 (target) tokens, 30 epochs. Longer pairs are left out and counted.
 Data: a file with an English sentence, a tab, and its German translation on each line, such as the Tatoeba pairs of
 manythings.org; further columns are ignored. The file has no splits: 1,000 pairs each are held out for validation and
-test, and no sentence of theirs, in either language, is trained on. JSON lines do as well: {"source": …, "target": …}
-with --config.data.kind=jsonl --config.data.jsonl=pairs.jsonl.
+test, and none of their sentences, in either language, is trained on. A file of JSON lines, {"source": …, "target": …},
+is read with --config.data.kind=jsonl --config.data.jsonl=pairs.jsonl.
 Hardware: two CPU cores, hours; any GPU, minutes.
 Expected: not run by us.
 """
@@ -16,7 +16,7 @@ from configs import default
 
 
 def get_config(arg: str = ''):
-  """It has no variants: `arg` must be empty."""
+  """Return the configuration; it has no variants, so `arg` must be empty."""
   if arg:
     raise ValueError(f'configs/toy.py has no variant {arg!r}')
   config = default.get_config()
@@ -31,7 +31,7 @@ def get_config(arg: str = ''):
   config.data.max_length = 42
 
   config.vocabulary.kind = 'bpe'
-  config.vocabulary.size = 10_002  # of either language: 10,000 and two, special entries included
+  config.vocabulary.size = 10_002  # for each language: 10,000 and two, special entries included
   config.vocabulary.joint = False
 
   config.model.d_model = 128

@@ -7,15 +7,15 @@ Data: TFDS wmt14_translate/de-en, about 4.5 million pairs to train; validation i
 newstest2014 in full (3,003 lines, sacreBLEU's wmt14/full).
 Hardware: the paper trained base in 12 hours and big in 3.5 days on 8 P100. A GPU or TPU is needed in practice.
 Expected: not run by us. The paper reports BLEU 27.3 (base) and 28.4 (big): tokenised, compounds split, beam 4,
-alpha 0.6, the last 5 or 20 checkpoints averaged. sacreBLEU on raw text, which we report, comes out lower for the
-same translations.
+alpha 0.6, the last 5 or 20 checkpoints averaged. sacreBLEU on raw text, which we report, is lower for the same
+translations.
 """
 
 from configs import default
 
 
 def get_config(arg: str = 'base'):
-  """The configuration of a row of the paper's Table 2: 'base' or 'big'."""
+  """Return the configuration of a row of the paper's Table 2: 'base' or 'big'."""
   config = default.get_config()
   config.data.kind = 'tfds'
   config.data.tfds_name = 'wmt14_translate/de-en'
@@ -30,7 +30,7 @@ def get_config(arg: str = 'base'):
 
 
 def set_big(config) -> None:
-  """Table 3's row "big", with §6.1's averaging and §5.4's dropout for English to German."""
+  """Set Table 3's row "big", with §6.1's averaging and §5.4's dropout for English to German."""
   config.model.d_model = 1024
   config.model.num_heads = 16
   config.model.d_ff = 4096

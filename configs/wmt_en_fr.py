@@ -7,14 +7,14 @@ Data: TFDS wmt14_translate/fr-en, about 40 million pairs to train (the paper say
 the test set is newstest2014 (3,003 lines). The paper's 32,000 word pieces are 32,000 BPE pieces here.
 Hardware: the paper trained on 8 P100, base for 12 hours and big for 3.5 days. A GPU or TPU is needed in practice.
 Expected: not run by us. The paper reports BLEU 38.1 (base) and 41.8 (big) on tokenised text, beam 4, alpha 0.6, the
-last 5 or 20 checkpoints averaged; sacreBLEU on raw text, which we report, is another measure.
+last 5 or 20 checkpoints averaged; sacreBLEU on raw text, which we report, cannot be compared with that.
 """
 
 from configs import default, wmt_de_en
 
 
 def get_config(arg: str = 'base'):
-  """The configuration of a row of the paper's Table 2: 'base' or 'big'."""
+  """Return the configuration of a row of the paper's Table 2: 'base' or 'big'."""
   config = default.get_config()
   config.data.kind = 'tfds'
   config.data.tfds_name = 'wmt14_translate/fr-en'

@@ -10,14 +10,14 @@
     running_text       running text for language models; documents says how it is cut
     labelled           the records of labelled text, for fine-tuning a language model, and its tasks
     labelled_files     labelled text from files
-    labelled_baselines what a labelled set gives away to rules that do not understand
+    labelled_baselines what accuracy simple rules reach on a labelled set, without understanding it
     heldout            one file split so that nothing held out is trained on
     cleaning           which of the training pairs are dropped, and what is mixed in
     conllu             sentences with their syntax
     vocabulary         SentencePiece
-    subword_sampling   text in other pieces each epoch
+    subword_sampling   a new segmentation of the training text in each epoch
 
-A further kind of corpus is a function from its options to splits, in a module of its own: it enters itself in
-`config.KINDS`, naming the options that it reads, and `loading` imports it. Its options get a line in
-`configs/default.py` and a field in `config.CorpusConfig`. Knows neither models nor runs.
+A new kind of corpus is a function from its options to splits, in a module of its own, which registers it in
+`config.KINDS` with the options that it reads and which `loading` imports. Its options get a line in
+`configs/default.py` and a field in `config.CorpusConfig`. This package depends on neither models nor runs.
 """

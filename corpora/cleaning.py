@@ -25,9 +25,9 @@ from corpora.splits import Corpus, Pair, Split
 class CleaningConfig:
   """Filters of the training pairs, each off by default, and further corpora."""
 
-  max_characters: int = 0  # of a side; 0 is off
-  max_ratio: float = 0.0  # characters of the longer side per one of the shorter; 0 is off
-  min_letters: float = 0.0  # share of a side's characters, spaces apart, that are letters; 0 is off
+  max_characters: int = 0  # most characters of a side; 0 is off
+  max_ratio: float = 0.0  # most characters of the longer side for each character of the shorter; 0 is off
+  min_letters: float = 0.0  # least share of letters among a side's characters other than spaces; 0 is off
   drop_identical: bool = False  # pairs whose sides are the same text
   drop_duplicates: bool = False  # pairs that have occurred before
   drop_control: bool = False  # control characters, U+FFFD and unassigned ones on either side
@@ -52,12 +52,12 @@ class CleaningConfig:
 
   @property
   def filters(self) -> dict[str, Callable[[Pair, 'CleaningConfig'], bool]]:
-    """Those of FILTERS that are switched on."""
+    """The filters that are switched on, by their names in FILTERS."""
     return {name: wrong for name, wrong in FILTERS.items() if getattr(self, name)}
 
 
 class Source(NamedTuple):
-  """A further corpus, written FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG: files as data.directory has them."""
+  """A further corpus, written FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG; its files are named as in data.directory."""
 
   directory: str
   weight: float = 1.0  # times that each of its pairs is read in an epoch; 0.5 reads half of them
@@ -65,7 +65,7 @@ class Source(NamedTuple):
 
 
 def source_of(text: str) -> Source:
-  """Parse a Source as a user writes it. Raises ValueError when it is none."""
+  """Parse a Source as a user writes it. Raises ValueError when it is malformed."""
   place, _, tag = text.partition('#')
   directory, star, weight = place.rpartition('*') if '*' in place else (place, '', '1')
   try:
@@ -73,7 +73,7 @@ def source_of(text: str) -> Source:
   except ValueError:
     found = None
   if found is None or not found.directory or not 0.0 < found.weight < 1000.0:
-    raise ValueError(f'mix has {text!r}; expected FOLDER*WEIGHT#TAG, weight and tag if you like, with a weight above 0')
+    raise ValueError(f'mix has {text!r}; expected FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG with a weight above 0')
   return found
 
 
@@ -141,9 +141,9 @@ def tagged(split: Split, tag: str | None) -> Split:
 
 
 def weighted(split: Split, weight: float, seed: int) -> Split:
-  """Return each pair `weight` times; of a fraction, for that share of the pairs, which the seed draws, once more."""
+  """Repeat each pair `weight` times; of a fraction, repeat that share of the pairs, drawn by the seed, once more."""
   whole, share = divmod(weight, 1.0)
-  draw = random.Random(f'{seed} {split.fingerprint}')  # another corpus draws others
+  draw = random.Random(f'{seed} {split.fingerprint}')  # each corpus draws its own
   times = [int(whole) + (draw.random() < share) for _ in range(len(split))]
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, weight, seed), size=sum(times),

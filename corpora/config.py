@@ -1,8 +1,8 @@
 """The options of a corpus, section `data`, and the registry of kinds, `data.kind`.
 
-A kind enters itself in KINDS next to the code that loads it, with the options that it reads; which options mean
-nothing beside another kind follows from that. `loading.py` imports all kinds, so take CorpusConfig and LabelledConfig
-from there: their checks know the kinds that have been imported.
+A kind registers itself in KINDS next to the code that loads it, with the options that it reads; all others have no
+effect with that kind. Import CorpusConfig and LabelledConfig from `loading.py`, which imports all kinds: their checks
+know only the kinds that have been imported.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es
 class Kind(NamedTuple):
   """A kind of corpus."""
 
-  load: Callable[..., Corpus | LabelledCorpus]  # of its options; raises DataError when text is missing or damaged
+  load: Callable[..., Corpus | LabelledCorpus]  # (options) -> corpus; raises DataError when text is missing or damaged
   holds: str  # what its splits hold: 'pairs', 'documents' or 'examples'
   needs: str | None = None  # the option that names its text, which has no default
 
@@ -31,7 +31,7 @@ KINDS: Registry[Kind] = Registry('data.kind')
 
 
 def _mistakes_of_kind(config: 'CorpusConfig | LabelledConfig', *held: str) -> Iterator[str]:
-  """Yield what is wrong with the kind of a record whose splits hold one of `held`."""
+  """Yield what is wrong with a record's kind, whose splits must hold one of `held`."""
   kind = KINDS.get(config.kind)
   if kind is None or kind.holds not in held:
     fitting = [name for name, one in KINDS.items() if one.holds in held]
@@ -62,7 +62,7 @@ class CorpusConfig:
   target_language: str
   train_split: str = 'train'  # stem of the files, or name of the TFDS split
   validation_split: str = 'val'
-  test_splits: tuple[str, ...] = ('test',)  # the same of each test set; kinds that split one file have one of their own
+  test_splits: tuple[str, ...] = ('test',)  # the same for each test set; kinds that split one file make their own
   directory: str | None = None  # kind text
   tsv: str | None = None  # kind tsv
   tsv_source_column: int = 1
@@ -103,7 +103,7 @@ class CorpusConfig:
              'validation and test both take it')
 
   def idle(self) -> dict[str, str]:
-    """Return the options of a corpus that have no effect beside the kind, each with the reason."""
+    """Return the options of a corpus that have no effect with this kind, each with the reason."""
     return KINDS.idle(self.kind)
 
   @property
@@ -138,5 +138,5 @@ class LabelledConfig:
       yield f'heldout is {self.heldout}; expected a positive number of examples'
 
   def idle(self) -> dict[str, str]:
-    """Return the options of a corpus that have no effect beside the kind, each with the reason."""
+    """Return the options of a corpus that have no effect with this kind, each with the reason."""
     return KINDS.idle(self.kind)

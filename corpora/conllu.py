@@ -19,7 +19,7 @@ class Sentence(NamedTuple):
   """One sentence. Words are numbered from 0."""
 
   text: str
-  words: tuple[str, ...]  # what stands between the spaces of the text; no word holds a space
+  words: tuple[str, ...]  # the text between spaces; no word contains a space
   dependencies: tuple[tuple[str, int, int], ...]  # (relation without its subtype, word, the word that it depends on)
 
 

@@ -1,6 +1,6 @@
-"""What of a running text is one document, that is, read on its own from BOS to EOS: the registry of `data.document`.
+"""What counts as one document of a running text, read on its own from BOS to EOS: the registry of `data.document`.
 
-A document's separator (a line end, or a blank line) is what its EOS stands for. So every byte of a split is predicted.
+A document's EOS stands for its separator (a line end, or a blank line), so that every byte of a split is predicted.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from checks.choices import Registry
 class Division(NamedTuple):
   """How the lines of a text become documents."""
 
-  separator: str  # what stood behind each unit in the file
+  separator: str  # what follows each unit in the file
   units: Callable[[Sequence[str], str, list[str]], list[str]]  # (lines, file, notes) -> units; notes what is skipped
   noun: str  # of units, in messages
   whole: bool = False  # all units of a split together are one document
@@ -46,5 +46,5 @@ def _lines_with_text(lines: Sequence[str], path: str, notes: list[str]) -> list[
 
 DOCUMENTS.add('file', Division('\n', _all_lines, 'lines', whole=True),
               'the whole text, line ends included: the model reads on over all of it')
-DOCUMENTS.add('paragraph', Division('\n\n', _paragraphs, 'paragraphs'), 'what stands between blank lines')
+DOCUMENTS.add('paragraph', Division('\n\n', _paragraphs, 'paragraphs'), 'the lines between blank lines')
 DOCUMENTS.add('line', Division('\n', _lines_with_text, 'lines'), 'each line')

@@ -1,7 +1,7 @@
 """One file of items, split so that nothing held out is trained on.
 
 Items that share a sentence form a group; whole groups are held out, drawn by the seed. The order of the items, the
-seed and LARGEST_GROUP decide who is held out: a change to any of this gives runs other splits.
+seed and LARGEST_GROUP decide which items are held out: a change to any of them changes the splits of runs.
 """
 
 import collections
@@ -17,17 +17,17 @@ LARGEST_GROUP = 10  # pairs that share sentences with each other: larger groups 
 
 
 def split_pairs(pairs: Sequence[Pair], path: str, config: CorpusConfig, notes: list[str]) -> Corpus:
-  """Return a corpus out of the pairs of one file, of which repeated ones and those with an empty side are dropped.
+  """Split the pairs of one file into a corpus, without repeated pairs and those with an empty side.
 
   Pairs that share a sentence, in either language, form a group (the same sentence has many translations in
-  Tatoeba), so that no held-out sentence of either language stands in training. Validation and test take one pair of
+  Tatoeba), so that no held-out sentence of either language is in training. Validation and test take one pair of
   each of their groups; a group's further pairs are dropped.
 
   Args:
     pairs: in the order of the file.
     path: of the file; names the corpus and its splits.
     config: its languages, `heldout` and seed.
-    notes: what was dropped from the file so far; the corpus has them and its own.
+    notes: on what was dropped from the file so far; the corpus gets these and further ones.
   """
   distinct = list(dict.fromkeys(pairs))
   if len(distinct) < len(pairs):
@@ -44,7 +44,7 @@ def split_pairs(pairs: Sequence[Pair], path: str, config: CorpusConfig, notes: l
 
 
 def without_empty(pairs: Sequence[Pair], name: str, notes: list[str]) -> list[Pair]:
-  """Return the pairs that have text on both sides; notes how many had not. Raises DataError when none is left."""
+  """Return the pairs with text on both sides; add to `notes` how many lack it. Raises DataError when none is left."""
   kept = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
   if not kept:
     raise DataError(f'{name}: no pair has text on both sides')
@@ -55,11 +55,11 @@ def without_empty(pairs: Sequence[Pair], name: str, notes: list[str]) -> list[Pa
 
 def split_by_key(keys: Sequence[Sequence[Hashable]], heldout: int, seed: int, name: str, noun: str
                  ) -> tuple[list[int], list[int], list[int], int]:
-  """Return the items of training, validation and test, and how many were dropped: no key stands in two splits.
+  """Return the items of training, validation and test, and how many were dropped: no key is in two splits.
 
   Args:
-    keys: of each item; items with a common key form a group.
-    heldout: items, each of another group, to validate with, and as many to test on.
+    keys: the keys of each item; items with a common key form a group.
+    heldout: number of items to validate with, each of another group, and of items to test on.
     seed: draws the groups that are held out.
     name, noun: of the file and of its items, for messages.
   """

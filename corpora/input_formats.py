@@ -20,7 +20,7 @@ _ANY_LENGTH = 1 << 31
 
 
 class Symbols(NamedTuple):
-  """The ids of what stands around texts."""
+  """The ids of the symbols around texts."""
 
   start: int
   delimiter: int
@@ -28,7 +28,7 @@ class Symbols(NamedTuple):
 
 
 class Encoded(NamedTuple):
-  """A split's examples as ids."""
+  """A split's examples as token ids."""
 
   sequences: list[list[list[int]]]  # of each example, its sequences
   labels: list[int]
@@ -36,21 +36,22 @@ class Encoded(NamedTuple):
 
 
 def symbols_of(vocabulary: Vocabulary) -> Symbols:
-  """Raises DataError when the vocabulary has no delimiter or extract symbol."""
+  """Return the ids of the symbols. Raises DataError when the vocabulary has no delimiter or extract symbol."""
   return Symbols(vocabulary.bos_id, vocabulary.control_id(DELIMITER), vocabulary.control_id(EXTRACT))
 
 
 def joined(texts: Sequence[Ids], symbols: Symbols) -> list[int]:
-  """start text delimiter text … extract."""
+  """Return the sequence: start, text, delimiter, text, …, extract."""
   first, *others = texts
   return [symbols.start, *first, *(i for text in others for i in (symbols.delimiter, *text)), symbols.extract]
 
 
 def fitted(texts: Sequence[Ids], length: int) -> list[Ids]:
-  """The texts cut at their ends, the longest first and no more than is needed, so that joined() is at most `length`."""
+  """Cut the texts at their ends, the longest first, no more than needed for joined() to have at most `length` ids."""
   room = length - len(texts) - 1
   if room < len(texts):
-    raise ValueError(f'{length} tokens hold no {len(texts)} texts between their symbols; raise data.max_length')
+    raise ValueError(f'{length} tokens are too few for {len(texts)} texts and the symbols around them; raise '
+                     'data.max_length')
   if sum(map(len, texts)) <= room:
     return list(texts)
   most = next(most for most in range(room, 0, -1) if sum(min(len(text), most) for text in texts) <= room)
@@ -77,7 +78,7 @@ FORMATS: dict[str, Callable[[Sequence[Ids], Symbols, int], list[list[int]]]] = {
 
 
 def encode(split: LabelledSplit, task: str, vocabulary: Vocabulary, length: int) -> Encoded:
-  """The split's sequences, none longer than `length`."""
+  """Encode a split as sequences of at most `length` tokens."""
   symbols, form = symbols_of(vocabulary), FORMATS[task]
   ids = iter(vocabulary.encode_batch([text for example in split for text in example.texts]))
   sequences, cut = [], 0

@@ -63,7 +63,7 @@ def _text(record: dict, field: str, place: str) -> str:
 
 
 def _kind(value: object) -> str:
-  """Return what a JSON value is, for messages."""
+  """Name the kind of a JSON value, for messages."""
   kinds = {type(None): 'null', bool: 'true or false', int: 'a number', float: 'a number', str: 'a text',
            list: 'a list', dict: 'an object'}
   return kinds[type(value)]

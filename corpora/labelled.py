@@ -1,7 +1,7 @@
 """The records of labelled text (Radford et al., 2018, §3.2), and its tasks: the registry of `data.task`.
 
-How a task's texts become the model's sequences stands in input_formats.py, what classifies them in
-transformer/classification.py; both know the tasks by these names.
+input_formats.py turns a task's texts into the model's sequences, transformer/classification.py classifies them; both
+use these names of tasks.
 """
 
 import collections
@@ -22,12 +22,12 @@ class Example(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """What the texts of an example are."""
+  """A task: the columns of its examples."""
 
   name: str
   columns: tuple[str, ...]  # those after the label
   answers: bool = False  # further columns like the last may follow, and the label is the number of the right one
-  identifying: int = 1  # so many of the first texts, each alone, must not stand in two splits
+  identifying: int = 1  # number of first texts of which none may occur in two splits
 
   def describe(self) -> str:
     """Return the columns as a user types them."""
@@ -44,7 +44,7 @@ for task in (Task('classification', ('text',)),
 
 
 def has_answers(task: str) -> bool:
-  """Return whether the examples of a task have answers to choose from; False for a task that there is not."""
+  """Return whether the examples of a task have answers to choose from; False for an unknown task."""
   return task in TASKS and TASKS[task].answers
 
 
@@ -52,7 +52,7 @@ def has_answers(task: str) -> bool:
 class LabelledSplit:
   """Examples of one split."""
 
-  name: str  # stands beside every score
+  name: str  # printed beside every score
   examples: tuple[Example, ...]
 
   def __iter__(self) -> Iterator[Example]:
@@ -63,7 +63,7 @@ class LabelledSplit:
 
   @property
   def extent(self) -> str:
-    """How much text it is, for people."""
+    """The amount of text, for people."""
     return f'{len(self):,} examples'
 
   @property
@@ -89,7 +89,7 @@ class LabelledCorpus:
   suggestions: tuple[str, ...] = ()  # lines that a user may try: texts, separated by tabs
 
   def majority(self, split: LabelledSplit) -> float:
-    """Return the accuracy on a split of always naming training's most frequent label (the first of several)."""
+    """Return the accuracy on a split of always predicting training's most frequent label (the first of several)."""
     counts = collections.Counter(example.label for example in self.train)
     favourite = max(range(len(self.labels)), key=lambda label: counts[label])
     return sum(example.label == favourite for example in split) / len(split)

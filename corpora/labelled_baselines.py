@@ -1,4 +1,4 @@
-"""Baselines of labelled sets that do not understand: the majority label, words without their order, one text alone.
+"""Baselines for labelled sets: the majority label, words without their order, one text without the other.
 
 A model's accuracy means little without them. The classifier over words is multinomial logistic regression, fitted to
 its optimum (L-BFGS, with half the sum of squared weights as a penalty).
@@ -29,7 +29,7 @@ def bag_of_words(texts: Sequence[frozenset[str]]) -> list[str]:
 
 
 def last_text_only(texts: Sequence[frozenset[str]]) -> list[str]:
-  """Return the words of the last text (the hypothesis; an answer): what can be guessed without the first."""
+  """Return the words of the last text (the hypothesis, or an answer), to see what can be guessed without the first."""
   return sorted(texts[-1])
 
 
@@ -96,7 +96,7 @@ def accuracy(corpus: LabelledCorpus, split: LabelledSplit, features: Features) -
 
 
 def baselines(corpus: LabelledCorpus, split: LabelledSplit) -> dict[str, float]:
-  """Return the accuracy on a split of every rule that does not understand."""
+  """Return the accuracy of every baseline on a split."""
   several = TASKS[corpus.task].answers or len(TASKS[corpus.task].columns) > 1
   rules = {'bag_of_words': bag_of_words}
   if several:

@@ -5,8 +5,8 @@
     similarity         label, text, text
     multiple_choice    number of the right answer (from 1), context, answer 1, answer 2, …
 
-A file per split, or one file that is split here so that no held-out text is trained on; plain or gzip, read by
-text_files' rules. Labels have a fixed order: that of the alphabet, or that of the answers.
+A file per split, or one file that is split here so that no held-out text is trained on; plain or gzip, read as
+text_files does. Labels have a fixed order: that of the alphabet, or that of the answers.
 """
 
 import difflib
@@ -45,7 +45,7 @@ def read_rows(path: str, task: Task, notes: list[str]) -> list[Row]:
 
 
 def _row(line: str, place: str, task: Task, answers: int | None) -> Row:
-  """Return one line, checked; `answers` is their number in the file's first line."""
+  """Check and return one line; `answers` is the number of answers in the file's first line."""
   label, *texts = (cell.strip() for cell in line.split('\t'))
   least = len(task.columns)
   if len(texts) < least or not task.answers and len(texts) > least:
@@ -60,7 +60,7 @@ def _row(line: str, place: str, task: Task, answers: int | None) -> Row:
 
 
 def label_names(rows: Sequence[Row], task: Task, name: str) -> tuple[str, ...]:
-  """Return the labels of training in their order. Raises DataError when there is but one."""
+  """Return the labels of training in their order. Raises DataError when there is only one."""
   if task.answers:
     return tuple(str(number) for number in range(1, len(rows[0].texts)))
   labels = tuple(sorted({row.label for row in rows}))
@@ -71,7 +71,7 @@ def label_names(rows: Sequence[Row], task: Task, name: str) -> tuple[str, ...]:
 
 
 def _examples(rows: Sequence[Row], labels: tuple[str, ...], task: Task) -> tuple[Example, ...]:
-  """Return rows as examples, their labels as indices."""
+  """Return rows as examples, with labels as indices."""
   known = {label: index for index, label in enumerate(labels)}
   for row in rows:
     if task.answers and len(row.texts) - 1 != len(labels):

@@ -1,6 +1,6 @@
-"""The corpus that a configuration names. Importing this module enters every kind of corpus in its registry.
+"""The corpus that a configuration names. Importing this module registers every kind of corpus.
 
-Nothing heavy is imported before a corpus is loaded that needs it (TensorFlow Datasets, for one).
+Large packages, such as TensorFlow Datasets, are imported only when a corpus that needs them is loaded.
 """
 
 from typing import overload
@@ -24,5 +24,5 @@ def load(config: CorpusConfig | LabelledConfig) -> Corpus | LabelledCorpus:
 
 
 def holds(kind: str) -> str | None:
-  """Return what the splits of a kind of corpus hold: 'pairs', 'documents' or 'examples'; None of an unknown kind."""
+  """Return what the splits of a kind of corpus hold: 'pairs', 'documents' or 'examples'; None for an unknown kind."""
   return KINDS[kind].holds if kind in KINDS else None

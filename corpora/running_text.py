@@ -1,7 +1,7 @@
 """Running text for a language model: one file, its end held out, or a file for each split.
 
-A text is a list of documents, each of which the model learns to begin and to end (with EOS); what a document is,
-documents.py says. Every byte of a split is predicted, separators included, and counted in `num_bytes`.
+A text is a list of documents (see documents.py), each of which the model learns to begin and to end (with EOS). Every
+byte of a split is predicted, separators included, and counted in `num_bytes`.
 """
 
 import hashlib
@@ -38,14 +38,14 @@ def corpus(config: CorpusConfig) -> Corpus:
 
 
 def _shares(config: CorpusConfig) -> list[float]:
-  """Return the shares held out of the text: validation's, and a test's where no file is given for either."""
+  """Return the shares held out of the text: for validation and for the test, where they have no file."""
   if config.validation_text:
     return []
   return [config.heldout_share] * (1 if config.test_text else 2)
 
 
 def _units(path: str, document: str, notes: list[str]) -> list[str]:
-  """Return the documents of a file; or its lines, where the file is the document."""
+  """Return the documents of a file, or its lines where the file is one document."""
   lines = read_lines(path, notes)
   if not any(line.strip() for line in lines):
     raise DataError(f'{path} has no text')
@@ -81,7 +81,7 @@ def as_split(name: str, units: list[str], document: str) -> TextSplit:
 
 
 def _shared(train: TextSplit, other: TextSplit) -> int:
-  """Return how many documents of the other split stand in training, too."""
+  """Count the documents of the other split that occur in training, too."""
   seen = set(train)
   return sum(text in seen for text in other)
 

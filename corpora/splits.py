@@ -1,7 +1,7 @@
 """The records of a corpus: splits of sentence pairs or of documents, read anew each time they are iterated over.
 
-What of them may be changed: add fields with defaults. A split's fingerprint names token stores and run folders, so a
-change to how it is computed has stores made again and runs refuse to go on.
+To extend a record, add fields with defaults. A split's fingerprint identifies token stores and run folders: if it is
+computed in another way, stores are made again and runs refuse to go on.
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ class Pair(NamedTuple):
 class Split:
   """A named list of pairs, read anew each time it is iterated over."""
 
-  name: str  # stands beside every score
+  name: str  # printed beside every score
   fingerprint: str  # SHA-256 of whatever made the text
   size: int
   read: Callable[[], Iterator[Pair]]
-  stem: str = ''  # what the options call it; '' where the corpus itself decides on its splits
+  stem: str = ''  # its name in the options; '' where the corpus itself decides on its splits
 
   def __iter__(self) -> Iterator[Pair]:
     return self.read()
@@ -35,7 +35,7 @@ class Split:
 
   @property
   def extent(self) -> str:
-    """How much text it is, for people."""
+    """The amount of text, for people."""
     return f'{self.size:,} pairs'
 
 
@@ -64,11 +64,11 @@ class Corpus:
   labels: tuple[str, ...] = ()  # of labelled text
   showcase: tuple[Pair, ...] = ()  # sentences that a finished run translates beside their references
   suggestions: tuple[str, ...] = ()  # source sentences that a user may try
-  measure: Callable[[list[str]], dict[str, Any]] | None = None  # further figures of the first test set's translations
+  measure: Callable[[list[str]], dict[str, Any]] | None = None  # further scores of the first test set's translations
 
   @property
   def by_name(self) -> dict[str, Split]:
-    """The splits as a user may call them: as the options do, or train, validation and test (the first test set)."""
+    """The splits by names that a user may give: those in the options, or train, validation and test (the first)."""
     roles = {'train': self.train, 'validation': self.validation} | {'test': test for test in self.tests[:1]}
     return roles | {split.stem: split for split in (self.train, self.validation, *self.tests) if split.stem}
 
@@ -83,5 +83,5 @@ def in_memory(name: str, pairs: Sequence[Pair], stem: str = '') -> Split:
 
 
 def counted(name: str, lines: int) -> str:
-  """Return a test's name with its lines, since there are two newstest2014: 'newstest2013 (3,000 lines)'."""
+  """Return a test set's name with its lines, since two are called newstest2014: 'newstest2013 (3,000 lines)'."""
   return f'{name} ({lines:,} lines)'

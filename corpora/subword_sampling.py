@@ -1,11 +1,11 @@
-"""Training text in other pieces each epoch: subword regularisation (Kudo, 2018), BPE-dropout (Provilkov et al., 2020).
+"""A new segmentation each epoch: subword regularisation (Kudo, 2018) and BPE-dropout (Provilkov et al., 2020).
 
-SentencePiece draws such segmentations too, but from a generator that no seed determines: since release 0.2.2 it is
-salted anew in every process, so that a run that is killed and continued would read other pieces, and two processes of
-one run would too. So the draws are made here, from the distributions of the papers (the tests compare them: with
-SentencePiece's own for Kudo's, and for BPE-dropout with the paper's Algorithm 1, which SentencePiece's is not: there a
-merge that was skipped once never comes again, so that the same rate cuts words up far more). Normalisation, unsampled
-text and the likeliest segmentations stay SentencePiece's.
+SentencePiece draws such segmentations too, but from a generator that no seed determines: since release 0.2.2 every
+process salts it anew, so that a run that is killed and continued would read other pieces, and so would two processes
+of one run. So the draws are made here, from the distributions of the papers. The tests compare Kudo's with
+SentencePiece's, and BPE-dropout with the paper's Algorithm 1; SentencePiece's BPE-dropout differs from that: a merge
+skipped once never comes again, so that the same rate splits words far more. Normalisation, unsampled text and the
+likeliest segmentations are SentencePiece's.
 """
 
 import bisect
@@ -26,15 +26,15 @@ from checks.refusals import refuse
 from corpora.vocabulary import Vocabulary
 
 _SPACE = '\u2581'
-_MOST_KEPT = 1 << 17  # words whose pieces are kept from one sentence to the next
-_UNKNOWN_PENALTY = 10.0  # a unigram model's unknown character is so much less likely, in log, than its rarest piece
+_MOST_KEPT = 1 << 17  # words whose pieces are cached
+_UNKNOWN_PENALTY = 10.0  # log-probability of a unigram model's rarest piece minus that of an unknown character
 
 
 class Sampling(NamedTuple):
   """A way to draw segmentations."""
 
   vocabulary: str | None  # the kind of vocabulary that it needs
-  drawer: 'Callable[[Vocabulary, _Pieces, SamplingConfig], _Draw] | None'  # makes what segments a text
+  drawer: 'Callable[[Vocabulary, _Pieces, SamplingConfig], _Draw] | None'  # makes the function that segments a text
 
 
 SAMPLINGS: Registry[Sampling] = Registry('data.subword_sampling')
@@ -48,7 +48,7 @@ class SamplingConfig:
   subword_sampling: str = 'none'  # an entry of SAMPLINGS
   bpe_dropout: float = 0.1  # probability that a possible merge is dropped at a step
   unigram_alpha: float = 0.1  # exponent of a segmentation's probability: 0 is uniform
-  unigram_nbest: int = -1  # segmentations drawn from: the likeliest so many, or -1, all
+  unigram_nbest: int = -1  # number of likeliest segmentations to draw from; -1 is all
   vocabulary_kind: str = 'bpe'
 
   def __post_init__(self):
@@ -70,7 +70,7 @@ class SamplingConfig:
       yield f'unigram_nbest is {self.unigram_nbest}; expected 2 or more, or -1 for all segmentations'
 
   def idle(self) -> dict[str, str]:
-    """Return the fields that have no effect beside the others, each with the reason."""
+    """Return the fields that other fields make ineffective, each with the reason."""
     return SAMPLINGS.idle(self.subword_sampling)
 
   @property
@@ -82,12 +82,12 @@ class SamplingConfig:
 class SampledVocabulary:
   """A vocabulary that segments sentence i of a split in its own way in each epoch.
 
-  The segmentation is a function of (seed, epoch, side, i) and the text, whoever asks, in whatever order and in whatever
-  process. It is the same text: decode() of the underlying vocabulary gives it back.
+  The segmentation is a function of (seed, epoch, side, i) and the text, whatever the order of calls and the process.
+  decode() of the underlying vocabulary gives the text back.
   """
 
   def __init__(self, vocabulary: Vocabulary, config: SamplingConfig, seed: int, epoch: int, side: int):
-    """Prepare drawing for an epoch. Raises DataError when the model is of a kind that cannot be sampled so.
+    """Prepare drawing for an epoch. Raises DataError when this sampling needs a model of another kind.
 
     Args:
       vocabulary: whose pieces are drawn.
@@ -111,7 +111,7 @@ class SampledVocabulary:
 _Draw = Callable[[str, random.Random], list[int]]
 
 
-@functools.lru_cache(maxsize=4)  # what it keeps of words serves every epoch
+@functools.lru_cache(maxsize=4)  # its cache of words serves every epoch
 def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
   """Return the function that segments one text with a generator of random numbers."""
   needed, drawer = SAMPLINGS[config.subword_sampling]
@@ -139,7 +139,7 @@ class _Pieces:
     self.normal_scores = [self.scores[i] for i in of(kinds.NORMAL).values()]
     self.longest = max(map(len, self.ids), default=1)
     self.unk_id, self.normalize = vocabulary.unk_id, vocabulary.normalize
-    # Words can be taken one by one where no piece reaches over the sign of a space that begins a word.
+    # Words can be segmented one by one if no piece has the sign of a space after its first character.
     self._splits = not any(_SPACE in piece[1:] for piece in self.ids)
 
   def words(self, text: str) -> Iterator[str]:
@@ -166,8 +166,8 @@ class BpeDropout:
   """Byte-pair encoding that drops merges at random: Provilkov et al., 2020, Algorithm 1.
 
   At each step every possible merge is dropped with a probability. The best of the merges that are left is made; where
-  none is left, the word is done. A number is drawn only for a merge that comes up as the best one left at a step: what
-  the others would draw decides nothing.
+  none is left, the word is done. A number is drawn only for a merge that is the best one left at a step: the draws of
+  the others would have no effect.
   """
 
   def __init__(self, pieces: _Pieces, rate: float):
@@ -191,7 +191,7 @@ class BpeDropout:
     return self._pieces.joined(parts)
 
   def _gap(self, generator: random.Random) -> int:
-    """Return the number of draws until the next that drops a merge: geometric, so one number serves many draws."""
+    """Return the number of draws before the next that drops a merge: geometric, so one number replaces many draws."""
     return int(math.log(1.0 - generator.random()) / self._log_kept)
 
   def _merge(self, word: str, dropped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -213,7 +213,7 @@ class BpeDropout:
       best = heapq.heappop(agenda)
       _, left, right, first, second = best
       if symbols[left] != first or symbols[right] != second:
-        continue  # one of the two is part of another piece by now
+        continue  # one of the two symbols is part of another piece by now
       draws += 1
       if draws - 1 in dropped:
         waiting.append(best)  # for the next step
@@ -231,7 +231,7 @@ class BpeDropout:
 
 
 class UnigramSampling:
-  """A segmentation drawn from all, in proportion to its probability to the power of alpha (Kudo, 2018, section 3.2).
+  """A sampler of all segmentations, in proportion to their probability to the power of alpha (Kudo, 2018, section 3.2).
 
   Forward filtering, backward sampling.
   """
@@ -241,7 +241,7 @@ class UnigramSampling:
     self._lattice = functools.lru_cache(_MOST_KEPT)(self._filter)
     normal = pieces.normal_scores or [0.0]
     self._unknown = min(normal) - _UNKNOWN_PENALTY
-    # A piece that the user named is better than what it could be taken apart to.
+    # A user-defined piece scores higher than any split of it.
     self._scores = {piece: len(piece) * max(normal) - 0.1 if piece in pieces.user_defined else pieces.scores[i]
                     for piece, i in pieces.ids.items()}
 
@@ -276,7 +276,7 @@ class UnigramSampling:
 
 
 class _Likeliest:
-  """A segmentation drawn from the n likeliest (Kudo, 2018, section 3.2), which SentencePiece finds."""
+  """A sampler of the n likeliest segmentations (Kudo, 2018, section 3.2), which SentencePiece finds."""
 
   def __init__(self, vocabulary: Vocabulary, alpha: float, count: int):
     self._best, self._alpha = functools.partial(vocabulary.likeliest, count=count), alpha

@@ -1,4 +1,4 @@
-"""Text files of one's own: two line-aligned files per split, or one file of tab-separated columns."""
+"""The user's own text files: two line-aligned files per split, or one file of tab-separated columns."""
 
 import difflib
 import gzip
@@ -27,7 +27,7 @@ def decode_lines(data: bytes, name: str) -> list[str]:
     line = data.count(b'\n', 0, error.start) + 1
     raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{data[error.start]:02x}). '
                     'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8') from None
-  lines = text.split('\n')  # not splitlines: U+2028 and its like stand inside sentences
+  lines = text.split('\n')  # not splitlines, which also splits at U+2028 and the like, inside sentences
   if lines[-1] == '':
     lines.pop()
   return [line[:-1] if line.endswith('\r') else line for line in lines]
@@ -55,7 +55,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_lines(path: str, notes: list[str] | None = None) -> list[str]:
-  """Return the lines of a text file, plain or gzip; see decode_lines. Notes what was removed."""
+  """Return the lines of a text file, plain or gzip, see decode_lines; add to `notes` what was removed."""
   data = read_bytes(path)
   if notes is not None and data.startswith(_BOM):
     notes.append(f'{path}: a byte-order mark at the start removed')
@@ -63,7 +63,7 @@ def read_lines(path: str, notes: list[str] | None = None) -> list[str]:
 
 
 def _listing(folder: str, wanted: str) -> str:
-  """Return what a folder holds, names like the wanted one first."""
+  """List a folder's files for a message, names similar to the wanted one first."""
   names = sorted(os.listdir(folder))
   near = difflib.get_close_matches(os.path.basename(wanted), names, n=3)
   return f'{folder} holds: {", ".join(dict.fromkeys(near + names[:20])) or "nothing"}'
@@ -72,8 +72,8 @@ def _listing(folder: str, wanted: str) -> str:
 def directory_corpus(config: CorpusConfig) -> Corpus:
   """Load `<directory>/<split>.<language>`, plain or `.gz`, one sentence per line, the two sides aligned.
 
-  Training pairs with an empty side are dropped. The first test set must be there; of the others, those that are
-  there are taken, and notes name the rest.
+  Training pairs with an empty side are dropped. The first test set must exist; others are used if they exist, and
+  notes name those that do not.
   """
   notes = [config.direction]
   return Corpus(
@@ -87,12 +87,12 @@ def _tests_there(config: CorpusConfig, notes: list[str]) -> list[str]:
 
 
 def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str]) -> list[str]:
-  """Return the first test set, and those of the others whose files are there; notes which are not.
+  """Return the first test set and those of the others whose files exist; add to `notes` which do not.
 
   Args:
     directory: where the files lie.
     stems: of the test sets.
-    endings: those that a set has files of: `<stem>.<ending>`, plain or `.gz`.
+    endings: of the files of a set: `<stem>.<ending>`, plain or `.gz`.
   """
   missing = {stem: [name for name in (f'{stem}.{ending}' for ending in endings) if not _path(directory, name)]
              for stem in stems[1:]}
@@ -102,7 +102,7 @@ def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], no
 
 
 def training_pairs(config: CorpusConfig, notes: list[str]) -> Split:
-  """Load the training split of a folder; notes how many pairs were left out."""
+  """Load the training split of a folder; add to `notes` how many pairs were left out."""
   return _file_pairs(config, config.train_split, notes, drop_empty=True)
 
 
@@ -125,7 +125,7 @@ def _file_pairs(config: CorpusConfig, stem: str, notes: list[str], drop_empty: b
 
 
 def find(directory: str, name: str, advice: str) -> str:
-  """Return the path of a file or of its `.gz`. Raises DataError with what is there and `advice` when neither exists."""
+  """Return the path of a file or of its `.gz`. If neither exists, raise DataError with what is there and `advice`."""
   if not os.path.isdir(directory):
     raise DataError(f'no folder {directory}; expected one with files such as {name} (plain or .gz)')
   if path := _path(directory, name):
@@ -155,8 +155,8 @@ def tsv_corpus(config: CorpusConfig) -> Corpus:
 def _cells(line: str, columns: tuple[int, int], path: str, number: int) -> Pair:
   cells = line.split('\t')
   if len(cells) < max(columns):
-    raise DataError(f'{path}, line {number}: {len(cells)} tab-separated columns, but column {max(columns)} is '
-                    'asked for by --config.data.tsv_source_column and tsv_target_column')
+    raise DataError(f'{path}, line {number}: {len(cells)} tab-separated columns, too few for column {max(columns)}, '
+                    'which --config.data.tsv_source_column or tsv_target_column names')
   return Pair(*(cells[column - 1].strip() for column in columns))
 
 

@@ -29,7 +29,7 @@ _CHUNK = 4096  # records read at a time
 
 
 def corpus(config: CorpusConfig) -> Corpus:
-  """Load the set of `config.tfds_name`, in either direction, preparing it where it is not there yet.
+  """Load the set of `config.tfds_name`, in either direction, and prepare it first if it is not there yet.
 
   Raises:
     DataError: when the set cannot be prepared, or has no such language or split.
@@ -93,7 +93,7 @@ def _name(builder, split: str, size: int) -> str:
   """Return the name to report scores under: that of the published set, with its lines, where TFDS knows it.
 
   Two sets are called WMT14 English-German test: the full one of 3,003 lines, sacreBLEU's wmt14/full, and the one
-  that was scored in 2014, 2,737 lines, sacreBLEU's wmt14. Lines decide.
+  that was scored in 2014, 2,737 lines, sacreBLEU's wmt14. The number of lines tells which one it is.
   """
   subsets = getattr(builder, 'subsets', {}).get(split, ())  # WMT's builders alone have them
   if len(subsets) != 1 or not subsets[0].startswith('news'):
@@ -174,7 +174,7 @@ def _prepare(builder) -> None:
 
 @contextlib.contextmanager
 def _extracting_without_tensorflow() -> Iterator[None]:
-  """Let TFDS unpack archives without TensorFlow: Python's own replace the two functions of it that TFDS calls."""
+  """Let TFDS unpack archives without TensorFlow: Python's own functions replace the two that TFDS calls."""
   from tensorflow_datasets.core.download import extractor
   before = extractor.tf
   extractor.tf = types.SimpleNamespace(
@@ -204,7 +204,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _missing_archives(builder) -> dict:
-  """Return {URL: size, checksum, file name} of what a WMT set still has to download; {} of other sets, unknown."""
+  """Return {URL: size, checksum, file name} of what a WMT set has still to download; {} for other sets: not known."""
   from tensorflow_datasets.core.download import checksums, resource
   from tensorflow_datasets.translate import wmt
   if not isinstance(builder, wmt.WmtTranslate):

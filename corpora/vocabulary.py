@@ -2,7 +2,7 @@
 
 No text is lost by default: no normalisation, every space kept, unknown characters as bytes. (U+2581, SentencePiece's
 own sign for a space, comes back as a space.) That holds for unigram, bpe and char; a word vocabulary splits at spaces,
-and words it has not got come back as " ⁇ ".
+and words outside it come back as " ⁇ ".
 """
 
 import collections
@@ -35,26 +35,26 @@ class Kind(NamedTuple):
 
   number: int  # SentencePiece's own, trainer_spec.model_type
   has_bytes: bool = True  # whether it can spell unknown characters as bytes
-  size_is_exact: bool = True  # else the corpus decides, and `size` is the most
+  size_is_exact: bool = True  # else `size` is an upper bound, and the corpus decides
 
 
 KINDS: Registry[Kind] = Registry('vocabulary.kind')
 KINDS.add('unigram', Kind(1), 'a unigram language model')
 KINDS.add('bpe', Kind(2), 'byte-pair encoding, as in the paper')
-KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'what stands between spaces')
+KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'the words between spaces')
 KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
 
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyConfig:
-  """Which vocabulary to train, or which SentencePiece models to take instead."""
+  """Which vocabulary to train, or which SentencePiece models to use instead."""
 
   kind: str = 'bpe'
   size: int = 37000  # entries, special ids and bytes included; a small corpus may give fewer
   joint: bool = True  # one vocabulary for both languages
   byte_fallback: bool = True  # unknown characters as UTF-8 bytes; not for kind word
   dummy_prefix: bool = True  # a text's first word is spelt as if a space stood before it
-  source_model: str | None = None  # supplied SentencePiece models; joint takes source_model alone
+  source_model: str | None = None  # paths of supplied SentencePiece models; with joint, source_model serves both
   target_model: str | None = None
   control_symbols: tuple[str, ...] = ()  # entries that no text is encoded to, such as '<delimiter>' and '<extract>'
 
@@ -82,7 +82,7 @@ class Vocabulary:
   """A SentencePiece model. Its special ids are what the model says they are."""
 
   def __init__(self, model: bytes, name: str):
-    """Load a serialised model; `name` is for messages. Raises DataError when it is none, or has no BOS or EOS."""
+    """Load a serialised model; `name` is for messages. Raises DataError when it is invalid, or has no BOS or EOS."""
     self.fingerprint = hashlib.sha256(model).hexdigest()
     self.model = model
     self._processor = sentencepiece.SentencePieceProcessor()
@@ -95,12 +95,12 @@ class Vocabulary:
         self._processor.bos_id(), self._processor.eos_id(), self._processor.unk_id())
     if min(self.bos_id, self.eos_id) < 0:
       raise DataError(f'{name} has no BOS or no EOS; train it with --bos_id and --eos_id')
-    # A filler only: what is padding is known from the batch's segments, never from an id.
+    # A filler only: padding is recognised by the batch's segments, never by an id.
     self.pad_id = self._processor.pad_id() if self._processor.pad_id() >= 0 else self.eos_id
 
   @classmethod
   def load(cls, path: str) -> 'Vocabulary':
-    """Read a model file. Raises DataError when it is missing or no model."""
+    """Read a model file. Raises DataError when it is missing or not a model."""
     if not os.path.isfile(path):
       raise DataError(f'no vocabulary {path}')
     with open(path, 'rb') as file:
@@ -133,7 +133,7 @@ class Vocabulary:
 
   @property
   def kind(self) -> str:
-    """One of KINDS, as the model itself says."""
+    """The entry of KINDS that the model itself names."""
     return next(name for name, kind in KINDS.items() if kind.number == self.proto.trainer_spec.model_type)
 
   def encode_document(self, text: str) -> list[int]:
@@ -217,15 +217,15 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
   return kept
 
 
-Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> what make() returns, or returned before
+Keep = Callable[[str, Callable[[], bytes]], bytes]  # (name, make) -> the result of make(), cached by name
 
 
 def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Keep:
   """Return a cache for what is made from a training text: keep(name, make) makes it once and then reads its file.
 
   Args:
-    folder: where the files lie, named by a hash of all that decides them; processes may share it. Without a folder
-      nothing is kept.
+    folder: of the files, which are named by a hash of all that decides them; processes may share it. Without a
+      folder nothing is cached.
     config: the vocabulary's options.
     fingerprint: of the training text.
   """
@@ -277,7 +277,7 @@ def words(text: str) -> list[str]:
 
 
 def unseen_words(text: str, known: set[str]) -> list[str]:
-  """Return the words of a text that training never saw. A capital at a sentence's start makes no new word."""
+  """Return the words of a text that training never saw. The case of a first letter makes no new word."""
   forms = lambda word: (word, word.lower(), word[:1].upper() + word[1:], word[:1].lower() + word[1:])
   return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
 
@@ -286,7 +286,7 @@ def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
   """Write the distinct words with their counts, a line each, gzipped; the file appears whole or not at all.
 
   Args:
-    found: all words of a text, as often as they occur there; not iterated over where `keep` has their counts.
+    found: all words of a text, as often as they occur there; not read if `keep` has cached their counts.
     path: the file.
     keep: see keeper().
   """
@@ -300,7 +300,7 @@ def load_words(path: str) -> set[str]:
 
 
 def load_word_counts(path: str) -> dict[str, int] | None:
-  """Return the words that save_words wrote with their counts; None of an old file, which has words alone."""
+  """Return the words that save_words wrote with their counts; None for an old file, which has no counts."""
   rows = [line.split('\t') for line in _lines(path)]
   return {word: int(count) for word, count in rows} if all(len(row) == 2 for row in rows) else None
 

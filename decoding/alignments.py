@@ -2,7 +2,7 @@
 
 The attention of a target word is taken at the step that predicts it, when the decoder's input is the word before it
 (method "plain"), or one step later, when it is itself the input: Shift-Att of Chen et al. (2020, §3.1), method "shift",
-which is mostly better.
+which is usually better.
 """
 
 import re
@@ -45,7 +45,7 @@ def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> Int[np.ndarr
 
   Args:
     pieces: of a text.
-    words: what the text has between its spaces.
+    words: of the same text, split at spaces.
   """
   ends = np.cumsum([len(word.encode()) for word in words])
   sizes = [1 if _BYTE.fullmatch(piece) else len(piece.replace('▁', '').encode()) for piece in pieces]
@@ -82,7 +82,7 @@ def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Itera
 
 def attention_of_ids(translator: Translator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], shift: int = 0
                      ) -> Iterator[list[Float[np.ndarray, 'H T S']]]:
-  """Compute attention() of sentences given as ids without EOS, taken `shift` steps after each token was predicted."""
+  """Compute attention() for ids without EOS, each token's row taken `shift` steps after the one that predicts it."""
   model, source, target = translator.parts
   inspect = jax.jit(lambda params, x, y: model.inspect(params, x, tokens.shift_right(y, target.bos_id))[1]['cross'])
   widths = [-(-(max(map(len, ids)) + 1) // 8) * 8 for ids in zip(*pairs)]
@@ -103,12 +103,12 @@ def of_translations(translator: Translator, sources: Sequence[str], found: Seque
   (2020, Table 3) found the third of six best. A model without attention links nothing.
 
   Args:
-    translator: that made the translations.
+    translator: the one that made the translations.
     sources, found: the lines and their translations.
     method: one of METHODS.
 
   Returns:
-    For each translation its links, and the attention of its pieces to the source's that they were found in.
+    For each translation its links, and the attention from its pieces to the source's in which they were found.
   """
   _, vocabulary, target = translator.parts
   pairs = [(ids[:translator.longest_source - 1], one.ids)

@@ -1,4 +1,4 @@
-"""What decode.py does with lines of text, whatever the run was trained for: an answer to each line, in order."""
+"""The interface of decode.py to a trained run of any task: one line of output for each line of text, in order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -12,47 +12,47 @@ Progress = Callable[[int], Any]  # is called with the number of lines just finis
 
 
 class Answers(Protocol):
-  """A trained run, ready for lines."""
+  """A trained run that answers lines of text."""
 
-  verb: str  # what a progress bar says: 'translating'
-  part_lines: int | None  # a job of more lines is kept in parts, so that it can be continued; None: never
+  verb: str  # for a progress bar, such as 'translating'
+  part_lines: int | None  # a job of more lines is written in parts, so that it can be resumed; None: never
 
   def answer(self, lines: Sequence[str], first: int = 0, progress: Progress | None = None) -> list[str]:
     """Return a line of output for each line; `first` is the number of the first, from 0."""
 
   def plain(self, line: str) -> str:
-    """Return the text that a line stands for."""
+    """Return the text that a line of input stands for."""
 
   def notes(self) -> list[str]:
-    """Return what a user should know of the lines so far."""
+    """Return notes for the user on the lines so far."""
 
 
 class Written(Protocol):
-  """What a model wrote for a line."""
+  """A model's output for a line."""
 
   @property
   def text(self) -> str:
-    """One line."""
+    """The output as one line."""
 
 
 class PlainAnswers:
-  """Answers that are what a model writes, one text for each line."""
+  """Answers that are a model's output as it is, one text for each line."""
 
   part_lines = None
 
   def __init__(self, verb: str, write: Callable[[Sequence[str], Progress | None], Sequence[Written]],
                notes: Callable[[], list[str]], plain: Callable[[str], str]):
-    """Args: `write` answers lines; `notes` says what is to be known of them; `plain` is the text of a line."""
+    """Take the functions that answer lines (`write`), return notes on them, and return the text of a line (`plain`)."""
     self.verb, self._write, self.notes, self.plain = verb, write, notes, plain
 
   def answer(self, lines: Sequence[str], first: int = 0, progress: Progress | None = None) -> list[str]:
-    """Return what the model writes for each line."""
+    """Return the model's output for each line."""
     del first
     return [found.text for found in self._write(lines, progress)]
 
 
 class TranslationOptions(NamedTuple):
-  """What is asked of translations beyond their text."""
+  """How lines are read, translated and written."""
 
   columns: tuple[str, ...] = ('source',)  # of the input, see output_formats.requests
   form: output_formats.Format = output_formats.Format()
@@ -62,7 +62,7 @@ class TranslationOptions(NamedTuple):
 
 
 class LineTranslator(Protocol):
-  """A Translator, or what stands before one."""
+  """A Translator, or a Splitter around one."""
 
   def translate(self, lines: Sequence[str | Request], progress: Progress | None = None, first: int = 0, draw: int = 0
                 ) -> list[Translation]:
@@ -73,17 +73,17 @@ class LineTranslator(Protocol):
 
 
 class TranslationAnswers:
-  """Translations in the format that is asked for."""
+  """Translations in the requested format."""
 
   verb = 'translating'
 
   def __init__(self, translator: Translator, options: TranslationOptions, splitter: LineTranslator | None = None):
-    """Args: `splitter` takes lines apart that are too long for `translator`."""
+    """Wrap a translator; `splitter` splits lines that are too long for it."""
     self._translator, self._options, self._lines = translator, options, splitter or translator
     self.part_lines = options.part_lines
 
   def plain(self, line: str) -> str:
-    """Return the line: it is what it says."""
+    """Return the line unchanged."""
     return line
 
   def answer(self, lines: Sequence[str], first: int = 0, progress: Progress | None = None) -> list[str]:
@@ -104,12 +104,12 @@ class TranslationAnswers:
     return written, output_formats.describe_scored(found)
 
   def notes(self) -> list[str]:
-    """Return what a user should know of the lines so far."""
+    """Return notes for the user on the lines so far."""
     return self._lines.notes()
 
 
 def scoring(answers: Answers) -> TranslationAnswers:
-  """Return the answers, which must be translations: others give no probability to given ones."""
+  """Return `answers` if they are translations, which alone can score given ones. Raises ConfigError otherwise."""
   if not isinstance(answers, TranslationAnswers):
     raise ConfigError('--target gives translations to score; this run does not translate')
   return answers

@@ -16,11 +16,11 @@ ROWS = 8  # rows of a batch, and tokens of prefixes, are multiples of this, so t
 
 
 class SearchBatch(NamedTuple):
-  """Rows to search for. None: no row of the batch has any."""
+  """The rows of a search. None: no row of the batch has any."""
 
   source: tokens.Tokens  # [B, S]
-  lines: Int[Array, ' B']  # numbers on which what is drawn depends ...
-  seeds: Int[Array, ' B']  # ... and these
+  lines: Int[Array, ' B']  # numbers of the lines, on which sampling depends ...
+  seeds: Int[Array, ' B']  # ... as it does on these
   prefix: tokens.Tokens | None  # [B, P]
   required: Int[Array, 'B P E'] | None  # see constraints.required
   forbidden: Int[Array, 'B P E'] | None  # see constraints.forbidden

@@ -20,13 +20,13 @@ _ROWS = 8  # examples of a batch
 class Label(NamedTuple):
   """The label that a model finds likeliest for an example."""
 
-  text: str  # the label
+  text: str  # the label's name
   index: int
   probability: float
 
 
 class Classifier:
-  """Labels texts with a fine-tuned model."""
+  """A classifier of texts by a fine-tuned model."""
 
   def __init__(self, model: Model, params: Params, vocabulary: Vocabulary, labels: Sequence[str], task: str,
                length: int):
@@ -87,7 +87,7 @@ class Classifier:
     return [found.get(number, Label('', 0, 0.0)) for number in range(len(lines))]
 
   def notes(self) -> list[str]:
-    """Return what a user should know of the lines labelled so far, a sentence each."""
+    """Return notes for the user on the lines labelled so far, a sentence each."""
     return [f'texts of {self.cut:,} lines were cut: sequences have {self._length} tokens'] if self.cut else []
 
 

@@ -1,4 +1,4 @@
-"""Continuation of lines by a language model, one for one."""
+"""Continuation of lines by a language model, one continuation for each line."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -21,12 +21,12 @@ LINE_END = '\\n'  # how a line end inside a prompt or a continuation is written,
 
 
 def plain(line: str) -> str:
-  """Return the text that a prompt's line stands for."""
+  """Return the text of a prompt's line, with its line ends."""
   return line.replace(LINE_END, '\n')
 
 
 class Continuation(NamedTuple):
-  """What a model wrote after a prompt."""
+  """A model's continuation of a prompt."""
 
   text: str  # one line: a line end within is LINE_END
   log_prob: float  # natural logarithm of what was written, EOS included, given the prompt
@@ -34,10 +34,10 @@ class Continuation(NamedTuple):
 
 
 class Continuer:
-  """Continues prompts with a language model.
+  """A language model that continues prompts.
 
-  A prompt is a prefix that every output of the search has. The rows of a search batch depend on nothing but its prompts'
-  length, and what is drawn for a line on its number alone: its continuation does not depend on its neighbours.
+  The search forces every output to begin with its prompt. The rows of a search batch depend only on the length of its
+  prompts, and sampling for a line only on its number: a continuation does not depend on the neighbouring lines.
   """
 
   def __init__(self, model: Model, params: Params, vocabulary: Vocabulary, config: SearchConfig, context: int,
@@ -51,7 +51,7 @@ class Continuer:
     """
     check_attention(model, config)
     self._model, self.params, self._vocabulary, self._config = model, params, vocabulary, config
-    self._most = context - config.extra_length - 1  # tokens of a prompt; one place is EOS's
+    self._most = context - config.extra_length - 1  # tokens of a prompt; EOS needs one place
     self._batch_tokens, self._include_prompt = batch_tokens, include_prompt
     self._compiled = jax.jit(self._search)
     self.cut = 0  # prompts of which only the end was read so far
@@ -77,7 +77,7 @@ class Continuer:
     return best.tokens[:, 0], best.log_probs[:, 0]
 
   def continue_lines(self, lines: Sequence[str], progress: Callable[[int], object] | None = None) -> list[Continuation]:
-    """Continue each line, in order; a blank line is a prompt, too: it gives a text from its beginning.
+    """Continue each line, in order; a blank line is an empty prompt: its text starts from nothing.
 
     Args:
       lines: prompts; LINE_END in them stands for a line end.
@@ -117,5 +117,5 @@ class Continuer:
     return self._model, self._vocabulary
 
   def notes(self) -> list[str]:
-    """Return what a user should know of the lines continued so far, a sentence each."""
+    """Return notes for the user on the lines continued so far, a sentence each."""
     return [f'{self.cut:,} prompts were longer than {self._most} tokens; only their ends were read'] if self.cut else []

@@ -1,4 +1,4 @@
-"""The lines that decode.py is given, and the references beside them: files, standard input, or splits of a corpus."""
+"""The input of decode.py: lines and their references, from files, standard input, or splits of a corpus."""
 
 import glob
 import re
@@ -13,15 +13,15 @@ from options.decode_options import DecodeOptions
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
 TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
 
-Lines = tuple[list[str] | None, list[list[str]]]  # lines and references; None: lines that are yet to come
+Lines = tuple[list[str] | None, list[list[str]]]  # lines and references; None: lines are read as they arrive
 
 
 def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: bool) -> Lines:
   """Return lines and references.
 
   Args:
-    options: what decode.py was given.
-    corpus: that of the run, for its splits and its languages.
+    options: of decode.py.
+    corpus: the run's, for its splits and languages.
     as_they_come: whether lines of standard input may be answered before its end.
 
   Raises:
@@ -56,10 +56,10 @@ def split_of(wanted: str, corpus: Corpus) -> list[Pair]:
 
 
 def tfds_pairs(text: str, corpus: loading.CorpusConfig) -> list[Pair]:
-  """Return pairs of a TFDS set in the run's languages; it lies, or is prepared, where the run's options say.
+  """Return pairs of a TFDS set in the run's languages, from the folder for sets that the run's options name.
 
   Raises:
-    ConfigError, DataError: when the set or split is written wrongly, or not to be had.
+    ConfigError, DataError: when the set or split is misspelt or not available.
   """
   found = TFDS.fullmatch(text)
   if not found:

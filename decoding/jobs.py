@@ -39,7 +39,7 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
     part_lines: lines of a part; a job of no more lines has no parts.
     asked: the options that the answers depend on; a job goes on only if they are the same.
     answer: returns as many lines as it gets.
-    say: called with a message when a job goes on.
+    say: called with a message when a job is resumed.
 
   Raises:
     ConfigError: when the parts that are there belong to another job.

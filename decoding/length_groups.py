@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MOST_GROUPS = 10
-FEWEST_SENTENCES = 20  # BLEU of fewer says nothing; such a group joins its neighbour
+FEWEST_SENTENCES = 20  # BLEU of fewer is too noisy; such a group joins its neighbour
 
 
 class Group(NamedTuple):

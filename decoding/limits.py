@@ -1,4 +1,4 @@
-"""What a model can be asked to do: how long its sources may be, and whether it has attention for a search to read."""
+"""The limits of a model: how long its sources may be, and whether it has cross-attention that a search can read."""
 
 from checks.errors import ConfigError
 from decoding.batches import length_class
@@ -28,5 +28,5 @@ def check_attention(model: Model, config: SearchConfig) -> None:
   """Raise ConfigError when there is a coverage penalty, but the model has no attention to compute it from."""
   if config.coverage_penalty and model.attend_step is None:
     raise ConfigError(
-        f'search.coverage_penalty is {config.coverage_penalty}, and this model has no attention over a source, so that '
-        'nothing tells what a translation covers; expected 0 (off)')
+        f'search.coverage_penalty is {config.coverage_penalty}, but this model has no attention over a source, from '
+        'which coverage is computed; expected 0 (off)')

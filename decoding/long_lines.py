@@ -49,13 +49,13 @@ class _Parts(NamedTuple):
   """The parts of some lines."""
 
   requests: list[Request]
-  owners: list[int]  # the place of each part's line among the lines
+  owners: list[int]  # for each part, the place of its line among the lines
 
 
 class Splitter:
-  """Translates lines of any length with a translator.
+  """A translator of lines of any length, which splits them into parts for another translator.
 
-  A joined translation has the joined text and the summed scores of its parts, and nothing else of them.
+  A joined translation has the joined text and the summed scores of its parts; tokens and others are left empty.
   """
 
   def __init__(self, translator: Translator, longest: int, language: str):
@@ -104,8 +104,8 @@ class Splitter:
       ConfigError: when it has required phrases.
     """
     if request.required:
-      raise ConfigError(f'line {line:,} has {size:,} tokens and would be split into {parts}: nothing tells to which part '
-                        'its required phrases belong; split the line yourself, or leave them out')
+      raise ConfigError(f'line {line:,} has {size:,} tokens and would be split into {parts} parts, but it is not known '
+                        'which part its required phrases belong to; split the line yourself, or leave them out')
     if line not in self._split:  # minimum Bayes risk translates the same line many times
       self._split.add(line)
       self._translator.say(f'line {line:,} has {size:,} tokens and is translated in {parts:,} parts of up to '
@@ -119,7 +119,7 @@ class Splitter:
                        sum(part.score for part in parts), sum(part.log_prob for part in parts))
 
   def notes(self) -> list[str]:
-    """Return what a user should know of the lines translated so far, a sentence each."""
+    """Return notes for the user on the lines translated so far, a sentence each."""
     split = [f'{len(self._split):,} lines were longer than {self._longest:,} tokens and were translated in parts'
              ] if self._split else []
     return split + self._translator.notes()

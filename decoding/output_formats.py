@@ -1,4 +1,4 @@
-"""The lines that decode.py reads requests from, and those that it writes: one line for each.
+"""The formats of decode.py's lines: requests are read, and translations written, one on each line.
 
 A translation is written as plain text, as JSON, or as its alignment, "0-0 1-2" (the format of Pharaoh).
 """
@@ -25,7 +25,7 @@ class Format(NamedTuple):
   name: str = 'text'  # text, jsonl or pharaoh
   n_best: int = 1  # jsonl: translations of each line
   alignment: str = 'shift'  # one of alignments.METHODS
-  attention: bool = False  # jsonl: also the attention weights that the alignment was found in
+  attention: bool = False  # jsonl: also write the attention weights in which the alignment was found
 
 
 def requests(lines: Sequence[str], columns: Sequence[str], first: int = 0) -> list[Request]:
@@ -58,7 +58,7 @@ def write(translator: Translator, sources: Sequence[str], found: Sequence[Transl
   """Write a line for each translation, in order.
 
   Args:
-    translator: that made the translations.
+    translator: the one that made the translations.
     sources, found: the lines and their translations.
     form: how to write them.
     first: number of the first line, from 0.
@@ -82,7 +82,7 @@ def write(translator: Translator, sources: Sequence[str], found: Sequence[Transl
 
 
 def _record(translation: Translation, vocabulary: Vocabulary) -> dict[str, Any]:
-  """Return a translation as JSON has it."""
+  """Return a translation as a JSON object."""
   return {'text': translation.text, 'score': translation.score, 'log_prob': translation.log_prob,
           'tokens': vocabulary.pieces(translation.ids), 'token_log_probs': list(translation.token_log_probs)}
 

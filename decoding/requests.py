@@ -1,4 +1,4 @@
-"""What is asked of a translator, and what it answers: one record for each line."""
+"""Records of a translator's input and output, one for each line."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Request(NamedTuple):
 
 
 class Translation(NamedTuple):
-  """One line's best translation, and with it the next best."""
+  """One line's best translation, with the next best ones."""
 
   text: str
   score: float = 0.0  # log-probability / length penalty (+ coverage penalty), by which hypotheses were ranked

@@ -1,4 +1,4 @@
-"""What a device computes: the search of a batch of sources, and the log-probabilities of given translations."""
+"""Computation on a device: the search for a batch of sources, and the log-probabilities of given translations."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ class Searcher:
   """One model, or several as an ensemble, as pure functions of (params of each model, rows)."""
 
   def __init__(self, models: Sequence[Model], target: Vocabulary, config: SearchConfig):
-    """Make the functions of some models, with the vocabulary that they write in and a way to search."""
+    """Make the functions of some models, with their target vocabulary and a way to search."""
     self._models, self._target, self._config = list(models), target, config
 
   def search(self, params: Sequence[Params], batch: SearchBatch) -> search.Hypotheses:

@@ -1,4 +1,4 @@
-"""The lines that a user gives a script, in a file or typed."""
+"""The lines that a user gives to a script, in a file or typed."""
 
 import sys
 
@@ -6,7 +6,7 @@ from corpora import text_files
 
 
 def invite() -> None:
-  """Ask a user at a terminal to type."""
+  """Tell a user at a terminal to type lines."""
   if sys.stdin.isatty():
     print('Type sentences, one a line; end with Ctrl-D.', file=sys.stderr, flush=True)
 

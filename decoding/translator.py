@@ -22,18 +22,18 @@ from transformer.model import Model, Params
 from transformer.search import SearchConfig
 from transformer.search import cache as beam_cache
 
-_PARTS = 1 << 20  # of a line in parts, each draws what the line that many lines further on would
+_PARTS = 1 << 20  # part p of a line samples as the line p times this further on
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 
 Progress = Callable[[int], object]  # is called with the number of lines just finished
 
 
 class Translator:
-  """Translates lines with one model, or several as an ensemble.
+  """A translator of lines by one model, or several as an ensemble.
 
-  The rows that a device searches together depend on nothing but the length of their sentences, and a sentence's length
-  class on the sentence alone: a line is translated in the same shapes whatever stands beside it and however many
-  devices there are, so its translation depends on neither. Each device searches for itself, until its own rows are done.
+  The rows that a device searches together depend only on the length of their sentences, and a sentence's length class
+  only on the sentence: a line is translated in the same shapes whatever its neighbours and the number of devices, so
+  its translation depends on neither. Each device searches on its own until its rows are done.
   """
 
   def __init__(self, models: Sequence[Model], params: Sequence[Params], source_vocabulary: Vocabulary,
@@ -62,7 +62,7 @@ class Translator:
     self._scoring = self._sharded(self._searcher.score)
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
-    self._halvings = 0  # of the rows of a search batch, where memory was short
+    self._halvings = 0  # times that the rows of a search batch were halved for lack of memory
     self._shapes: set[tuple[int, int]] = set()  # rows and source length of the search batches so far
     self._largest = 0  # bytes of the largest cache so far
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
@@ -85,7 +85,7 @@ class Translator:
 
   @property
   def search_config(self) -> SearchConfig:
-    """How translations are searched for."""
+    """The options of the search."""
     return self._config
 
   def _sharded(self, function: Callable) -> Callable:
@@ -113,7 +113,7 @@ class Translator:
       lines: raw text without line ends, or requests.
       progress: called with the number of lines just finished, after each batch.
       first: number of the first line, from 0; what is sampled for a line depends on its number ...
-      draw: ... and on this, which is added to the seed: 0, 1, … give as many samples.
+      draw: ... and on this number, which is added to the seed: 0, 1, … give different samples.
 
     Raises:
       ConfigError: when the phrases of a request leave no room for a translation.
@@ -139,7 +139,7 @@ class Translator:
             raise
           self._halvings += 1
           self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
-                   f'half as many (--search.batch_tokens={self._batch_tokens >> self._halvings} would begin with them)')
+                   f'half as many; set --search.batch_tokens={self._batch_tokens >> self._halvings} to begin with them')
           continue
         for row, index in enumerate(chosen):
           out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), numbers[index] + 1)
@@ -149,7 +149,7 @@ class Translator:
     return out
 
   def _encode(self, lines: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
-    """Return what encode() does, and report lines that are cut; `numbers` are the lines', from 0."""
+    """Encode as encode() does, and report lines that are cut; `numbers` are those of the lines, from 0."""
     whole = self._encode_whole(lines)
     for number, ids in zip(numbers, whole):
       if len(ids) > self.longest_source:
@@ -185,7 +185,7 @@ class Translator:
                + (f' on each of {self._mesh.size} devices' if self._mesh.size > 1 else ''))
 
   def _read(self, found: search.Hypotheses, number: int) -> Translation:
-    """Make a line's translation of its row of hypotheses; `number` is the line's, from 1."""
+    """Make a line's translation from its row of hypotheses; `number` is the line's, from 1."""
     scores = found.scores.astype(np.float64)
     listed = []
     for rank in range(len(scores)):
@@ -201,9 +201,9 @@ class Translator:
     return listed[0]._replace(others=tuple(listed[1:self._config.n_best]))
 
   def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress | None = None) -> list[Translation]:
-    """Return given translations with their scores and log-probabilities, as translate() does those that it finds.
+    """Return given translations with their scores and log-probabilities, as translate() does for those that it finds.
 
-    A target is spelt in the pieces that its vocabulary prefers; a search may have written the same text in others.
+    A target is spelt in the pieces that its vocabulary prefers; a search may write the same text in other pieces.
 
     Raises:
       ConfigError: naming the line, when a target is longer than the model can write.
@@ -236,7 +236,7 @@ class Translator:
     return out
 
   def notes(self) -> list[str]:
-    """Return what a user should know of the lines translated so far, a sentence each."""
+    """Return notes for the user on the lines translated so far, a sentence each."""
     notes = []
     if self._cut:
       notes.append(f'{len(self._cut):,} lines were longer than {self.longest_source} tokens and were cut: '

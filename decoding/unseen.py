@@ -1,4 +1,4 @@
-"""Words that training never saw: what comes out for them is guessed from their spelling."""
+"""Words that training never saw, which a model translates by guessing from their spelling."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

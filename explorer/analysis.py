@@ -1,6 +1,6 @@
 """Run a model over a corpus under teacher forcing and describe its heads: roles, alignment error, how local they are.
 
-Sentences may have gold annotations with a division into words of their own (Gold), as in the phrasebook and CoNLL-U.
+Sentences may have gold annotations, whose division into words may differ (Gold), as in the phrasebook and CoNLL-U.
 """
 
 import collections
@@ -31,7 +31,7 @@ class Gold:
 
   source_words: tuple[str, ...]
   target_words: tuple[str, ...]
-  relations: tuple[tuple[str, int, int], ...]  # (name, source word of the query, of the key)
+  relations: tuple[tuple[str, int, int], ...]  # (name, source word of the query, source word of the key)
   links: frozenset[tuple[int, int]]  # word alignments (source word, target word); empty where not known
 
 
@@ -45,7 +45,7 @@ class Pair:
 
 
 def phrasebook_pairs(split: str, data_dir: str | None) -> list[Pair]:
-  """The pairs of a split of the phrasebook, English to German, with gold relations and alignments."""
+  """Return the pairs of a split of the phrasebook, English to German, with gold relations and alignments."""
   return [_phrasebook_pair(example) for example in builder.examples(split, data_dir)]
 
 
@@ -60,7 +60,7 @@ def _phrasebook_pair(example: dict[str, Any]) -> Pair:
 
 
 def conllu_pairs(sentences: Sequence[conllu.Sentence], targets: Sequence[str]) -> list[Pair]:
-  """The pairs of sentences from CoNLL-U, with their dependencies, and translations."""
+  """Return the pairs of sentences from CoNLL-U and their translations, with the dependencies."""
   return [Pair(sentence.text, target, Gold(sentence.words, (), tuple(_both_ways(sentence)), frozenset()))
           for sentence, target in zip(sentences, targets)]
 
@@ -88,7 +88,7 @@ class TrainingCounts:
 
 
 def token_pairs(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[TokenPair]:
-  """Pairs as token ids, both sides ended by EOS."""
+  """Return the pairs as token ids, both sides ended by EOS."""
   sides = [vocabulary.encode_batch([getattr(pair, side) for pair in pairs])
            for side, vocabulary in zip(('source', 'target'), vocabularies)]
   ended = lambda ids, vocabulary: [*ids, vocabulary.eos_id]
@@ -97,7 +97,7 @@ def token_pairs(pairs: Sequence[Pair], vocabularies: tuple[Any, Any]) -> list[To
 
 def captures(model: Any, params: Any, sentences: Sequence[TokenPair], vocabularies: tuple[Any, Any]
              ) -> Iterator[tuple[int, Capture]]:
-  """Yields (place, capture) of every token pair; those of similar length are computed together."""
+  """Yield (place, capture) of every token pair; those of similar length are computed together."""
   order = sorted(range(len(sentences)), key=lambda i: (len(sentences[i].source), len(sentences[i].target)))
   for start in range(0, len(order), _ROWS):
     places = order[start:start + _ROWS]
@@ -107,11 +107,11 @@ def captures(model: Any, params: Any, sentences: Sequence[TokenPair], vocabulari
 
 
 def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[Text, list[int]]:
-  """Divides a text that ends in EOS into other words; returns it and, for each of these, the result's word that has it.
+  """Divide a text that ends in EOS into other words; return it, and for each given word the one that contains it.
 
   Args:
     pieces: as the vocabulary writes them, EOS left out.
-    words: all that the text has between its spaces, cut as wanted. Words that share a piece become one.
+    words: the text without its spaces, divided as wanted. Words that share a piece become one.
   """
   begun = alignments.words_of_pieces(pieces, words)
   places = np.unique(begun)
@@ -124,7 +124,7 @@ def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[
 
 def in_gold_words(seen: Capture, reading: TokenPair, pair: Pair, vocabularies: tuple[Any, Any]
                   ) -> tuple[Capture, list[int]]:
-  """Divides the capture's source into gold words; returns it and, for each of these, the capture's word that has it."""
+  """Divide the capture's source into gold words; return it, and for each of these the word that contains it."""
   if not pair.gold:
     return seen, []
   source, holder = regrouped(seen.source, vocabularies[0].pieces(reading.source[:-1]), pair.gold.source_words)
@@ -133,7 +133,7 @@ def in_gold_words(seen: Capture, reading: TokenPair, pair: Pair, vocabularies: t
 
 def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: Mapping[str, int],
              counts: TrainingCounts | None = None) -> dict[str, roles.Observed]:
-  """Attention between words of each kind, with what is known of the words, as roles.describe takes it.
+  """Return the attention of each kind between words, with what is known of the words, for roles.describe.
 
   Args:
     seen, holder: as in_gold_words returns them.
@@ -152,14 +152,14 @@ def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: Mappin
 
 
 def word_frequencies(sentences: Sequence[tuple[int, Capture]]) -> collections.Counter:
-  """How often each word occurs in these texts, on either side."""
+  """Count how often each word occurs in these texts, on either side."""
   return collections.Counter(word for _, seen in sentences for text in (seen.source, seen.predicts)
                              for word in (text.words if text else ()))
 
 
 def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequence[TokenPair], pairs: Sequence[Pair],
                 vocabularies: tuple[Any, Any]) -> np.ndarray | None:
-  """Alignment error rate of every head of cross-attention [N, H] against gold links; None without gold links."""
+  """Compute the alignment error rate of every cross-attention head [N, H] against gold links; None without these."""
   known = [(place, seen) for place, seen in model_captures if 'cross' in seen.weights
            and pairs[place].gold and pairs[place].gold.links]
   if not known:
@@ -179,7 +179,7 @@ def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequen
 
 def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tuple[Any, Any],
                counts: TrainingCounts | None = None) -> dict[str, Any]:
-  """Describes every head over the pairs: by kind, a row of records for each layer, see roles.describe.
+  """Describe every head over the pairs: by kind, a row of records for each layer, see roles.describe.
 
   Args:
     counts: see observed().
@@ -202,7 +202,7 @@ def head_table(model: Any, params: Any, pairs: Sequence[Pair], vocabularies: tup
 
 def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', 'first', 'last', 'special')
              ) -> dict[str, list[dict[str, float]]]:
-  """The mean over each layer's heads."""
+  """Return the mean of each figure over each layer's heads."""
   return {kind: [{name: round(float(np.mean([head[name] for head in layer])), 4) for name in names} for layer in layers]
           for kind, layers in sorted(table.items(), key=lambda item: list(KINDS).index(item[0]))}
 
@@ -212,7 +212,7 @@ def by_layer(table: dict[str, Any], names: Sequence[str] = ('entropy', 'near', '
 
 def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], split: str, data_dir: str | None,
                      shuffle: np.random.Generator | None = None) -> list[pronouns.Reading]:
-  """The attention of every head from "it" in the phrasebook's pronoun pairs.
+  """Return the attention of every head from "it" in the phrasebook's pronoun pairs.
 
   Args:
     shuffle: puts the words of each source in a random order, the same in both readings of a pair.
@@ -251,14 +251,14 @@ def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], spl
 
 
 def _antecedents(examples: Sequence[dict]) -> dict[tuple[str, str], int]:
-  """The English word that "it" stands for, of each pair and reading."""
+  """Return the number of the English word that "it" stands for, by pair and reading."""
   number = builder.RELATIONS.index('antecedent')
   return {(example['pair'], example['reading']): int(row[2]) for example in examples for row in example['relations']
           if row[0] == number}
 
 
 def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, int, int | None, int]:
-  """Word numbers of the right noun, the other noun, "it" (None without the other reading) and the adjective."""
+  """Return the word numbers of the right noun, other noun, "it" (None without the other reading) and adjective."""
   relation = {builder.RELATIONS[row[0]]: row for row in example['relations'].tolist()}
   other = nouns.get((example['pair'], 'b' if example['reading'] == 'a' else 'a'))
   pronoun = relation['antecedent'][1] if other is not None else None
@@ -269,7 +269,7 @@ def _words_of(example: dict, nouns: dict[tuple[str, str], int]) -> tuple[int, in
 
 def about_it(model: Any, params: Any, random: Any, vocabularies: tuple[Any, Any], data_dir: str | None
              ) -> dict[str, Any]:
-  """Which head resolves "it", see pronouns: with trained weights, random weights, and shuffled sentences."""
+  """Find the heads that resolve "it", see pronouns: with trained weights, random weights, and shuffled sentences."""
   splits = ('validation', 'test')
   in_splits = lambda weights, *shuffle: [pronoun_readings(model, weights, vocabularies, split, data_dir, *shuffle)
                                          for split in splits]

@@ -1,8 +1,8 @@
 """The tree of a beam search: every hypothesis that it considered.
 
-The same search as transformer.search.beam_search, for one sentence, with a record of what it drops. At each step the 2W
-best continuations of the W live hypotheses are considered: those that end among the W best are finished, the W best of
-the others are kept, the rest is pruned.
+The same search as transformer.search.beam_search, for one sentence, which also records what it drops. At each step the
+2W best continuations of the W live hypotheses are considered: those among the W best that end are finished, the W best
+of the others are kept, the rest are pruned.
 """
 
 from collections.abc import Sequence

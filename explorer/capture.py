@@ -25,7 +25,7 @@ from transformer.model import Model
 
 TOP = 10  # next tokens kept at each step
 _MULTIPLE = 8  # padded lengths, so that sentences share compiled programs
-ROWS_SUM_TO = 1e-5  # how far a row's sum may be from 1
+ROWS_SUM_TO = 1e-5  # most that a row's sum may differ from 1
 
 
 class TokenPair(NamedTuple):
@@ -33,7 +33,7 @@ class TokenPair(NamedTuple):
 
   source: Sequence[int]  # empty for a language model
   target: Sequence[int]
-  origin: str = 'translated by the search'  # where the target comes from, for people
+  origin: str = 'translated by the search'  # where the target comes from, as the page shows it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Capture:
   """
 
   source: Text | None  # None for a language model
-  reads: Text  # the target shifted right: what each row of the decoder has read last, and its columns
+  reads: Text  # the target shifted right: the columns of the decoder, and the token that each row has read last
   predicts: Text  # the target: what each row of the decoder predicts
   weights: Mapping[str, np.ndarray]  # by kind (gates.KINDS), [N, H, Q, M] float32; only kinds that the model has
   operands: Mapping[str, Operands]  # by kind, numpy: [N, H, Q, K], [N, H, M, K], [N, H, M, U]; {} where not recorded
@@ -74,24 +74,24 @@ class Capture:
     return {'encoder': (source, source), 'decoder': (target, target), 'cross': (target, source)}
 
   def axes(self, kind: str) -> tuple[Text, Text]:
-    """The names of a kind's rows and columns; rows of the decoder are named by what they predict."""
+    """Return the names of a kind's rows and columns; rows of the decoder are named by what they predict."""
     return {'encoder': (self.source, self.source), 'decoder': (self.predicts, self.reads),
             'cross': (self.predicts, self.source)}[kind]
 
   def by_word(self, kind: str) -> np.ndarray:
-    """[N, H, words, words]: the sum over a word's keys, the mean over its queries."""
+    """Return the weights between words [N, H, words, words]: summed over a word's keys, averaged over its queries."""
     rows, columns = self.axes(kind)
     return texts.pool(self.weights[kind], rows.word_of_piece, columns.word_of_piece)
 
 
 def padded_length(longest: int) -> int:
-  """The length to which sentences of at most `longest` tokens are padded."""
+  """Return the length to which sentences of at most `longest` tokens are padded."""
   return -(-longest // _MULTIPLE) * _MULTIPLE
 
 
 def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabulary, target_vocabulary,
            with_operands: bool = False) -> list[Capture]:
-  """Runs the model once on a batch of sentences, padded to one length, and returns a Capture of each.
+  """Run the model once on a batch of sentences, padded to one length, and return a Capture of each.
 
   Args:
     with_operands: whether queries, keys and values are recorded too, see Capture.
@@ -105,25 +105,25 @@ def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabul
 
 
 def kinds_of(model: Model, pairs: Sequence[TokenPair], source_vocabulary, target_vocabulary) -> tuple[str, ...]:
-  """The kinds of attention that a Capture of these pairs would have, found from shapes alone."""
+  """Return the kinds of attention that a Capture of these pairs would have, without computing it."""
   params = jax.eval_shape(model.init, jax.random.key(0))
   batch = padded_batch(pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
   return tuple(jax.eval_shape(_recorder(model, target_vocabulary.bos_id, False), params, *batch)[0])
 
 
 def to_uint16(weights: np.ndarray) -> np.ndarray:
-  """Weights from 0 to 1 as 16-bit integers: at most 2^-17 off."""
+  """Round weights from 0 to 1 to 16-bit integers, with an error of at most 2^-17."""
   return np.round(np.clip(weights, 0.0, 1.0) * 65535).astype(np.uint16)
 
 
 def from_uint16(integers: np.ndarray) -> np.ndarray:
-  """The inverse of to_uint16(), as float32, with rows scaled to sum to 1 again after the rounding."""
+  """Invert to_uint16(): return float32 weights, with rows scaled to sum to 1 again after the rounding."""
   return integers / integers.sum(-1, keepdims=True, dtype=np.float32)
 
 
 def padded_batch(pairs: Sequence[TokenPair], source_filler: int, target_filler: int
                  ) -> tuple[tokens.Tokens, tokens.Tokens]:
-  """Token pairs as one padded batch (sources, targets); sources without tokens have no columns."""
+  """Lay out token pairs as one padded batch (sources, targets); sources without tokens have no columns."""
   sides = zip(*((pair.source, pair.target) for pair in pairs))
   return tuple(tokens.pad(side, len(pairs), padded_length(max(map(len, side))), filler)
                for side, filler in zip(sides, (source_filler, target_filler)))
@@ -131,7 +131,7 @@ def padded_batch(pairs: Sequence[TokenPair], source_filler: int, target_filler: 
 
 @functools.lru_cache(maxsize=8)
 def _recorder(model: Model, bos_id: int, with_operands: bool):
-  """A compiled function (params, source, target) -> weights, operands, log-probabilities, top probabilities and ids."""
+  """Compile (params, source, target) -> weights, operands, log-probabilities, top probabilities and their ids."""
 
   def record_batch(params, source: tokens.Tokens, target: tokens.Tokens):
     logits, found = model.inspect(params, source, tokens.shift_right(target, bos_id))
@@ -147,7 +147,7 @@ def _recorder(model: Model, bos_id: int, with_operands: bool):
 
 
 def _unpadded(pair: TokenPair, seen: Any, source_vocabulary, target_vocabulary) -> Capture:
-  """One row of _recorder's results as a Capture, without its padding."""
+  """Return one row of _recorder's results as a Capture, without its padding."""
   weights, operands, log_probs, probabilities, top = seen
   source, target = len(pair.source), len(pair.target)
   extent = {'encoder': (source, source), 'decoder': (target, target), 'cross': (target, source)}

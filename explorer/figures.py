@@ -17,7 +17,7 @@ from transformer.model import Model
 
 
 def attention(capture: Capture, kind: str) -> Figure:
-  """A grid of heat maps between words, a row for each layer and a column for each head; rows attend to columns."""
+  """Draw heat maps between words, a row of them for each layer, one for each head; rows attend to columns."""
   rows, columns = capture.axes(kind)
   maps = capture.by_word(kind)
   layers, heads, queries, keys = maps.shape
@@ -28,7 +28,7 @@ def attention(capture: Capture, kind: str) -> Figure:
   for layer, head in np.ndindex(layers, heads):
     axes = grid[layer, head]
     shown = np.ma.array(maps[layer, head], mask=np.triu(np.ones((queries, keys)), 1) if kind == 'decoder' else False)
-    axes.set_facecolor('0.92')  # masked: the future
+    axes.set_facecolor('0.92')  # masked weights
     axes.imshow(shown, cmap='Blues', vmin=0, vmax=1, aspect='equal')
     axes.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=7)
     axes.set_xticks(range(keys), columns.words if layer == layers - 1 else [], rotation=90, fontsize=7)
@@ -39,7 +39,7 @@ def attention(capture: Capture, kind: str) -> Figure:
 
 
 def position_encodings(length: int = 20, width: int = 512) -> Figure:
-  """§3.5's sines and cosines in both layouts, and the products between positions, which depend on distance alone."""
+  """Draw §3.5's sines and cosines in both layouts, and their products, which depend on the positions' distance only."""
   figure = Figure(figsize=(11, 6.5), dpi=150, layout='constrained')
   top, bottom = figure.subplots(2, 2)
   for axes, layout in zip(top, ('interleaved', 'halves')):
@@ -65,13 +65,13 @@ def position_encodings(length: int = 20, width: int = 512) -> Figure:
 
 
 def position_products(length: int, width: int) -> np.ndarray:
-  """[length, length]: products of the encodings of every two positions."""
+  """Compute the products of the encodings of every two positions, [length, length]."""
   encodings = positions.sinusoids(length, width).astype(np.float64)
   return encodings @ encodings.T
 
 
 def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-  """Training loss and validation BLEU against steps.
+  """Draw training loss and validation BLEU against steps.
 
   Args:
     runs: by name, the lines of each run's metrics.jsonl.
@@ -90,19 +90,19 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 
 
 def curve(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
-  """Steps and values of a measure; lines that do not have it, or have no number, are left out."""
+  """Return the steps and values of a measure; lines without it, or without a number, are left out."""
   found = [(line['step'], line[name]) for line in lines if line.get(name) is not None]
   return [step for step, _ in found], [value for _, value in found]
 
 
 def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
-  """BLEU against the share of heads closed, the least important first (Michel et al., 2019, Figure 3).
+  """Draw BLEU against the share of heads closed, the least important first (Michel et al., 2019, Figure 3).
 
   Args:
     analyses: by name, what analyze.py --pruning wrote.
 
   Raises:
-    ValueError: when one was written without --pruning.
+    ValueError: when an analysis was written without --pruning.
   """
   figure = Figure(figsize=(6, 4), dpi=150, layout='constrained')
   axes = figure.subplots()
@@ -120,7 +120,7 @@ def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str], steps: Sequence[str]) -> Figure:
-  """The smoothed target beside the model's distribution, step by step.
+  """Draw the smoothed target beside the model's distribution, step by step.
 
   Args:
     target, learnt: [T, shown entries] probabilities.
@@ -141,18 +141,18 @@ def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str],
 
 
 def next_token_shares(model: Model, params: Any, pair: TokenPair, bos_id: int) -> np.ndarray:
-  """[T, V]: the model's probabilities at each step of the target, under teacher forcing."""
+  """Compute the model's probabilities at each step of the target, [T, V], under teacher forcing."""
   source, target = (tokens.pad([ids], 1, len(ids), 0) for ids in (pair.source, pair.target))
   decode = lambda params: model.decode(params, model.encode(params, source), tokens.shift_right(target, bos_id))
   return np.asarray(jax.nn.softmax(jax.jit(decode)(params)))[0]
 
 
 def entries_to_show(ids: Sequence[int], shares: np.ndarray, more: int = 4) -> list[int]:
-  """The vocabulary's entries to give a column: those of the target in order, then at most `more` likely others."""
+  """Choose the vocabulary's entries to draw: those of the target in order, then at most `more` likely others."""
   others = [int(entry) for entry in np.argsort(-shares.max(0)) if entry not in ids]
   return [*dict.fromkeys(ids), *others[:more]]
 
 
 def smoothed_target(ids: Sequence[int], shown: Sequence[int], size: int, smoothing: float) -> np.ndarray:
-  """[T, shown]: 1 - ε + ε/V on the right token, ε/V on every other (§5.4)."""
+  """Compute the smoothed target, [T, shown]: 1 - ε + ε/V on the right token, ε/V on every other (§5.4)."""
   return smoothing / size + (1 - smoothing) * (np.asarray(ids)[:, None] == np.asarray(shown)[None])

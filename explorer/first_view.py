@@ -10,7 +10,7 @@ from explorer.gates import KINDS
 
 PRONOUNS = frozenset('it he she they him her them its his their es er sie ihn ihm ihr ihnen'.split())
 CONTENT = 4  # letters from which on a word counts as a content word
-APART = 2  # least distance of the two words, so that a mere neighbour does not count
+APART = 2  # least distance of the two words, so that neighbours do not count
 
 # Kinds of attention in the order in which they are searched, and whether only pronouns count as queries.
 _ORDER = (('encoder', True), ('encoder', False), ('cross', False), ('decoder', False))
@@ -29,7 +29,7 @@ class FirstView(NamedTuple):
 
 
 def choose(captures: Sequence[Capture]) -> FirstView:
-  """The largest weight from a pronoun to a content word in encoder self-attention, or else between content words.
+  """Choose encoder self-attention's largest weight from a pronoun to a content word, or else between content words.
 
   Where encoder self-attention has none, cross-attention is searched, then decoder self-attention. Neighbouring words do
   not count, since many heads merely attend one position away.
@@ -46,7 +46,7 @@ def choose(captures: Sequence[Capture]) -> FirstView:
 
 
 def _strongest(number: int, capture: Capture, kind: str, only_pronouns: bool) -> FirstView | None:
-  """The largest weight of one sentence that counts, or None."""
+  """Return the largest weight of one sentence that counts, or None."""
   rows, columns = capture.axes(kind)
   pronoun = np.array([word.lower() in PRONOUNS for word in rows.words])
   content = lambda text: np.array([len(word) >= CONTENT and word.isalpha() for word in text.words])

@@ -1,7 +1,7 @@
 """A gate for each head, 1 open and 0 closed, that multiplies the head's output (Michel et al., 2019, Eq. 2).
 
 MultiHead = Σ_h gate_h · head_h W_h^O: a head's gate scales its rows of the output projection. So a model with gates is
-the same model with other parameters, and training, search and checkpoints need not know of gates.
+the same model with other parameters, and training, search and checkpoints need no code for gates.
 
     gates    {'encoder': [N, H], 'decoder': [N, H], 'cross': [N, H]} float32, for the kinds that the model has
 """
@@ -15,9 +15,9 @@ import numpy as np
 from transformer.model import Params
 
 Gates = Mapping[str, Any]
-# The kinds of attention, by the key that records have, with the name that people read; as in page/data.js.
+# The kinds of attention: their keys in records, and their names for people, as in page/data.js.
 KINDS = {'encoder': 'encoder self-attention', 'decoder': 'decoder self-attention', 'cross': 'cross-attention'}
-# The parameters' names of each kind: of its stack of layers, and of its attention in a layer.
+# For each kind, the names of its parameters: of the stack of layers, and of the attention in a layer.
 _PLACES = {'encoder': ('encoder_layers', 'self_attention'), 'decoder': ('decoder_layers', 'self_attention'),
            'cross': ('decoder_layers', 'cross_attention')}
 _OF_LANGUAGE_MODEL = {'decoder': ('layers', 'self_attention')}
@@ -32,12 +32,12 @@ class Head(NamedTuple):
 
   @property
   def name(self) -> str:
-    """For people, who count from 1: "cross-attention, layer 1, head 2"."""
+    """The head's name for people, counted from 1: "cross-attention, layer 1, head 2"."""
     return f'{KINDS[self.kind]}, layer {self.layer + 1}, head {self.head + 1}'
 
 
 def _stacks(params: Params) -> Iterator[tuple[str, str, int | None, str]]:
-  """Yields (kind, name of a layer's parameters, its number or None for a scanned stack, name of the attention)."""
+  """Yield (kind, name of a layer's parameters, its number or None for a scanned stack, name of the attention)."""
   places = _OF_LANGUAGE_MODEL if any(name.split('_')[0] == 'layers' for name in params) else _PLACES
   for kind, (stack, attention) in places.items():
     if stack in params:
@@ -48,7 +48,7 @@ def _stacks(params: Params) -> Iterator[tuple[str, str, int | None, str]]:
 
 
 def open_gates(params: Params) -> Gates:
-  """Gates of 1 for every head of these parameters; {} for a model that has none to close, such as a recurrent one."""
+  """Make gates of 1 for every head of these parameters; {} for a model without heads, such as a recurrent one."""
   found: dict[str, dict[int, int]] = {}
   for kind, layer, number, attention in _stacks(params):
     if attention in params[layer]:
@@ -59,12 +59,12 @@ def open_gates(params: Params) -> Gates:
 
 
 def heads(gates: Gates) -> list[Head]:
-  """Every head, layer by layer."""
+  """List every head, layer by layer."""
   return [Head(kind, *map(int, place)) for kind in KINDS if kind in gates for place in np.ndindex(gates[kind].shape)]
 
 
 def closing(gates: Gates, *closed: Head) -> Gates:
-  """The gates with these heads closed as well."""
+  """Return the gates with these heads closed as well."""
   gates = {kind: np.array(gate) for kind, gate in gates.items()}
   for kind, layer, head in closed:
     gates[kind][layer, head] = 0.0
@@ -72,7 +72,7 @@ def closing(gates: Gates, *closed: Head) -> Gates:
 
 
 def apply(params: Params, gates: Gates) -> Params:
-  """The parameters under which every head's output is multiplied by its gate. Differentiable in the gates."""
+  """Return parameters that multiply every head's output by its gate. Differentiable in the gates."""
   params = dict(params)
   for kind, layer, number, attention in _stacks(params):
     gate = gates[kind] if number is None else gates[kind][number]
@@ -82,7 +82,7 @@ def apply(params: Params, gates: Gates) -> Params:
 
 
 def check(params: Params, gates: Gates) -> None:
-  """Raises ValueError when the gates' kinds or shapes are not those of a model with these parameters."""
+  """Raise ValueError when the gates' kinds or shapes are not those of a model with these parameters."""
   expected = jax.tree.map(np.shape, open_gates(params))
   found = {kind: np.shape(gate) for kind, gate in gates.items()}
   if found != expected:

@@ -24,7 +24,7 @@ class Effect(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def forced_scorer(model: Model, bos_id: int) -> Callable:
-  """A compiled function (params, gates, source, target) -> [B] log-probabilities under teacher forcing."""
+  """Compile (params, gates, source, target) -> [B] log-probabilities under teacher forcing."""
 
   def score(params: Params, of: Gates, source: tokens.Tokens, target: tokens.Tokens) -> jax.Array:
     params = gates.apply(params, of)
@@ -37,7 +37,7 @@ def forced_scorer(model: Model, bos_id: int) -> Callable:
 
 def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
             progress: Callable[[], Any] = lambda: None) -> tuple[np.ndarray, list[Mapping[Head, Effect]]]:
-  """Closes one head after the other; the translator's parameters are restored at the end.
+  """Measure the effect of closing each head in turn; the translator's parameters are restored at the end.
 
   Args:
     translator: decoding.translator.Translator.

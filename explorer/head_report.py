@@ -6,7 +6,7 @@ from explorer.gates import KINDS, Gates
 
 
 def add_importance(table: dict[str, Any], importance: Gates, rises: Gates) -> None:
-  """Adds to each head's record its importance, E |∂L/∂gate|, and by how much the loss rises without it."""
+  """Add to each head's record its importance, E |∂L/∂gate|, and by how much the loss rises without it."""
   for kind, layers in table.items():
     for layer, heads in enumerate(layers):
       for head, record in enumerate(heads):
@@ -28,7 +28,7 @@ def _rows(record: dict[str, Any]) -> list[list[str]]:
 
 
 def as_text(record: dict[str, Any]) -> str:
-  """All tables of a record that analyze.py writes."""
+  """Format all tables of a record that analyze.py writes."""
   heads = ['head', 'role', 'offset', 'rare', 'confidence', 'ends', 'entropy', 'AER', '|∂L/∂gate|', 'loss without']
   parts = [_aligned([heads, *_rows(record)]),
            f'loss {record["loss"]:.4f} a token on {record["sentences"]} sentences ({record["text"]}); maxima on rare '
@@ -48,7 +48,7 @@ def _first_head(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _relations(record: dict[str, Any]) -> list[str]:
-  """For each gold relation the head that meets it most often, beside the best fixed offset."""
+  """Format a table: for each gold relation the head that meets it most often, beside the best fixed offset."""
   layers = record['heads'].get('encoder', ())
   heads = {f'{KINDS["encoder"]} {layer + 1}.{head + 1}': of['relations'] for layer, row in enumerate(layers)
            for head, of in enumerate(row)}

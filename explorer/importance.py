@@ -1,4 +1,4 @@
-"""How much heads matter: the gradient of the loss at their gates, the loss without each of them, and pruning.
+"""The importance of heads: the gradient of the loss at their gates, the loss without each of them, and pruning.
 
 Michel et al. (2019), "Are Sixteen Heads Really Better than One?": the importance of a head is E |∂L/∂gate| over
 sentences (Eq. 3), and pruning closes the least important heads first. To compare layers, they divide importances by the
@@ -22,7 +22,7 @@ _ROWS = 16
 
 
 def batches(pairs: Sequence[TokenPair], source_filler: int, target_filler: int) -> Iterator[tuple[Any, int]]:
-  """Yields ((sources, targets) of _ROWS rows, how many rows are real), sentences of similar length together.
+  """Yield ((sources, targets) of _ROWS rows, how many rows are real), sentences of similar length together.
 
   The last batch is filled up with copies of its first row.
   """
@@ -35,7 +35,7 @@ def batches(pairs: Sequence[TokenPair], source_filler: int, target_filler: int) 
 
 @functools.lru_cache(maxsize=8)
 def _sensitivity(model: Model, bos_id: int) -> Callable:
-  """A compiled function (params, gates, source, target) -> |∂ loss of each sentence / ∂ gate|, leaves [B, N, H]."""
+  """Compile (params, gates, source, target) -> |∂ loss of each sentence / ∂ gate|, leaves [B, N, H]."""
   score = head_ablation.forced_scorer(model, bos_id)
 
   def of_sentence(of: Gates, params: Params, source: Any, target: Any) -> jax.Array:
@@ -47,7 +47,7 @@ def _sensitivity(model: Model, bos_id: int) -> Callable:
 
 
 def importance(model: Model, params: Params, pairs: Sequence[TokenPair], vocabularies: tuple[Any, Any]) -> Gates:
-  """E |∂L/∂gate| of every head at open gates; L is a sentence's negative log-probability. Leaves [N, H]."""
+  """Compute E |∂L/∂gate| of every head at open gates; L is a sentence's negative log-probability. Leaves [N, H]."""
   source, target = vocabularies
   opened, total = gates.open_gates(params), None
   sensitivity = _sensitivity(model, target.bos_id)
@@ -59,14 +59,14 @@ def importance(model: Model, params: Params, pairs: Sequence[TokenPair], vocabul
 
 
 def ranked(importances: Gates) -> list[Head]:
-  """All heads, the least important first; each layer's importances are divided by their norm."""
+  """List all heads, the least important first; each layer's importances are divided by their norm."""
   normed = {kind: values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-30)
             for kind, values in importances.items()}
   return sorted(gates.heads(normed), key=lambda head: normed[head.kind][head.layer, head.head])
 
 
 def loss(model: Model, params: Params, of: Gates, pairs: Sequence[TokenPair], vocabularies: tuple[Any, Any]) -> float:
-  """Mean negative log-probability of the targets' tokens, under these gates and teacher forcing."""
+  """Compute the mean negative log-probability of the targets' tokens, with these gates, under teacher forcing."""
   source, target = vocabularies
   score = head_ablation.forced_scorer(model, target.bos_id)
   total = sum(float(score(params, of, *batch)[:real].sum())
@@ -76,7 +76,7 @@ def loss(model: Model, params: Params, of: Gates, pairs: Sequence[TokenPair], vo
 
 def left_out(model: Model, params: Params, pairs: Sequence[TokenPair], vocabularies: tuple[Any, Any],
              progress: Callable[[], Any] = lambda: None) -> tuple[float, Gates]:
-  """The loss with all heads open, and by how much it rises when each head alone is closed, leaves [N, H]."""
+  """Compute the loss with all heads open, and by how much it rises when only one head is closed, leaves [N, H]."""
   opened = gates.open_gates(params)
   whole, rise = loss(model, params, opened, pairs, vocabularies), jax.tree.map(np.zeros_like, opened)
   for head in gates.heads(opened):
@@ -87,7 +87,7 @@ def left_out(model: Model, params: Params, pairs: Sequence[TokenPair], vocabular
 
 
 def pruned(params: Params, order: Sequence[Head], count: int) -> Params:
-  """The parameters with the first `count` heads of an order closed. Raises ValueError when there are not so many."""
+  """Return the parameters with the first `count` heads of an order closed. Raises ValueError if all would be closed."""
   if not 0 <= count < len(order):
     raise ValueError(f'cannot close {count} of {len(order)} heads; expected fewer than there are')
   return gates.apply(params, gates.closing(gates.open_gates(params), *order[:count]))

@@ -1,7 +1,7 @@
 """The logit lens (nostalgebraist, 2020): what each decoder layer would predict, had the decoder ended there.
 
 A decoder cut after layer n is a decoder of n layers: its residual stream goes through the same last normalisation and
-the same output matrix. Nothing of the model has to be changed for it.
+the same output matrix. The model's code is used as it is.
 """
 
 import dataclasses
@@ -17,13 +17,13 @@ from transformer.model import Model, Params
 
 
 def layers_of(model: Model) -> int:
-  """The number of decoder layers to cut after; 0 where the decoder is no stack of separate Transformer layers."""
+  """Return the number of decoder layers to cut after; 0 where the decoder has no separate Transformer layers."""
   return model.config.decoder_layers if isinstance(model.config, ModelConfig) and not model.config.scan_layers else 0
 
 
 def predictions(model: Model, params: Params, source: tokens.Tokens, target: tokens.Tokens, bos_id: int
                 ) -> tuple[np.ndarray, np.ndarray]:
-  """The likeliest next token at every step after each layer.
+  """Predict the likeliest next token at every step after each layer.
 
   Args:
     source, target: rows; the target ends in EOS and is shifted here.
@@ -38,7 +38,7 @@ def predictions(model: Model, params: Params, source: tokens.Tokens, target: tok
 
 @functools.lru_cache(maxsize=32)
 def _cut(model: Model, layers: int, bos_id: int):
-  """A compiled function for the model whose decoder ends after so many layers."""
+  """Compile (params, source, target) -> ids, probabilities for the model whose decoder ends after `layers` layers."""
   depth, positions = (('num_layers', 'positions') if isinstance(model.config, LanguageModelConfig) else
                       ('num_decoder_layers', 'decoder_positions'))
   cut = architectures.build(dataclasses.replace(model.config, **{depth: layers}))

@@ -1,7 +1,7 @@
 """Write a report as one self-contained page: page/page.html with its style, its scripts and the report's numbers.
 
 Weights are 16-bit integers (65,535 for 1), deflated and written in base64; the page's script inflates them. Texts are
-JSON in which nothing can end the script element that holds it.
+JSON, escaped so that nothing can end the script element that holds it.
 """
 
 import base64
@@ -55,14 +55,14 @@ class Sentence:
 
 
 def packed(numbers: np.ndarray) -> str:
-  """An array of 16-bit integers as text: little endian, deflated, in base64."""
+  """Encode an array of 16-bit integers as text: little endian, deflated, in base64."""
   if numbers.dtype not in (np.uint16, np.int16):
     raise TypeError(f'numbers are {numbers.dtype}; expected 16-bit integers')
   return base64.b64encode(zlib.compress(numbers.astype(numbers.dtype.newbyteorder('<')).tobytes(), 9)).decode()
 
 
 def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
-  """Queries, keys and values as 16-bit shares of the largest number in their layer."""
+  """Encode queries, keys and values as 16-bit shares of the largest number in their layer."""
   parts, numbers, start = [], [], 0
   for kind, operands in capture.operands.items():
     for role, values in operands._asdict().items():
@@ -75,14 +75,14 @@ def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
 
 
 def vectors_fit(captures: Sequence[Capture]) -> bool:
-  """Whether queries, keys and values are few enough to be in a report by default."""
+  """Return whether queries, keys and values are few enough to be in a report by default."""
   return all(sum(values.size for operands in capture.operands.values() for values in operands) <= _MOST_NUMBERS
              for capture in captures)
 
 
 def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool
                 ) -> dict[str, Any]:
-  """A search tree as JSON for page/panels/beam.js.
+  """Return a search tree as JSON for page/panels/beam.js.
 
   Args:
     name: spells token ids.
@@ -99,7 +99,7 @@ def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departur
 
 
 def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dict[str, Any]:
-  """A sentence as JSON for page/data.js."""
+  """Return a sentence as JSON for page/data.js."""
   capture = sentence.capture
   kinds = [kind for kind in KINDS if kind in capture.weights]
   sides = {'source': capture.source, 'reads': capture.reads, 'predicts': capture.predicts}
@@ -128,7 +128,7 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
 
 def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[tuple[str, str]],
            compare: int | None = None, with_vectors: bool = True, scaled: bool = True) -> dict[str, Any]:
-  """All that the page shows, as JSON.
+  """Return all that the page shows, as JSON.
 
   Args:
     first_view: what the page shows first.
@@ -142,18 +142,18 @@ def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[
 
 
 def as_script_text(content: Any) -> str:
-  """JSON safe inside a script element: it has no character that could end the element or count as the end of a line."""
+  """Write JSON for a script element, without characters that could end the element or count as the end of a line."""
   text = json.dumps(content, ensure_ascii=False, separators=(',', ':'), allow_nan=False)
   return text.translate({ord(character): f'\\u{ord(character):04x}' for character in '<>&\u2028\u2029'})
 
 
 def script() -> str:
-  """The page's own script: its parts, joined."""
+  """Return the page's own script: its parts, joined."""
   return '\n'.join(map(_read, SCRIPTS))
 
 
 def page(content: dict[str, Any]) -> str:
-  """The page as HTML: one file that loads nothing else."""
+  """Return the page as HTML: one file that loads nothing else."""
   text = _read('page.html')
   parts = {'STYLE': _read('page.css'), 'SCRIPT': script(), 'REPORT': as_script_text(content)}
   for mark, part in parts.items():  # the report last: its texts may hold the other marks

@@ -6,7 +6,7 @@ on the right noun than on the other. A head that always prefers the first noun, 
 scores 0. The best head is chosen on validation and evaluated on test, beside the best head of a model with random
 weights, and the best on sentences whose words are shuffled.
 
-Weights of encoder self-attention are those from "it", weights of cross-attention those from the German pronoun.
+In encoder self-attention the weights are those from "it", in cross-attention those from the German pronoun.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from explorer.gates import Head
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-  """One sentence of a pair, with the weights from its "it". Words of the source are numbered from 0."""
+  """One sentence of a pair, with the attention weights from its "it". Words of the source are numbered from 0."""
 
   pair: str
   right: int  # the noun that "it" stands for
   wrong: int  # the other noun
-  adjective: int  # the one that decides
+  adjective: int  # the adjective that decides
   pronoun: int  # "it"
   rows: Mapping[str, np.ndarray]  # 'encoder' and 'cross', [N, H, words]: weights from "it" or its translation
 
@@ -45,7 +45,7 @@ class Finding:
 
 
 def antecedent_right(readings: Sequence[Reading], kind: str) -> np.ndarray:
-  """[N, H]: share of pairs in which a head's weight is larger on the right noun in both readings."""
+  """Compute the share of pairs [N, H] in which a head's weight is larger on the right noun in both readings."""
   by_pair: dict[str, list[np.ndarray]] = {}
   for reading in readings:
     row = reading.rows[kind]
@@ -57,12 +57,12 @@ def antecedent_right(readings: Sequence[Reading], kind: str) -> np.ndarray:
 
 
 def at_adjective(readings: Sequence[Reading], kind: str) -> np.ndarray:
-  """[N, H]: how often a head's largest weight from "it" is on the deciding adjective."""
+  """Compute how often each head's largest weight from "it" is on the deciding adjective [N, H]."""
   return np.mean([reading.rows[kind].argmax(-1) == reading.adjective for reading in readings], axis=0)
 
 
 def best_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> Finding:
-  """The head that resolves most pairs of validation, evaluated on test."""
+  """Find the head that resolves most pairs of validation, and evaluate it on test."""
   chosen = antecedent_right(validation, kind)
   place = tuple(map(int, np.unravel_index(chosen.argmax(), chosen.shape)))
   return Finding(Head(kind, *place), float(chosen[place]), float(antecedent_right(test, kind)[place]),
@@ -70,7 +70,7 @@ def best_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str)
 
 
 def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind: str) -> dict[str, Any]:
-  """The head that attends most to the deciding adjective most often on validation: its share there and on test."""
+  """Find the head that attends most to the deciding adjective most often on validation; its share there and on test."""
   chosen = at_adjective(validation, kind)
   place = tuple(map(int, np.unravel_index(chosen.argmax(), chosen.shape)))
   return {'head': Head(kind, *place).name, 'validation': round(float(chosen[place]), 4),
@@ -78,9 +78,9 @@ def adjective_head(validation: Sequence[Reading], test: Sequence[Reading], kind:
 
 
 def best_offset(validation: Sequence[Reading], test: Sequence[Reading]) -> tuple[int, float]:
-  """The distance from "it" that most antecedents have on validation, and how often they have it on test.
+  """Find the distance from "it" that most antecedents have on validation, and how often they have it on test.
 
-  It names one word in both readings of a pair, so of pairs it has none right; this is its share of sentences.
+  Such a rule chooses the same word in both readings, so it resolves no pair; this is its share of sentences.
   """
   distances = [reading.right - reading.pronoun for reading in validation]
   values, counts = np.unique(distances, return_counts=True)
@@ -89,7 +89,10 @@ def best_offset(validation: Sequence[Reading], test: Sequence[Reading]) -> tuple
 
 
 def fixed_offset_pairs(readings: Sequence[Reading], offset: int) -> float:
-  """Share of pairs that a rule "the noun nearer to this distance from it" has right: 0 when pairs share their nouns."""
+  """Compute the share of pairs that the rule "the noun nearer to this distance from it" resolves.
+
+  It is 0 when the two sentences of a pair have the same nouns.
+  """
   by_pair: dict[str, list[bool]] = {}
   for reading in readings:
     far = lambda noun, reading=reading: abs(noun - reading.pronoun - offset)
@@ -98,6 +101,6 @@ def fixed_offset_pairs(readings: Sequence[Reading], offset: int) -> float:
 
 
 def as_record(finding: Finding) -> dict[str, Any]:
-  """The finding as JSON."""
+  """Return the finding as JSON."""
   return {'head': finding.head.name, 'pairs_right_validation': round(finding.validation, 4),
           'pairs_right_test': round(finding.test, 4), 'looks_at_adjective_test': round(finding.adjective, 4)}

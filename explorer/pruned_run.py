@@ -1,4 +1,4 @@
-"""Write a run with some of its heads closed into a folder of its own, which decodes as any other."""
+"""Write a copy of a run with some of its heads closed into a new folder, which decode.py reads like any other run."""
 
 import os
 import shutil
@@ -13,10 +13,10 @@ _COPIED = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', '
 
 
 def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> None:
-  """Writes a copy of `run` that has these parameters.
+  """Write a copy of `run` that has these parameters.
 
-  It holds one checkpoint, of step 1, without an optimiser's state: it decodes, and other runs may start from it
-  (--init_from); it cannot be trained on itself.
+  It has one checkpoint, of step 1, without an optimiser's state: it can be decoded with, and other runs can start from
+  it (--init_from), but it cannot be trained further itself.
 
   Args:
     run: the folder whose configuration and vocabularies are copied.
@@ -25,10 +25,10 @@ def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> N
     closed: the closed heads' names, for pruned.json.
 
   Raises:
-    ConfigError: when the folder is there and not empty.
+    ConfigError: when the folder exists and is not empty.
   """
   if os.path.isdir(workdir) and os.listdir(workdir):
-    raise ConfigError(f'--pruned_workdir={workdir} is not empty; give a new folder')
+    raise ConfigError(f'--pruned_workdir={workdir} is not empty; give a new or empty folder')
   os.makedirs(workdir, exist_ok=True)
   for name in _COPIED:
     if os.path.isfile(os.path.join(run.path, name)):

@@ -1,4 +1,4 @@
-"""From lines to a report: translate them, record every head, close each head in turn, and write all of it on a page.
+"""Make a report on lines: translate them, record every head, close each head in turn, and write it all on a page.
 
     translator = tasks.load('runs/phrasebook')
     reports.explain(translator, ['The dog sleeps.'])                    # shows itself in a notebook
@@ -20,7 +20,7 @@ from transformer.config import ModelConfig
 from transformer.model import count_parameters
 
 _PRODUCTS = ('scaled_dot', 'dot')  # scores that the page can recompute from queries and keys
-_IN_SCORES = ('relative', 't5')  # positions that add to the scores what is in neither queries nor keys
+_IN_SCORES = ('relative', 't5')  # positions whose part in the scores is in neither queries nor keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Report:
   sentences: tuple[page.Sentence, ...]
 
   def save(self, path: str) -> None:
-    """Writes the page, whole or not at all."""
+    """Write the page, whole or not at all."""
     write_whole(path, self.html)
 
   def _repr_html_(self) -> str:
-    """The report in a notebook, in a frame of its own."""
+    """Return the report for a notebook, in a frame of its own."""
     return (f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="900" style="border:0" '
             'sandbox="allow-scripts allow-downloads"></iframe>')
 
 
 class Continuing:
-  """Gives a language model's Continuer (tasks.language_model) the interface of a translator, for explain().
+  """A language model's Continuer (tasks.language_model) with the interface of a translator, for explain().
 
   There is no source: the prompt and its continuation are the target, under teacher forcing.
   """
@@ -61,15 +61,15 @@ class Continuing:
     self._continuer.params, = params
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
-    """Empty sources, one for each line."""
+    """Return an empty source for each line."""
     return [[] for _ in lines]
 
   def translate(self, lines: Sequence[str]) -> list[Any]:
-    """The lines with their continuations."""
+    """Return the continuation of each line."""
     return self._continuer.continue_lines(lines)
 
   def notes(self) -> list[str]:
-    """Notes for the user on the lines so far, such as lines that were cut."""
+    """Return notes for the user on the lines so far, such as lines that were cut."""
     return self._continuer.notes()
 
 
@@ -77,14 +77,14 @@ Writer = Translator | Continuing
 
 
 def readable(run: Translator | Continuer | Continuing) -> Writer:
-  """Return a trained run as explain() reads it: a language model as a translator without sources."""
+  """Return a trained run in the form that explain() reads: a language model as a translator without sources."""
   return Continuing(run) if isinstance(run, Continuer) else run
 
 
 def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str], references: Sequence[str] | None = None,
             card: Sequence[tuple[str, str]] = (), with_effects: bool = True, with_vectors: bool | None = None,
             progress: Callable[[int], Callable[[], Any]] = lambda heads: lambda: None) -> Report:
-  """Makes the report on sentences, or on prompts of a language model.
+  """Make the report on sentences, or on prompts of a language model.
 
   Args:
     translator: a trained run, tasks.load(workdir).
@@ -139,7 +139,7 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
 
 
 def shortest_names(paths: Sequence[str]) -> list[str]:
-  """Names for folders: their last parts, as few as make all names different."""
+  """Choose names for folders: their last parts, as few as make all names different."""
   parts = [path.rstrip('/').split('/') for path in paths]
   for count in range(1, max(map(len, parts)) + 1):
     names = ['/'.join(of[-count:]) for of in parts]
@@ -149,14 +149,14 @@ def shortest_names(paths: Sequence[str]) -> list[str]:
 
 
 def _computable(model: Any) -> bool:
-  """Whether a head's weights follow from its queries and keys alone."""
+  """Return whether a head's weights follow from its queries and keys alone."""
   config = model.config
   return (isinstance(config, ModelConfig) and config.attention_score in _PRODUCTS
           and config.positions not in _IN_SCORES)
 
 
 def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list[list[tuple[str, float]]]]:
-  """For each sentence and decoder layer, the likeliest next piece at each step and its probability."""
+  """Return, for each sentence and decoder layer, the likeliest next piece at each step and its probability."""
   model, source, target = translator.parts
   if not logit_lens.layers_of(model):
     return [[] for _ in pairs]
@@ -168,10 +168,10 @@ def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list
 
 def _trees(translator: Any, pairs: Sequence[TokenPair], captures: Sequence[capture.Capture], count: int
            ) -> list[dict[str, Any] | None]:
-  """The search tree of each of the first `count` pairs, compared with the pair's reference where there is one."""
+  """Return the search tree of each of the first `count` pairs, compared with the pair's reference if there is one."""
   model, _, target = translator.parts
   config = translator.search_config
-  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree has no coverage
+  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree has no coverage penalty
     return [None] * count
   found = []
   for number in range(count):

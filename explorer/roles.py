@@ -1,9 +1,10 @@
 """What heads do over a corpus, by the definitions of Voita et al. (2019) and Michel et al. (2019).
 
     positional   at least 90 % of its rows have their maximum at one offset (Voita et al., §5.1)
-    syntactic    its maximum meets a relation's other word at least 10 points more often than the best fixed offset
-                 does (§5.2)
-    rare         its maximum is on one of the sentence's two least frequent words more often than chance (§5.3)
+    syntactic    its maximum is on a relation's other word at least 10 points more often than the word at the best
+                 fixed offset is (§5.2)
+    rare         its maximum is on one of the sentence's two least frequent words at least 20 points more often than
+                 by chance (§5.3; the number is ours)
     confidence   the mean over rows of the largest weight, BOS and EOS left out (§4)
 
 Maps are between words, [N, H, Q, M] of one sentence; rows of BOS and EOS do not count. "The maximum" is over all
@@ -44,7 +45,7 @@ class Observed:
 
   @property
   def rows(self) -> np.ndarray:
-    """The rows that count."""
+    """The rows that count, those of words other than BOS and EOS."""
     return np.flatnonzero(~np.array(self.special_rows))
 
   @property
@@ -54,7 +55,7 @@ class Observed:
 
 
 def positional(corpus: Sequence[Observed]) -> tuple[np.ndarray, np.ndarray]:
-  """The most frequent offset of each head's maxima and its share, [N, H] each. Offset -1 is the word before."""
+  """Find the most frequent offset of each head's maxima and its share, [N, H] each. Offset -1 is the word before."""
   offsets = np.concatenate([each.maxima - each.rows for each in corpus], axis=-1)
   best, share = np.zeros(offsets.shape[:2], int), np.zeros(offsets.shape[:2])
   for place in np.ndindex(best.shape):
@@ -64,7 +65,7 @@ def positional(corpus: Sequence[Observed]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, int]]:
-  """For each relation: how often each head's maximum meets it [N, H], how often the best fixed offset does, cases."""
+  """Return for each relation how often each head's maximum meets it [N, H], how often the best offset does, cases."""
   hits, offsets = collections.defaultdict(list), collections.defaultdict(collections.Counter)
   for each in corpus:
     for name, row, column in each.relations:
@@ -75,7 +76,7 @@ def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, 
 
 
 def rare(corpus: Sequence[Observed]) -> tuple[np.ndarray, float]:
-  """How often each head's maximum, BOS and EOS left out, is on a rare word [N, H], and how often by chance."""
+  """Compute how often each head's maximum, BOS and EOS left out, is on a rare word [N, H], and how often by chance."""
   found, chance = [], []
   for each in corpus:
     plain = np.where(np.array(each.special_columns), -1.0, each.maps[:, :, each.rows])
@@ -85,13 +86,13 @@ def rare(corpus: Sequence[Observed]) -> tuple[np.ndarray, float]:
 
 
 def confidence(corpus: Sequence[Observed]) -> np.ndarray:
-  """[N, H]: the mean over rows of the largest weight on a word, BOS and EOS left out."""
+  """Compute the mean over rows of the largest weight on a word, BOS and EOS left out, [N, H]."""
   return np.concatenate([np.where(np.array(each.special_columns), 0.0, each.maps[:, :, each.rows]).max(-1)
                          for each in corpus], axis=-1).mean(-1)
 
 
 def spread(corpus: Sequence[Observed]) -> dict[str, np.ndarray]:
-  """How blurry and how local heads are, each [N, H], means over rows.
+  """Measure how spread out and how local each head's weights are, as means over rows, [N, H] each.
 
   entropy (bits), near: mass within one word of the row's own place, first and last: mass on the first and on the last
   column, special: mass on BOS and EOS.
@@ -109,13 +110,13 @@ def spread(corpus: Sequence[Observed]) -> dict[str, np.ndarray]:
 
 
 def rarest(words: Sequence[str], special: Sequence[bool], frequency: Mapping[str, int]) -> frozenset[int]:
-  """The places of the RARE least frequent words of a sentence; of equally frequent ones the first."""
+  """Return the places of the RARE least frequent words of a sentence; of equally frequent ones the first."""
   plain = [place for place in range(len(words)) if not special[place]]
   return frozenset(sorted(plain, key=lambda place: frequency[words[place]])[:RARE])
 
 
 def describe(corpus: Sequence[Observed]) -> list[list[dict[str, Any]]]:
-  """For every layer and head, all of the above and the names of its roles."""
+  """Describe every head, by layer: its roles' names and all of the figures above."""
   (offset, share), (on_rare, chance) = positional(corpus), rare(corpus)
   sure, blurred, relations = confidence(corpus), spread(corpus), syntactic(corpus)
 

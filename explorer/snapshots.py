@@ -1,4 +1,4 @@
-"""Snapshots of attention in training: what every head does with a few fixed sentences, written at each evaluation.
+"""Snapshots of attention during training: the weights of every head on a few fixed sentences, at each evaluation.
 
     RUN/attention/step_00000300.npz    one file a snapshot, there whole or not at all
 
@@ -54,7 +54,7 @@ class Snapshot(NamedTuple):
 
 
 def read_texts(path: str, paired: bool) -> list[tuple[str, str]]:
-  """Reads the sentences to watch: a source, a tab and its target on each line; or, not `paired`, a text on each line.
+  """Read the sentences to watch: on each line a source, a tab and its target; or, if not `paired`, a text.
 
   Raises:
     DataError: when there is no such file.
@@ -62,8 +62,8 @@ def read_texts(path: str, paired: bool) -> list[tuple[str, str]]:
   """
   lines = [line for line in text_files.read_lines(path) if line.strip()]
   if not 1 <= len(lines) <= MOST_SENTENCES:
-    raise ValueError(f'{path} has {len(lines)} sentences; expected 1 to {MOST_SENTENCES}: the attention of each is '
-                     'written at every evaluation')
+    raise ValueError(f'{path} has {len(lines)} sentences; expected 1 to {MOST_SENTENCES}, since the attention of each '
+                     'is written at every evaluation')
   rows = [line.split('\t') if paired else ['', line] for line in lines]
   for number, row in enumerate(rows):
     if len(row) != 2 or paired and not all(text.strip() for text in row):
@@ -73,7 +73,7 @@ def read_texts(path: str, paired: bool) -> list[tuple[str, str]]:
 
 
 def token_pairs(texts: Sequence[tuple[str, str]], source: Any, target: Any) -> list[TokenPair]:
-  """The texts as token ids, both sides ended by EOS; an empty source has no tokens.
+  """Encode the texts as token ids, both sides ended by EOS; an empty source has no tokens.
 
   Raises:
     ValueError: when a text is longer than MOST_TOKENS.
@@ -87,7 +87,7 @@ def token_pairs(texts: Sequence[tuple[str, str]], source: Any, target: Any) -> l
 
 
 def short_token_pairs(texts: Iterable[tuple[str, str]], source: Any, target: Any) -> list[TokenPair]:
-  """The first MOST_SENTENCES of the texts that have at most MOST_TOKENS on either side."""
+  """Return the first MOST_SENTENCES of the texts that have at most MOST_TOKENS on either side."""
   found = (_token_pair(*text, source, target) for text in texts)
   return list(itertools.islice(filter(_fits, found), MOST_SENTENCES))
 
@@ -102,10 +102,10 @@ def _fits(pair: TokenPair) -> bool:
 
 
 class Recorder:
-  """Writes a snapshot of every head's attention in fixed sentences whenever it is called with parameters."""
+  """The writer of snapshots: each call with parameters writes every head's attention on fixed sentences."""
 
   def __init__(self, folder: str, model: Model, sentences: Sequence[TokenPair], source: Any, target: Any, every: int):
-    """Checks, without computing, that the model has attention and takes sentences of this length.
+    """Check from shapes alone that the model has attention and takes sentences of this length.
 
     Args:
       folder: where snapshots are written; it is made with the first.
@@ -122,7 +122,7 @@ class Recorder:
     self._vocabularies = source, target
 
   def __call__(self, params: Params, step: int) -> None:
-    """Writes the snapshot after `step` updates, and removes older ones where there are too many."""
+    """Write the snapshot after `step` updates, and remove older ones where there are too many."""
     captures = capture.record(self._model, params, self._sentences, *self._vocabularies)
     os.makedirs(self._folder, exist_ok=True)
     write_whole(_path(self._folder, step), _packed([_sentence(*both) for both in zip(self._sentences, captures)]))
@@ -130,13 +130,13 @@ class Recorder:
 
 
 class Watch:
-  """Has a run's snapshots written as it trains: at its start, and at its evaluations. Without a recorder, none are."""
+  """The snapshots of a training run, written at its start and at its evaluations; without a recorder there are none."""
 
   def __init__(self, folder: str, recorder: Recorder | None):
     self._folder, self._recorder = folder, recorder
 
   def begin(self, evaluator: Evaluator, state: TrainState, step: int) -> None:
-    """Remove what a run that goes on from `step` has yet to see; of a new run, write what it begins with."""
+    """Remove snapshots later than `step`, from which the run goes on; for a new run, write its first snapshot."""
     if peers.is_main():
       remove_after(self._folder, step)
     if not step:
@@ -179,21 +179,21 @@ def _path(folder: str, step: int) -> str:
 
 
 def steps(folder: str) -> list[int]:
-  """The steps of the snapshots in a folder, in order."""
+  """Return the steps of the snapshots in a folder, in order."""
   names = os.listdir(folder) if os.path.isdir(folder) else []
   return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
 def remove_after(folder: str, step: int) -> None:
-  """Removes snapshots later than `step`, from which a run resumes."""
+  """Remove snapshots later than `step`, from which a run resumes."""
   for later in steps(folder):
     if later > step:
       os.remove(_path(folder, later))
 
 
 def steps_to_keep(found: Sequence[int], every: int) -> set[int]:
-  """Of these steps the first, the newest, those up to `every`, and the multiples of every · 2^n, for the least n that
-  leaves few enough.
+  """Choose the steps to keep: the first, the newest, those up to `every`, and the multiples of every · 2^n, with the
+  least n that leaves few enough.
 
   Multiples of a larger n are among those of a smaller one, so that a run that was stopped and resumed ends with the
   same snapshots as one that was not.
@@ -222,7 +222,7 @@ def _packed(sentences: Sequence[SentenceSnapshot]) -> bytes:
 
 
 def read(folder: str) -> list[Snapshot]:
-  """All snapshots, in order, of the sentences that the newest one has: the watched file may have changed in between."""
+  """Read all snapshots, in order, of the sentences in the newest one: the watched file may have changed in between."""
   found = [Snapshot(step, _unpacked(_path(folder, step))) for step in steps(folder)]
   ids = lambda snapshot: [sentence[:2] for sentence in snapshot.sentences]
   return [snapshot for snapshot in found if ids(snapshot) == ids(found[-1])]

@@ -41,14 +41,14 @@ class Text:
 
 
 def _letter(character: str) -> bool:
-  """Whether the character continues the word of a letter before it."""
+  """Return whether the character continues the word of a letter before it."""
   if character in _INSIDE:
     return True
   return character.isalnum() and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
 
 
 def begins_word(before: str, piece: str) -> bool:
-  """Whether a piece begins a word, after the piece `before` ('' at the text's beginning).
+  """Return whether a piece begins a word, after the piece `before` ('' at the text's beginning).
 
   A space begins one, so does a character other than a letter, and so does each piece in scripts without spaces.
   """
@@ -60,7 +60,7 @@ def begins_word(before: str, piece: str) -> bool:
 
 
 def describe(ids: Sequence[int], vocabulary: Vocabulary) -> Text:
-  """The text of ids, which may hold BOS and EOS."""
+  """Return the Text of ids, which may contain BOS and EOS."""
   names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
   spelt = vocabulary.pieces(ids)
   special = [i in names for i in ids]
@@ -85,14 +85,14 @@ def _piece(piece: str, begins: bool) -> str:
 
 
 def labels(ids: Sequence[int], vocabulary: Vocabulary) -> list[str]:
-  """The names of tokens outside a text, such as candidates for the next one."""
+  """Name tokens outside a text, such as candidates for the next one."""
   names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
   return [names[i] if i in names else _piece(piece, begins_word('x', piece))
           for i, piece in zip(ids, vocabulary.pieces(ids))]
 
 
 def _characters(pieces: Sequence[str]) -> list[str]:
-  """Pieces with bytes replaced by the character that they spell: at its first byte, with nothing at the others.
+  """Replace bytes by the character that they spell, at its first byte, and by nothing at its other bytes.
 
   A character outside the vocabulary is spelt as its bytes in UTF-8, <0xE2>, <0x82>, <0xAC>.
   """
@@ -108,7 +108,7 @@ def _characters(pieces: Sequence[str]) -> list[str]:
 
 
 def pool(weights: np.ndarray, queries: Sequence[int], keys: Sequence[int]) -> np.ndarray:
-  """Attention between words: the sum over a word's keys, the mean over its queries.
+  """Pool attention between pieces to words: sum over a word's keys, average over its queries.
 
   A row of pieces that sums to one gives a row of words that sums to one.
 

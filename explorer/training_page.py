@@ -1,4 +1,4 @@
-"""The page on training: a few sentences in every snapshot that training wrote, with a slider over the snapshots."""
+"""The page on training: attention on a few sentences in each snapshot of training, with a slider over the snapshots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ ORIGIN = 'fixed target (teacher forcing), the same in every snapshot'
 
 def explain(snapshots: Sequence[Snapshot], vocabularies: tuple[Any, Any], summaries: Mapping[int, str],
             card: Sequence[tuple[str, str]] = ()) -> Report:
-  """Makes the report on a run's snapshots, which first shows the last of them.
+  """Make the report on a run's snapshots, which shows the last of them first.
 
   Args:
     snapshots: as explorer.snapshots.read() returns them.
@@ -43,7 +43,7 @@ def explain(snapshots: Sequence[Snapshot], vocabularies: tuple[Any, Any], summar
 
 
 def fitting(snapshots: Sequence[Snapshot], most: int) -> list[Snapshot]:
-  """All snapshots, or as many evenly spread ones, the first and the last included, as `most` characters can hold."""
+  """Return all snapshots, or as many evenly spread ones, first and last included, as `most` characters can hold."""
   size = max(sum(len(_packed(seen)) for seen in snapshot.sentences) for snapshot in (snapshots[0], snapshots[-1]))
   count = min(len(snapshots), max(2, most // size))
   return [snapshots[place] for place in np.unique(np.linspace(0, len(snapshots) - 1, count).round().astype(int))]

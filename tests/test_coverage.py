@@ -216,7 +216,7 @@ def test_off_it_leaves_the_program_as_it_was():
 def test_models_that_look_at_nothing_are_refused():
   size = small_vocabulary().size
   model = architectures.build(RecurrentConfig(size, size, d_model=14, num_layers=1, dropout=0.0, score='none'))
-  with pytest.raises(ConfigError, match='coverage_penalty is 0.5, and this model has no attention over a source'):
+  with pytest.raises(ConfigError, match='coverage_penalty is 0.5, but this model has no attention over a source'):
     Translator([parts('scanned')[0], model], [None, None], small_vocabulary(), small_vocabulary(), BEAM)
   language_model = architectures.build(LanguageModelConfig(size, size, d_model=14, num_heads=2, num_layers=1, d_ff=11))
   with pytest.raises(ConfigError, match='no attention over a source'):

@@ -342,7 +342,7 @@ def test_the_longest_text_is_cut_and_no_symbol():
   assert input_formats.FORMATS['entailment'](texts, SYMBOLS, 11) == [[2, 10, 11, 12, 13, 14, 4, 20, 21, 22, 5]]
   both = input_formats.FORMATS['similarity'](texts, SYMBOLS, 8)
   assert both == [[2, 10, 11, 4, 20, 21, 5], [2, 20, 21, 4, 10, 11, 5]]  # alike for both, so 7 tokens of 8
-  with pytest.raises(ValueError, match='4 tokens hold no 2 texts'):
+  with pytest.raises(ValueError, match='4 tokens are too few for 2 texts'):
     input_formats.fitted(texts, 4)
 
 

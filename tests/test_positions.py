@@ -181,5 +181,5 @@ def test_learned_positions_are_rows_of_a_table_and_end_with_it():
   params = module.init(jax.random.key(0), jnp.arange(7)[None], 7, method='embed')
   table = nn.unbox(params)['params']['table']
   np.testing.assert_array_equal(module.apply(params, jnp.array([[3, 0, 6]]), 7, method='embed')[0], table[np.array([3, 0, 6])])
-  with pytest.raises(ValueError, match='8 tokens with max_positions 7'):
+  with pytest.raises(ValueError, match='8 tokens, but learned positions end at max_positions 7'):
     module.apply(params, jnp.arange(8)[None], 8, method='embed')

@@ -218,7 +218,7 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   assert len(record['least_important_first']) == 12
   assert [step['closed'] for step in record['pruning']] == list(range(12))
   printed = capsys.readouterr()
-  assert 'encoder self-attention 2.2' in printed.out and record['rare_words_counted_in'] == 'the text looked at'
+  assert 'encoder self-attention 2.2' in printed.out and record['rare_words_counted_in'] == 'the analysed text'
   assert 'holds no counts' in printed.err
   # The new run is the old one with five heads closed, and loads like any other.
   closed = run_folder.read_json(f'{tmp_path}/pruned/pruned.json')['closed']

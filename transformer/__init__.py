@@ -2,7 +2,7 @@
 
 Read in this order: config, tokens, masks, attention (§3.2), positions, feed_forward, layers, model (Figure 1),
 language_model, recurrent, architectures, loss, optimizer, training, classification, search, partitioning. The library
-knows no flags, files or experiments. The choices of its options stand in registries.
+knows no flags, files or experiments. The choices of its options are listed in registries.
 
 Dimensions, everywhere:
 
@@ -10,15 +10,15 @@ Dimensions, everywhere:
     D d_model              F d_ff                N layers             W beams
     H query heads          G heads of keys and values, each for R = H / G of them
     K d_k                  U d_v                 L length of search output
-    Q queries and M entries looked at, inside attention
-    A width of a recurrent encoder's output: d_model or, read both ways, twice that
-    Y labels, or answers, of C sequences each    I, O inputs and outputs of a product
+    Q queries and M entries of the memory, inside attention
+    A width of a recurrent encoder's output: d_model, or twice that if it is bidirectional
+    Y labels, or answers   C sequences of an example    I, O inputs and outputs of a product
 
 Shapes are types, `Float[Array, 'B S D']` (jaxtyping): checked while the tests run, free otherwise. `#B` is B or 1, `*B`
-any number of axes; a name that is no letter stands for what it says.
+any number of axes; a longer name says what it counts.
 """
 
-# Each of these enters its choices into the registries, which are full once anything of the library is imported.
+# Each of these registers its choices on import: the registries are complete once any part of the library is imported.
 from transformer import (  # noqa: F401
     attention_scores,
     dtypes,

@@ -1,7 +1,7 @@
-"""The families of models behind one door: from a record to a Model, by the record's type.
+"""From a configuration record to its Model: the type of the record decides the architecture.
 
-A new family is a module like model, language_model or recurrent.model, with an entry of ARCHITECTURES, and a record in
-config/.
+A new architecture is a module such as model, language_model or recurrent.model with an entry in ARCHITECTURES, and a
+record in config/.
 """
 
 from transformer.config import AnyModelConfig
@@ -10,15 +10,15 @@ from transformer.registries import ARCHITECTURES
 
 
 def family(config: AnyModelConfig) -> Family:
-  """The architecture that a record belongs to."""
+  """Return the architecture that a record belongs to."""
   return next(entry for entry in ARCHITECTURES.values() if entry.record is type(config))
 
 
 def build(config: AnyModelConfig) -> Model:
-  """The model of a record, as functions of its parameters."""
+  """Build the model of a record, as functions of its parameters."""
   return family(config).build(config)
 
 
 def describe(config: AnyModelConfig) -> str:
-  """What a model is, for people."""
+  """Describe a record's model for people, sizes included."""
   return family(config).describe(config)

@@ -1,4 +1,4 @@
-"""Attention, §3.2: weights from scores, many heads, and the record that a cached head keeps.
+"""Attention, §3.2: weights from scores, multi-head attention, and its cached step.
 """
 
 from typing import NamedTuple
@@ -16,14 +16,14 @@ from transformer.search import cache as beam_cache
 from transformer.search.cache import CachedKeyValue, KeyValue
 from transformer.tokens import AnyArray
 
-WITNESS = 'witness'  # the collection into which heads put what they did when someone asks (model.inspect)
+WITNESS = 'witness'  # the collection in which heads record their weights and operands for model.inspect
 
 
-Mask = Bool[AnyArray, '#B Q M']  # True where the query may look
+Mask = Bool[AnyArray, '#B Q M']  # True where the query may attend to the entry
 
 
 class Operands(NamedTuple):
-  """What Eq. 1 is computed from, head by head, as the scores see it: turned, where positions turn."""
+  """The operands of Eq. 1 for each head, as the scores take them: already rotated, with rotary positions."""
 
   query: Float[Array, 'B Q H K']
   key: Float[Array, 'B M G K']
@@ -31,13 +31,13 @@ class Operands(NamedTuple):
 
 
 def masked_softmax(scores: Float32[Array, 'B G R Q M'], mask: Mask) -> Float32[Array, 'B G R Q M']:
-  """The softmax of Eq. 1 over the entries that a query may look at, in float32.
+  """The softmax of Eq. 1 over the entries that a query may attend to, in float32.
 
-  A masked score is the dtype's own minimum, so a masked weight is exactly 0. A query that may look at nothing
+  A masked score is the dtype's own minimum, so a masked weight is exactly 0. A query that may attend to nothing
   has weights 0 throughout (not NaN, not uniform), and so the context 0.
 
   Returns:
-    Weights, of which each row sums to 1, or to 0 where the mask is empty.
+    Weights; each row sums to 1, or to 0 where the mask is empty.
   """
   mask = mask[:, None, None]
   scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
@@ -46,7 +46,7 @@ def masked_softmax(scores: Float32[Array, 'B G R Q M'], mask: Mask) -> Float32[A
 
 def weighted_sum(weights: Float[Array, 'B G R Q M'], value: Float[Array, 'B M G U'],
                  edges: Float[Array, 'Q M U'] | None = None) -> Float[Array, 'B Q G*R U']:
-  """Sums of the values, and of `edges` where there are any, by weights."""
+  """Sum the values, and `edges` where they are given, by the weights."""
   weights = weights.astype(value.dtype)
   context = jnp.einsum('bgrqm,bmgu->bgrqu', weights, value)
   if edges is not None:
@@ -61,7 +61,7 @@ def attend(query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask
 
   Args:
     query: its heads are a multiple of the memory's.
-    memory: what is looked at.
+    memory: the keys and values attended to.
     mask: see Mask.
   """
   query = grouped(query, memory)
@@ -70,13 +70,13 @@ def attend(query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask
 
 
 def grouped(query: Float[Array, 'B Q H K'], memory: KeyValue) -> Float[Array, 'B Q G R K']:
-  """Query heads by the heads of keys and values that they read: h reads those of h // R (Ainslie et al., 2023)."""
+  """Group query heads by the head of keys and values that they read: h reads h // R (Ainslie et al., 2023)."""
   batch, queries, _, width = query.shape
   return query.reshape(batch, queries, memory.key.shape[2], -1, width)
 
 
 def by_head(weights: Float[Array, 'B G R Q M']) -> Float[Array, 'B G*R Q M']:
-  """The weights of all heads, side by side."""
+  """Return the weights with all heads on one axis."""
   return weights.reshape(weights.shape[0], -1, *weights.shape[3:])
 
 
@@ -98,7 +98,7 @@ class MultiHeadAttention(nn.Module):
     self._declare('out', ('heads', 'kv', 'embed'), (cfg.num_heads, cfg.value_size, cfg.d_model))
 
   def _declare(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
-    """A projection, and its bias where there are any. `out` sums over heads, the others make them."""
+    """Declare a projection, and its bias if attention has biases. `out` sums over heads, the others produce them."""
     inputs = 2 if name == 'out' else 1
     every = tuple(range(len(shape)))
     init = initializers.matrix(self.config.initializer, in_axis=every[:inputs], out_axis=every[inputs:])
@@ -117,22 +117,22 @@ class MultiHeadAttention(nn.Module):
     return x if relation.angles is None else positions.turn(x, relation.angles, self.config.position_layout)
 
   def queries(self, x: Float[Array, 'B Q D'], relation: Relation = NOTHING) -> Float[Array, 'B Q H K']:
-    """The queries of every head, turned where positions turn."""
+    """Project x to the queries of every head, rotated if positions are rotary."""
     return self._turned(self.score.prepare(self._project('bqd,dhk->bqhk', x, 'query')), relation)
 
   def memory(self, y: Float[Array, 'B M D'], relation: Relation = NOTHING) -> KeyValue:
-    """Keys and values of y: computed once for what many queries look at."""
+    """Project y to keys and values, once for all queries that attend to it."""
     return KeyValue(self._turned(self._project('bmd,dgk->bmgk', y, 'key'), relation),
                     self._project('bmd,dgu->bmgu', y, 'value'))
 
   def attend(self, query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask, relation: Relation = NOTHING
              ) -> Float[Array, 'B Q D']:
-    """Queries over a projected memory."""
+    """Attend with the queries to a projected memory."""
     scores = self.score.compare(grouped(query, memory), memory.key, relation.edges(relation.key_table, query.dtype))
     if relation.bias is not None:
       scores += relation.bias.reshape(1, *scores.shape[1:])
     weights = masked_softmax(scores, mask)
-    # Kept only when the caller makes the collection mutable.
+    # Recorded only when the caller makes the collection mutable.
     self.sow(WITNESS, 'weights', by_head(weights))
     self.sow(WITNESS, 'operands', Operands(query, *memory))
     context = weighted_sum(self.dropout(weights), memory.value, relation.edges(relation.value_table, query.dtype))
@@ -144,24 +144,24 @@ class MultiHeadAttention(nn.Module):
     return self.attend(self.queries(x, relation), self.memory(x, relation), mask, relation)
 
   def over(self, x: Float[Array, 'B Q D'], memory: KeyValue, mask: Mask) -> Float[Array, 'B Q D']:
-    """Queries from x over another text's projected memory."""
+    """Cross-attention: the queries of x attend to the projected memory of another text."""
     return self.attend(self.queries(x), memory, mask)
 
   def extend(self, x: Float[Array, 'B W D'], past: CachedKeyValue, step: Int[Array, ''], mask: Bool[Array, 'B W M'],
              relation: Relation = NOTHING) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
-    """One cached step of causal self-attention: every beam's newest token over its own past.
+    """One cached step of causal self-attention: every beam's newest token attends to its own past.
 
-    The beams stand where queries stand in training, and what all of them wrote, place by place, where entries do.
+    The beams are the queries; the entries are what all beams wrote, place by place.
 
     Args:
       x: the newest token of each beam.
       past: a layer's cache (beam_cache.blank), filled before `step`.
       step: the place being written.
-      mask: which entries are a hypothesis's own (beam_cache.visible).
-      relation: of this one place to those of the entries (Relation.of_beams).
+      mask: which entries belong to each hypothesis (beam_cache.visible).
+      relation: of this place to the places of the entries (Relation.of_beams).
 
     Returns:
-      What every beam found, and the cache with place `step` filled.
+      The output for every beam, and the cache with place `step` filled.
     """
     past = beam_cache.write(past, self.memory(x, relation), step)
     return self.attend(self.queries(x, relation), beam_cache.from_cache_layout(past), mask, relation), past

@@ -1,8 +1,8 @@
-"""How well a query and an entry fit. A new score is a class here, entered under its name.
+"""Attention scores: how well a query matches a key. A new score is a class here, registered under its name.
 
-A score has two methods. `prepare` changes the queries before they are turned by rotary positions (most leave them).
-`compare` takes the queries, R of whose heads go with each of the G heads of keys; the keys; and, as edges, what
-relative positions add to the keys, one vector for each distance.
+A score has two methods. `prepare` changes the queries before rotary positions rotate them (most scores leave them as
+they are). `compare` takes the queries, with R heads for each of the G heads of keys; the keys; and as edges what
+relative positions add to the keys, one vector for each query and entry.
 """
 
 import math
@@ -26,7 +26,7 @@ Scores = Float32[Array, 'B G R Q M']
 
 def dot_products(query: Queries, key: Keys, edges: Edges = None) -> Scores:
   """q · (k + edge), each product summed in float32."""
-  # Written out, because einsum would put the keys first, and a transposition behind: [B, G, Q, R, M].
+  # Not einsum, which would put the keys first and transpose the result; this product is [B, G, Q, R, M].
   scores = jax.lax.dot_general(query, key, (((4,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.float32)
   scores = scores.swapaxes(2, 3)
   if edges is not None:  # no [B, Q, M, K] is made: the sum over K splits in two
@@ -35,10 +35,10 @@ def dot_products(query: Queries, key: Keys, edges: Edges = None) -> Scores:
 
 
 class Score(nn.Module):
-  """What every score has; the dot product where nothing else is said."""
+  """Base class of the scores; by default the dot product."""
 
   config: ModelConfig
-  of_products = True  # of query and key, in which rotary positions leave distances
+  of_products = True  # whether it is a product of query and key, in which rotary positions leave their distance
 
   def prepare(self, query: Float[Array, 'B Q H K']) -> Float[Array, 'B Q H K']:
     return query
@@ -62,7 +62,7 @@ class Dot(Score):
 
 @ATTENTION_SCORES.register('multiplicative', 'q W k')
 class Multiplicative(Score):
-  """qᵀ W k, W of each head's own (Luong et al., 2015, "general")."""
+  """qᵀ W k, with a matrix W for each head (Luong et al., 2015, "general")."""
 
   def setup(self):
     cfg = self.config
@@ -76,9 +76,9 @@ class Multiplicative(Score):
 
 @ATTENTION_SCORES.register('additive', 'v tanh(q + k)')
 class Additive(Score):
-  """v · tanh(q + k), v of each head's own (Bahdanau et al., 2015; q and k are its W s and U h).
+  """v · tanh(q + k), with a vector v for each head (Bahdanau et al., 2015; q and k are its W s and U h).
 
-  Makes [B, H, Q, M, K]: much slower than products, and K times as much memory.
+  Materialises [B, H, Q, M, K]: much slower than a product of q and k, and K times as much memory.
   """
 
   of_products = False
@@ -98,5 +98,5 @@ class Additive(Score):
 
 
 def make(config: ModelConfig) -> Score:
-  """The score that `config.attention_score` names."""
+  """Make the score that `config.attention_score` names."""
   return ATTENTION_SCORES[config.attention_score](config)

@@ -1,10 +1,10 @@
 """Fine-tuning a language model on labelled text (Radford et al., 2018, §3.2 and §3.3), as pure functions.
 
-A text, or several with a delimiter between them, stands between a start and an extract token; what the model's last
-layer says at the extract token is the text's representation h. The classifier adds one matrix:
+A sequence is a start token, a text (or several with a delimiter between them) and an extract token; the last layer's
+output at the extract token is the sequence's representation h. The classifier adds one matrix:
 
     classification, entailment   softmax(h W_y)             one sequence
-    similarity                   softmax((h + h') W_y)      two: either text first; their representations are added
+    similarity                   softmax((h + h') W_y)      two, one in each order of the texts; h and h' are added
     multiple choice              softmax over i of h_i W_y  one for each answer, W_y with one column
 
 The objective is L3 = L2 + λ L1: the label's log-likelihood, and the language model's on the same sequences. L1 is the
@@ -44,38 +44,38 @@ class ClassificationSums(NamedTuple):
   loss: Float32[Array, '']  # L3, nats; divide by examples
   nll: Float32[Array, '']  # the label's negative log-likelihood, -L2; divide by examples
   auxiliary: Float32[Array, '']  # -L1, nats a token; divide by examples
-  correct: Float32[Array, '']  # examples whose label no other was likelier than
+  correct: Float32[Array, '']  # examples whose label has the highest probability
   examples: Float32[Array, '']
   tokens: Float32[Array, '']  # real tokens in all sequences
 
 
 def init_head(key: Key[Array, ''], d_model: int, config: ClassificationConfig) -> dict[str, Float32[Array, 'D Y']]:
-  """W_y, of one column for multiple choice; drawn like Radford et al.'s other weights, N(0, 0.02²)."""
+  """Draw W_y from N(0, 0.02²), like Radford et al.'s other weights; for multiple choice it has one column."""
   columns = 1 if config.answers else config.outputs
   return {'kernel': 0.02 * jax.random.normal(key, (d_model, columns), jnp.float32)}
 
 
 def at_extract(hidden: Float[Array, 'N T D'], segments: Int[AnyArray, 'N T']) -> Float[Array, 'N D']:
-  """What `hidden` says at each sequence's last real token, by `segments`."""
+  """Take the hidden state at each sequence's last real token, which `segments` shows."""
   last = jnp.maximum((segments > 0).sum(axis=1) - 1, 0)
   return jnp.take_along_axis(hidden, last[:, None, None], axis=1)[:, 0]
 
 
 def _of_all(kernel: Float[AnyArray, 'D Y'], representations: Float[Array, 'B C D']) -> Float[Array, 'B Y']:
-  """The sequences' representations added, then classified."""
+  """Add the representations of an example's sequences, and score its labels."""
   return jnp.einsum('bd,dy->by', representations.sum(axis=1), kernel)
 
 
 def _of_each(kernel: Float[AnyArray, 'D 1'], representations: Float[Array, 'B C D']) -> Float[Array, 'B C']:
-  """Each sequence is an answer with a score of its own."""
+  """Score each sequence of an example as one answer."""
   return jnp.einsum('bcd,dy->bcy', representations, kernel)[:, :, 0]
 
 
 def make_scores(hidden: Hidden, config: ClassificationConfig) -> Callable:
-  """scores(params, sequences, key=None) -> (label scores, hidden states of all sequences).
+  """Make scores(params, sequences, key=None) -> (label scores, hidden states of all sequences).
 
   Args:
-    hidden: (model's params, Tokens with leaves [N, T], key=None) -> what the model says at each place; causal.
+    hidden: (model's params, Tokens with leaves [N, T], key=None) -> the last layer's causal hidden states.
     config: whether sequences are answers, and dropout.
   """
   def scores(params: Params, sequences: Tokens, key: Key[Array, ''] | None = None
@@ -94,13 +94,15 @@ def make_scores(hidden: Hidden, config: ClassificationConfig) -> Callable:
 
 
 def _rows(sequences: Tokens) -> Tokens:
-  """Leaves [B, C, T] -> [B · C, T]."""
+  """Reshape the leaves from [B, C, T] to [B · C, T]."""
   return Tokens(*(leaf.reshape(-1, leaf.shape[-1]) for leaf in sequences))
 
 
 def make_objective(hidden: Hidden, logits: ToLogits, config: ClassificationConfig
                    ) -> Callable[..., ClassificationSums]:
-  """objective(params, batch, key=None) -> ClassificationSums; params has 'model' and 'head'; no key, no dropout.
+  """Make objective(params, batch, key=None) -> ClassificationSums, without dropout where no key is given.
+
+  `params` has the parts 'model' and 'head'.
 
   Args:
     hidden: see make_scores.
@@ -127,12 +129,12 @@ def make_objective(hidden: Hidden, logits: ToLogits, config: ClassificationConfi
 
 
 def build_objective(model: 'Classifier') -> Callable[..., ClassificationSums]:
-  """What fine-tuning a classifier descends on, see make_objective."""
+  """Build the objective that fine-tuning a classifier minimises, see make_objective."""
   return make_objective(model.base.hidden, model.base.logits, model.head)
 
 
 def token_loss(logits: Float32[Array, 'N T V'], sequences: Tokens) -> Float32[Array, ' N']:
-  """Each sequence's mean of -log p(token | those before it), over all tokens but the start token."""
+  """Return each sequence's mean of -log p(token | those before it), over all tokens but the start token."""
   labels, real = sequences.ids[:, 1:], sequences.segments[:, 1:] > 0
   _, nll = loss.smoothed_cross_entropy(logits[:, :-1], labels, LossConfig(label_smoothing=0.0))
   return jnp.where(real, nll, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
@@ -142,16 +144,16 @@ def token_loss(logits: Float32[Array, 'N T V'], sequences: Tokens) -> Float32[Ar
 class Classifier(LanguageModel):
   """A language model with a classifier on it. Its params are {'model': the language model's, 'head': the classifier's}.
 
-  Every function of a language model is that one's own, so that what was fine-tuned still writes.
+  Its language-model functions are those of the base model, so that a fine-tuned model can still generate text.
   """
 
-  base: LanguageModel = dataclasses.field(kw_only=True)  # what the classifier stands on
+  base: LanguageModel = dataclasses.field(kw_only=True)  # the language model under the classifier
   head: ClassificationConfig = dataclasses.field(kw_only=True)
   scores: Callable[..., Float32[Array, 'B Y']] = dataclasses.field(kw_only=True)  # (params, sequences, key=None)
 
 
 def build(model: LanguageModel, config: ClassificationConfig) -> Classifier:
-  """`model` with a classifier on it."""
+  """Put a classifier on `model`."""
   inner = lambda function: lambda params, *inputs, **options: function(params['model'], *inputs, **options)
   scores = make_scores(model.hidden, config)
 

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al., 2014), which acts exactly when its caller gave a key."""
+"""Dropout (Srivastava et al., 2014), active only when a key is given."""
 
 import flax.linen as nn
 import jax
@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Key
 
 
 def dropout(x: Float[Array, '*x'], rate: float, key: Key[Array, '']) -> Float[Array, '*x']:
-  """Zeroes each element with probability `rate` and scales the rest by 1 / (1 - rate).
+  """Zero each element with probability `rate` and scale the rest by 1 / (1 - rate).
 
   Raw 32-bit draws are compared with a threshold: the rate is exact to 2^-32, and on a CPU it costs a quarter of
   jax.random.bernoulli, which goes through floats.
@@ -17,7 +17,7 @@ def dropout(x: Float[Array, '*x'], rate: float, key: Key[Array, '']) -> Float[Ar
 
 
 class Dropout(nn.Module):
-  """Dropout under the rng named 'dropout'; where there is none, the identity."""
+  """Dropout with the key of the rng collection 'dropout'; without that collection, the identity."""
 
   rate: float
 

@@ -1,4 +1,4 @@
-"""In which precision a model computes. Parameters, logits and loss are float32 in any case."""
+"""The precision in which a model computes. Parameters, logits and loss are always float32."""
 
 import jax.numpy as jnp
 
@@ -10,5 +10,5 @@ DTYPES.add('bfloat16', jnp.dtype(jnp.bfloat16), 'for TPU and GPU')
 
 
 def of(config: AnyModelConfig) -> jnp.dtype:
-  """The dtype of a model's activations and products."""
+  """Return the dtype of a model's activations and products."""
   return DTYPES[config.dtype]

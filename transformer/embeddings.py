@@ -1,4 +1,4 @@
-"""Embedding tables: which a model has, and the two things read from them, embeddings and logits (§3.4).
+"""Embedding tables (§3.4): which ones a model has, and the embeddings and logits that are computed from them.
 
     share_embeddings, tie_output   embedding                                                  §3.4, the default
     share_embeddings               embedding, output_projection
@@ -19,7 +19,7 @@ from transformer.tokens import AnyArray
 
 
 class Tables(NamedTuple):
-  """One parameter may stand in several places."""
+  """The tables of a model; one parameter may serve as several of them."""
 
   source: Float32[Array, 'V D']
   target: Float32[Array, 'V D']
@@ -40,7 +40,7 @@ def tables(module: nn.Module, config: AnyModelConfig) -> Tables:
 
 
 def look_up(table: Float[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float[Array, '*B T D']:
-  """Rows of a table; an id beyond the table, such as tokens.CUT, gives zeros and no gradient."""
+  """Return rows of a table; an id beyond the table, such as tokens.CUT, gives zeros and no gradient."""
   return jnp.asarray(table).at[ids].get(mode='fill', fill_value=0.0)
 
 
@@ -50,5 +50,5 @@ def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float3
 
 
 def logits(x: Float[Array, 'B T D'], table: Float32[AnyArray, 'V D']) -> Float32[Array, 'B T V']:
-  """The output projection of x, of any precision: accumulated and kept in float32."""
+  """The output projection of x (§3.4), accumulated and kept in float32 whatever the dtype of x."""
   return jnp.einsum('btd,vd->btv', x, table.astype(x.dtype), preferred_element_type=jnp.float32)

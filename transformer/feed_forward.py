@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network, §3.3. A new activation is an entry of ACTIVATIONS here."""
+"""Position-wise feed-forward network, §3.3. A new activation is an entry in ACTIVATIONS here."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,10 +15,10 @@ from transformer.registries import ACTIVATIONS
 
 
 class Activation(NamedTuple):
-  """What stands between the two products."""
+  """The function between the two matrix products."""
 
   function: Callable[[Float[Array, 'B T F']], Float[Array, 'B T F']]
-  gated: bool = False  # whether the result is multiplied by a second product of the input, of a matrix of its own
+  gated: bool = False  # whether the result is multiplied by the input's product with a third matrix
 
 
 ACTIVATIONS.add('relu', Activation(jax.nn.relu), 'max(0, x), Eq. 2')

@@ -1,4 +1,4 @@
-"""First values of the parameters. The paper is silent; tensor2tensor's choices are the default."""
+"""Initial values of the parameters. The paper does not give them; tensor2tensor's choices are the default."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, cast
@@ -11,7 +11,7 @@ from transformer.registries import INITIALIZERS
 
 
 class Variance(NamedTuple):
-  """How widely the entries of a matrix are drawn, as jax.nn.initializers.variance_scaling takes it."""
+  """The distribution of a matrix's entries, as arguments of jax.nn.initializers.variance_scaling."""
 
   scale: float
   mode: Literal['fan_in', 'fan_avg']  # fan_in: scale / inputs; fan_avg: scale / mean of inputs and outputs
@@ -25,13 +25,13 @@ INITIALIZERS.add('lecun_normal', Variance(1.0, 'fan_in', 'truncated_normal'))
 
 def matrix(kind: str, in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
            batch_axis: int | Sequence[int] = ()) -> Initializer:
-  """Initialiser of a projection, with the axes that count as its inputs and outputs.
+  """Return the initialiser of a projection whose inputs and outputs are the given axes.
 
   Args:
     kind: its name in INITIALIZERS.
     in_axis: axis or axes summed over.
-    out_axis: axis or axes produced: a head axis beside d_k counts, so that h heads start like one wide matrix.
-    batch_axis: axis or axes over which matrices of their own lie side by side.
+    out_axis: axis or axes produced; the head axis counts beside d_k, so that h heads start like one wide matrix.
+    batch_axis: axis or axes that number separate matrices.
   """
   return jax.nn.initializers.variance_scaling(*INITIALIZERS[kind], in_axis=in_axis, out_axis=out_axis,
                                               batch_axis=batch_axis)

@@ -1,8 +1,8 @@
 """The decoder-only language model of the GPT line (Radford et al., 2018, 2019), as pure functions of its parameters.
 
-Figure 1's decoder without its attention over an encoder: a layer is masked self-attention and the feed-forward network.
-It fulfils the same Model record as the encoder-decoder, with a source of no columns, so that trainer, loss and search
-are those of translation. A prompt is no source: it is the beginning of the target (search.constraints.prefix).
+Figure 1's decoder without cross-attention: a layer is masked self-attention and the feed-forward network. It is a
+Model like the encoder-decoder, with a source of no columns, so that trainer, loss and search are those of translation.
+A prompt is not a source but the beginning of the target (search.constraints.prefix).
 
     GPT    (Radford et al., 2018, §4.1)   norm post, learned positions, GELU, biases
     GPT-2  (Radford et al., 2019, §2.3)   norm pre with a final normalisation, else the same
@@ -41,14 +41,14 @@ from transformer.tokens import AnyArray, Tokens
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel(Model):
-  """A model that also shows what it makes its predictions of, for a head of another kind (classification)."""
+  """A model that also gives access to its last hidden states, for another head on top of them (classification)."""
 
   hidden: Callable[..., Float[Array, 'B T D']] = dataclasses.field(kw_only=True)  # (params, target, key=None)
   logits: Callable[[Params, Float[Array, 'B T D']], Logits] = dataclasses.field(kw_only=True)  # (params, hidden)
 
 
 class Decoder(nn.Module):
-  """p(token | the tokens before it). The methods are what of_module() turns into functions."""
+  """p(token | the tokens before it). of_module() turns its methods into functions."""
 
   config: LanguageModelConfig
 
@@ -69,14 +69,14 @@ class Decoder(nn.Module):
     return self.final_norm(x) if NORMS[self.config.norm].normalizes_end else x
 
   def encode(self, source: Tokens) -> Tokens:
-    """The source itself, which has no columns: it says how many rows there are."""
+    """Return the source itself, which has no columns and serves only to give the number of rows."""
     if source.ids.shape[1]:
       raise ValueError(f'a language model has no source, found {source.ids.shape[1]} columns; give a prompt as the '
                        "target's beginning (search.constraints.prefix)")
     return source
 
   def hidden(self, target: Tokens) -> Float[Array, 'B T D']:
-    """What the last layer says at each place, normalised, before the output projection."""
+    """Return the last layer's output at each place, normalised, before the output projection."""
     length = target.ids.shape[1]
     x = self._embed(target.ids, self.positions.embed(target.positions, length))
     mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
@@ -84,7 +84,7 @@ class Decoder(nn.Module):
     return self._finish(layers.run(self.layers, self.config.num_layers, x, relations, mask))
 
   def decode(self, memory: Tokens, target: Tokens) -> Logits:
-    """Teacher forcing; `memory` says nothing."""
+    """Return the logits under teacher forcing; `memory` is not read."""
     del memory
     return self.logits(self.hidden(target))
 
@@ -112,12 +112,12 @@ class Decoder(nn.Module):
     return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
-    """Both at once; what initialisation traces and inspect() reads."""
+    """Encode and decode; initialisation and inspect() call this."""
     return self.decode(self.encode(source), target)
 
 
 def build(config: LanguageModelConfig) -> LanguageModel:
-  """The language model of `config` as functions of its parameters."""
+  """Build the language model of `config`, as functions of its parameters."""
   def record(seen: Witness) -> Record:
     return witnessed(encoder=[], decoder=[seen[f'layers_{n}']['self_attention'] for n in range(config.num_layers)],
                      cross=[])

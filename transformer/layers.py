@@ -1,4 +1,4 @@
-"""One layer of the encoder and one of the decoder, §3.1, and stacks of them. Residual alone wraps sub-layers."""
+"""Encoder and decoder layers, §3.1, and stacks of them. Every sub-layer is wrapped in a Residual."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
@@ -17,11 +17,11 @@ from transformer.registries import NORMS
 from transformer.search.cache import CachedKeyValue, KeyValue
 from transformer.tokens import AnyArray
 
-Stream = Float[Array, 'B T D']  # what flows through the layers
+Stream = Float[Array, 'B T D']  # the residual stream, which each sub-layer adds to
 
 
 class Placement(NamedTuple):
-  """Where a residual sub-layer normalises."""
+  """The place of the normalisation in a residual sub-layer."""
 
   enter: Callable[[nn.Module, Stream], Stream]  # (norm, stream) -> what the sub-layer reads
   leave: Callable[[nn.Module, Stream], Stream]  # (norm, stream + sub-layer's output) -> the stream
@@ -35,7 +35,7 @@ NORMS.add('pre', Placement(enter=lambda norm, x: norm(x), leave=lambda norm, tot
 
 
 class Residual(nn.Module):
-  """Owns what surrounds a sub-layer: normalisation, dropout and the addition.
+  """The parts around a sub-layer: normalisation, dropout and the addition.
 
       post (the paper)   Norm(x + Dropout(Sublayer(x)))
       pre                x + Dropout(Sublayer(Norm(x)))
@@ -48,16 +48,16 @@ class Residual(nn.Module):
     self.dropout = Dropout(self.config.dropout)
 
   def enter(self, x: Stream) -> Stream:
-    """What the sub-layer reads."""
+    """Return the input of the sub-layer."""
     return self.placement.enter(self.norm, x)
 
   def leave(self, x: Stream, y: Stream) -> Stream:
-    """The layer's stream x, with the sub-layer's output y taken in."""
+    """Add the sub-layer's output y to the stream x, with dropout and normalisation."""
     return self.placement.leave(self.norm, x + self.dropout(y))
 
 
 class EncoderLayer(nn.Module):
-  """Self-attention, then the feed-forward network. Under a causal mask, a language model's layer."""
+  """Self-attention, then the feed-forward network. With a causal mask it is a language model's layer."""
 
   config: ModelConfig
 
@@ -75,13 +75,13 @@ class EncoderLayer(nn.Module):
 
   def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ''],
              mask: Bool[Array, 'B W M']) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
-    """One cached step under a causal mask, over the beams' past: see MultiHeadAttention.extend."""
+    """Compute one cached step under a causal mask, over the beams' past: see MultiHeadAttention.extend."""
     y, past = self.self_attention.extend(self.around_self.enter(x), past, step, mask, relation)
     return self._after_self(self.around_self.leave(x, y)), past
 
 
 class DecoderLayer(nn.Module):
-  """Masked self-attention, attention over the encoder's output, then the feed-forward network."""
+  """Masked self-attention, cross-attention to the encoder's output, then the feed-forward network."""
 
   config: ModelConfig
 
@@ -102,13 +102,13 @@ class DecoderLayer(nn.Module):
     return self._after_self(self.around_self.leave(x, y), self.cross_memory(memory), cross_mask)
 
   def cross_memory(self, memory: Float[Array, 'B S D']) -> KeyValue:
-    """This layer's keys and values of the encoder's output."""
+    """Return this layer's keys and values of the encoder's output."""
     return self.cross_attention.memory(memory)
 
   def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ''],
              mask: Bool[Array, 'B W M'], memory: KeyValue, cross_mask: Bool[Array, 'B W S']
              ) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
-    """One cached step, over the beams' past (see MultiHeadAttention.extend) and the memory.
+    """Compute one cached step, over the beams' past (see MultiHeadAttention.extend) and the memory.
 
     In cross-attention the beams of a sentence are its queries: they share one memory, and it is never copied.
     """
@@ -123,20 +123,20 @@ Layer = TypeVar('Layer', bound=nn.Module)
 
 
 def stack(layer: type[Layer], config: ModelConfig, count: int) -> list[Layer] | Layer:
-  """`count` layers to be assigned in a setup(); with scan_layers, one whose parameters get a first axis of layers."""
+  """Make `count` layers for a setup(); with scan_layers, one layer whose parameters have a first axis of layers."""
   make = cast(Callable[[ModelConfig], Layer], nn.remat(layer) if config.remat else layer)
   return make(config) if config.scan_layers else [make(config) for _ in range(count)]
 
 
 def each(stack: Sequence[Layer] | Layer) -> Sequence[Layer]:
-  """The layers of a stack that is written out. Raises TypeError for a scanned one, which cannot be taken apart."""
+  """Return the layers of a stack that is written out. Raises TypeError for a scanned one, which cannot be taken apart."""
   if isinstance(stack, nn.Module):
     raise TypeError('the layers of a scanned stack were asked for; decode with scan_layers=False, see unstacked()')
   return stack
 
 
 def run(layers: Sequence[nn.Module] | nn.Module, count: int, x: Stream, relations: Relation, *rest: AnyArray) -> Stream:
-  """The stream x through a stack of `count` layers. `relations` is that of all layers; `rest` goes to each."""
+  """Run the stream x through a stack of `count` layers; `relations` has the terms of all, `rest` goes to each."""
   if not isinstance(layers, nn.Module):
     for number, layer in enumerate(layers):
       x = layer(x, relations.at(number), *rest)
@@ -148,7 +148,7 @@ def run(layers: Sequence[nn.Module] | nn.Module, count: int, x: Stream, relation
 
 
 def unstacked(params: dict, names: Sequence[str]) -> dict:
-  """The parameters of scanned stacks as those of written-out ones: 'name' with a first axis -> name_0, name_1 …"""
+  """Return the parameters with scanned stacks as separate layers: 'name' with a first axis -> name_0, name_1 …"""
   rest = {name: value for name, value in params.items() if name not in names}
   for name in names:
     count = jax.tree.leaves(params[name])[0].shape[0]

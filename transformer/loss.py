@@ -1,4 +1,4 @@
-"""The training objective, §5.4, as sums and counts: division happens once, after all devices have added theirs."""
+"""The training objective, §5.4, as sums and counts, divided once, after the sums of all devices are added."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from transformer.config import LossConfig
 from transformer.registries import SMOOTHINGS
 from transformer.tokens import AnyArray
 
-# The share ε of the smoothed target, as the share that is spread evenly over all V entries.
+# From the share ε of label smoothing to the share that is spread evenly over all V entries.
 SMOOTHINGS.add('vocabulary', lambda share, size: share, 'over all V entries')  # Szegedy et al., 2016
-# tensor2tensor: ε over V - 1 wrong ones = ε V/(V-1) over all, the label's part added to it.
+# tensor2tensor: ε over the V - 1 wrong entries = ε V/(V-1) over all V, of which the label keeps its part.
 SMOOTHINGS.add('others', lambda share, size: share * size / (size - 1), 'over the V - 1 wrong ones')
 
 Logits = Float32[AnyArray, 'B T V']
@@ -24,20 +24,20 @@ EachToken = Float32[Array, 'B T']
 class Sums(NamedTuple):
   """Totals over real target tokens; add those of several devices or batches, then divide."""
 
-  loss: Float32[Array, '']  # what training descends on, nats: smoothed cross-entropy, and any consistency term
+  loss: Float32[Array, '']  # what training minimises, nats: smoothed cross-entropy, and any consistency term
   nll: Float32[Array, '']  # negative log-likelihood without smoothing, nats: exp(nll / tokens) is the perplexity
   tokens: Float32[Array, '']  # real target tokens, EOS included
-  correct: Float32[Array, '']  # tokens than which no other was more likely
+  correct: Float32[Array, '']  # tokens that have the highest probability
 
 
 def count(totals: Mapping[str, Any]) -> Any:
-  """What a mean is taken over, of the fields of Sums or of another objective's sums: examples, else tokens."""
+  """Return the divisor of means, from the fields of Sums or of another objective's sums: examples, else tokens."""
   return totals['examples'] if 'examples' in totals else totals['tokens']
 
 
 @jax.custom_vjp
 def _log_likelihoods(logits: Logits, labels: Labels) -> tuple[EachToken, EachToken]:
-  """log p(label), and the mean over V of log p."""
+  """Return log p(label), and the mean over V of log p."""
   return _forward(logits, labels)[0]
 
 
@@ -76,9 +76,9 @@ def smoothed_cross_entropy(logits: Logits, labels: Labels, config: LossConfig) -
 
 
 def sums(logits: Logits, labels: Labels, real: Bool[AnyArray, 'B T'], config: LossConfig) -> Sums:
-  """Totals over the tokens where `real` is True; padding counts nothing."""
+  """Return the totals over the tokens where `real` is True; padding does not count."""
   loss, nll = smoothed_cross_entropy(logits, labels, config)
-  # Compared with the maximum, not by argmax: on a CPU that costs half as much as the rest of the loss.
+  # Compared with the maximum, not by argmax, which on a CPU costs half as much as the rest of the loss.
   hit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] >= logits.max(axis=-1)
   total = lambda values: jnp.where(real, values, 0.0).sum()
   return Sums(total(loss), total(nll), total(1.0), total(hit))
@@ -98,7 +98,7 @@ def _divergence_forward(p, q):
 
 
 def _divergence_backward(saved, gradient):
-  # By hand for the reason above: of each prediction one number a token is kept beside its logits.
+  # Written by hand, as above: beside each prediction's logits only one number a token is kept.
   p, q, normalizer_p, normalizer_q, apart = saved
   log_p, log_q, gradient = p - normalizer_p, q - normalizer_q, gradient[..., None]
   return (gradient * jnp.exp(log_p) * (log_p - log_q - apart[..., None]),

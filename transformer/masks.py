@@ -1,4 +1,4 @@
-"""Who may look at whom: boolean masks, True where a query may attend. Each is drawn as a grid of 0 and 1.
+"""Attention masks: boolean, True where a query may attend to an entry. Each is drawn as a grid of 0 and 1.
 
 Rows are queries (Q), columns the memory's entries (M).
 """
@@ -10,7 +10,7 @@ from transformer.tokens import AnyArray
 
 
 def segment_mask(query: Int[AnyArray, 'B Q'], memory: Int[AnyArray, 'B M']) -> Bool[AnyArray, 'B Q M']:
-  """Each query sees the entries of its own segment; nobody sees padding (segment 0), and padding sees nobody.
+  """Let each query attend to the entries of its own segment; padding (segment 0) neither attends nor is attended to.
 
   One sentence with padding, and two packed sentences with padding, as self-attention has them:
 
@@ -23,13 +23,13 @@ def segment_mask(query: Int[AnyArray, 'B Q'], memory: Int[AnyArray, 'B M']) -> B
 
   Args:
     query: segments of the queries.
-    memory: segments of the entries looked at.
+    memory: segments of the memory's entries.
   """
   return (query[:, :, None] == memory[:, None, :]) & (memory[:, None, :] > 0)
 
 
 def padding_mask(memory: Int[AnyArray, 'B M'], queries: int) -> Bool[AnyArray, 'B Q M']:
-  """Every query, padding or not, sees the real entries.
+  """Let every query, padding or not, attend to the real entries.
 
       segments 1 1 0
                1 1 0
@@ -43,7 +43,7 @@ def padding_mask(memory: Int[AnyArray, 'B M'], queries: int) -> Bool[AnyArray, '
 
 
 def causal_mask(length: int) -> Bool[Array, '1 T T']:
-  """Nobody sees a later position (§3.2.3).
+  """Let no position attend to a later one (§3.2.3).
 
       1 0 0
       1 1 0
@@ -54,7 +54,7 @@ def causal_mask(length: int) -> Bool[Array, '1 T T']:
 
 
 def prefix_mask(prefix: Int[AnyArray, ' B'], length: int) -> Bool[Array, 'B T T']:
-  """The first `prefix` positions see each other in full; later ones see them and their own past.
+  """Let the first `prefix` positions attend to all of each other, and later ones to these and to their own past.
 
       prefix 2:   1 1 0 0
                   1 1 0 0

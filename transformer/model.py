@@ -1,8 +1,8 @@
 """The encoder-decoder, Figure 1, as pure functions of its parameters.
 
 A Model is what trainer, search and explorer know of any architecture: `encode`, `decode` (teacher forcing),
-`init_cache` and `decode_step` (one token at a time), and `inspect`, the witness. Dropout acts when a key is given
-and not otherwise; there is no training flag. of_module() makes one of any Linen module.
+`init_cache` and `decode_step` (one token at a time), and `inspect`, which also returns the attention weights. Dropout
+is active only when a key is given; there is no training flag. of_module() makes a Model of any Linen module.
 """
 
 import dataclasses
@@ -31,22 +31,22 @@ Axes = PyTree[jax.sharding.PartitionSpec]  # a tree like that of the parameters
 Logits = Float32[Array, 'B T V']
 StepLogits = Float32[Array, 'B W V']
 Beams = Int[AnyArray, 'B W']  # the newest token of each beam
-Looked = Float32[Array, 'B W S']  # weights that each beam's newest token gave to the source
+Looked = Float32[Array, 'B W S']  # cross-attention of each beam's newest token
 
 
 class Memory(NamedTuple):
-  """The encoder's output, and which of it is real."""
+  """The encoder's output, and which places are real."""
 
   values: Float[Array, 'B S D']
   segments: Int[AnyArray, 'B S']  # 0 where padded
 
 
 class Cache(NamedTuple):
-  """What decoding step by step carries. A search reorders `beams` as hypotheses move; it never touches the rest."""
+  """The state of step-by-step decoding. A search reorders `beams` with its hypotheses and never touches the rest."""
 
   beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (search.cache)
   past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, see search.cache.to_cache_layout
-  source: Any  # leaves [B, ...], which it does not: here one CachedKeyValue per layer, and the mask [B, W, S]
+  source: Any  # leaves [B, ...], which steps only read: here one CachedKeyValue per layer, and the mask [B, W, S]
   step: Int[Array, '']  # tokens fed so far
 
 
@@ -55,7 +55,7 @@ AttendStep = Callable[[Params, Cache, Beams], tuple[StepLogits, Cache, Looked]]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """Pure functions over parameters; see the file's head."""
+  """Pure functions of the parameters; see the module's docstring."""
 
   config: AnyModelConfig
   init: Callable[[Key[Array, '']], Params]  # (key) -> params
@@ -71,26 +71,26 @@ class Model:
 
 
 class Family(NamedTuple):
-  """An architecture: what is done with its record."""
+  """An architecture: its record, and what is made from one."""
 
   record: type[AnyModelConfig]
   build: Callable[[Any], Model]  # of the record
-  describe: Callable[[Any], str]  # in the words of a sentence, sizes included
+  describe: Callable[[Any], str]  # a phrase for people, sizes included
 
 
 def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Callable[[Witness], Looked] | None = None,
               written_out: nn.Module | None = None, stacks: Sequence[str] = (), source_length: int = 2,
               grow_cache: Callable[[Cache, int], Cache] = beam_cache.grow, longest: int | None = None) -> Model:
-  """A Linen module's methods as functions of its parameters.
+  """Turn a Linen module's methods into functions of its parameters.
 
   Args:
     module: has a `config` and the methods encode, decode, init_cache and decode_step; called with a source and a
       target, it does both, which is what initialisation traces and inspect() reads.
-    record: what inspect() says, from what that call left in the collection WITNESS.
-    looked: the cross-attention of a step, from what decode_step left there; None: there is none.
-    written_out: the module that decodes and is inspected layer by layer, where `module` scans over its layers.
-    stacks: names of the scanned stacks, whose parameters are written out for it.
-    source_length: tokens of the source that is traced to initialise.
+    record: makes what inspect() returns from the collection WITNESS of that call.
+    looked: makes a step's cross-attention from the collection WITNESS of decode_step; None: there is none.
+    written_out: where `module` scans over its layers, the same with separate layers, for decode_step and inspect().
+    stacks: names of the scanned stacks, whose parameters are split into layers for it.
+    source_length: tokens of the source that initialisation traces.
     grow_cache, longest: see Model.
   """
   stepping = written_out or module
@@ -128,7 +128,7 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
 
 
 def apply_method(module: nn.Module, method: str) -> Callable:
-  """A method as a function (params, *inputs, key=None); dropout acts where a key is given."""
+  """Return a method as a function (params, *inputs, key=None), with dropout where a key is given."""
   def call(params: Params, *inputs, key: Key[Array, ''] | None = None):
     return module.apply({'params': params}, *inputs, method=method, rngs=None if key is None else {'dropout': key})
 
@@ -136,7 +136,7 @@ def apply_method(module: nn.Module, method: str) -> Callable:
 
 
 class EncoderDecoder(nn.Module):
-  """Figure 1. The methods are what of_module() turns into functions."""
+  """Figure 1. of_module() turns its methods into functions."""
 
   config: ModelConfig
 
@@ -202,12 +202,12 @@ class EncoderDecoder(nn.Module):
     return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
-    """Both halves at once; what initialisation traces and inspect() reads."""
+    """Encode and decode; initialisation and inspect() call this."""
     return self.decode(self.encode(source), target)
 
 
 def witnessed(encoder: Sequence[Witness], decoder: Sequence[Witness], cross: Sequence[Witness]) -> Record:
-  """The record that inspect() returns, from what the attention of each layer put into WITNESS.
+  """Make the record that inspect() returns, from what each layer's attention put into WITNESS.
 
   Returns:
     'encoder', 'decoder' and 'cross': per layer the weights, [B, H, S, S], [B, H, T, T] and [B, H, T, S]; and
@@ -219,7 +219,7 @@ def witnessed(encoder: Sequence[Witness], decoder: Sequence[Witness], cross: Seq
 
 
 def build(config: ModelConfig) -> Model:
-  """The Transformer of `config` as functions of its parameters."""
+  """Build the Transformer of `config`, as functions of its parameters."""
   def record(seen: Witness) -> Record:
     parts = lambda side, count, part: [seen[f'{side}_layers_{n}'][part] for n in range(count)]
     return witnessed(
@@ -246,13 +246,13 @@ ARCHITECTURES.add('transformer', Family(ModelConfig, build, _describe), 'encoder
 
 
 def check_length(model: Model, length: int) -> None:
-  """Raises ValueError when texts of `length` tokens are longer than the model can read."""
+  """Raise ValueError when texts of `length` tokens are longer than the model can read."""
   if model.longest is not None and length > model.longest:
-    raise ValueError(f'texts have up to {length} tokens, and learned positions know {model.longest}; '
+    raise ValueError(f'texts have up to {length} tokens, but the model has learned positions for {model.longest}; '
                      'raise model.max_positions or lower data.max_length')
 
 
 def count_parameters(model: Model) -> int:
-  """Number of parameters, without making any (Table 3's last column)."""
+  """Count a model's parameters without creating them (Table 3's last column)."""
   shapes = jax.eval_shape(model.init, jax.random.key(0))
   return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))

@@ -1,4 +1,4 @@
-"""Normalisation of a stream's width, §3.1. A new kind is a class here, entered under its name."""
+"""Normalisation over d_model, §3.1. A new kind is a class here, registered under its name."""
 
 import flax.linen as nn
 import jax
@@ -35,7 +35,7 @@ class LayerNorm(nn.Module):
 
 @NORMALIZATIONS.register('rms_norm')
 class RMSNorm(nn.Module):
-  """Root mean square normalisation (Zhang & Sennrich, 2019): no mean is taken off, nothing is added."""
+  """Root mean square normalisation (Zhang & Sennrich, 2019): the mean is not subtracted, and there is no bias."""
 
   config: ModelConfig
 
@@ -47,5 +47,5 @@ class RMSNorm(nn.Module):
 
 
 def make(config: ModelConfig) -> nn.Module:
-  """The normalisation that `config.normalization` names."""
+  """Make the normalisation that `config.normalization` names."""
   return NORMALIZATIONS[config.normalization](config)

@@ -1,6 +1,6 @@
 """The update rule, §5.3: by default Adam with the learning rate of Eq. 3; others by name.
 
-A new rule is a function and an entry of OPTIMIZERS, a new schedule a function and an entry of SCHEDULES, both here.
+A new rule is a function and an entry in OPTIMIZERS, a new schedule a function and an entry in SCHEDULES, both here.
 """
 
 import re
@@ -21,11 +21,11 @@ Scalar = Float32[Array, '*many']  # a number, or one for each of many steps
 
 
 class Schedule(NamedTuple):
-  """A learning rate over the updates of a run."""
+  """The course of the learning rate over the updates of a run."""
 
-  rate: Callable[[OptimizerConfig, Scalar, float], Scalar]  # of the update, counted from 1, and the last one
+  rate: Callable[[OptimizerConfig, Scalar, float], Scalar]  # (config, update from 1, last update) -> rate
   ends: bool = False  # whether it falls to an end: config.decay_steps or the run's last update
-  by_peak: bool = True  # whether it is measured by config.peak, and not by Eq. 3's scale
+  by_peak: bool = True  # whether config.peak sets its height, and not config.learning_rate_scale
   least_warmup: int = 0  # fewest updates of its warm-up
 
 
@@ -35,13 +35,13 @@ def _noam(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
 
 
 def _peak(config: OptimizerConfig) -> float:
-  """config.peak, without which the record refuses a schedule that goes by it."""
+  """Return config.peak, which the record has checked to be given for every schedule that reads it."""
   assert config.peak is not None
   return config.peak
 
 
 def _inverse_sqrt(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
-  """Eq. 3 with its peak in plain units: it falls as peak · √(warmup_steps / step)."""
+  """Eq. 3 with a given peak: it falls as peak · √(warmup_steps / step)."""
   return _warmed(config, step, _peak(config) * jnp.sqrt(config.warmup_steps / step))
 
 
@@ -56,22 +56,22 @@ def _linear(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
 
 
 def _constant(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
-  """The peak, for ever."""
+  """The peak, from the end of the warm-up on."""
   return _warmed(config, step, jnp.full_like(step, _peak(config)))
 
 
 def _warmed(config: OptimizerConfig, step: Scalar, after: Scalar) -> Scalar:
-  """A straight line to the peak, which is reached at step warmup_steps, and then `after`."""
+  """Rise in a straight line to the peak, reached at step warmup_steps, and then follow `after`."""
   return jnp.where(step < config.warmup_steps, _peak(config) * step / max(config.warmup_steps, 1), after)
 
 
 def _passed(config: OptimizerConfig, step: Scalar, last: float) -> Scalar:
-  """Share of the way from the end of the warm-up to the last step; 1 from there on."""
+  """Return the share of the way from the end of the warm-up to the last step; 1 from there on."""
   return jnp.clip((step - config.warmup_steps) / (last - config.warmup_steps), 0.0, 1.0)
 
 
 def _between(config: OptimizerConfig, height: Scalar) -> Scalar:
-  """The peak at height 1, its final share at height 0."""
+  """Interpolate between the peak's final share, at height 0, and the peak, at height 1."""
   return _peak(config) * (config.final_share + (1.0 - config.final_share) * height)
 
 
@@ -84,7 +84,7 @@ SCHEDULES.add('constant', Schedule(_constant))
 
 
 def learning_rate(config: OptimizerConfig, total_steps: int | None = None) -> optax.Schedule:
-  """The learning rate of an update as a function of the number of updates done before it, as optax counts.
+  """Return the learning rate as a function of the number of updates done before, as optax counts.
 
   Args:
     config: which schedule.
@@ -105,11 +105,11 @@ def learning_rate(config: OptimizerConfig, total_steps: int | None = None) -> op
 
 
 class Rule(NamedTuple):
-  """What makes a direction of a gradient; weight decay, sign and learning rate come after."""
+  """An update rule, which turns a gradient into a direction; weight decay, sign and learning rate come after."""
 
   direction: Callable[[OptimizerConfig], optax.GradientTransformation]
-  decays: bool = True  # whether it goes with decoupled weight decay
-  weight_decay: float = 0.0  # where config.weight_decay gives none
+  decays: bool = True  # whether decoupled weight decay can be added to it
+  weight_decay: float = 0.0  # the default, where config.weight_decay is None
 
 
 def _adam(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -139,20 +139,20 @@ OPTIMIZERS.add('adafactor', Rule(_adafactor), 'rates relative to each parameter'
 OPTIMIZERS.add('sgd', Rule(_sgd), uses=['momentum'])
 
 # Names, not ranks: layers stacked for a scan have one more axis, and biases of heads have two. `scale` and `bias` are
-# a norm's, b1, b_query and the like a projection's, bias_table T5's.
+# those of a norm, b1, b_query and the like those of a projection, bias_table is T5's.
 _SPARED = re.compile(r'scale|b\d*|b_\w+|\w*bias\w*')
 
 
 def decays(params: PyTree) -> PyTree[bool]:
-  """Which parameters weight decay acts on: all but norms' scales and biases, known by their names."""
+  """Return which parameters weight decay acts on: all but norms' scales and biases, recognised by their names."""
   name = lambda path: jax.tree_util.keystr(path[-1:], simple=True)
   return jax.tree_util.tree_map_with_path(lambda path, _: not _SPARED.fullmatch(name(path)), params)
 
 
 def build(config: OptimizerConfig, total_steps: int | None = None) -> optax.GradientTransformation:
-  """The whole update: clip by global norm, direction, decoupled weight decay, learning rate; each where asked for.
+  """Build the update: clipping by global norm, direction, decoupled weight decay, learning rate, as configured.
 
-  Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is taken away beside the direction, never
+  Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is subtracted beside the direction, never
   mixed into the gradient. See learning_rate() for total_steps and the errors.
   """
   direction = OPTIMIZERS[config.kind].direction(config)

@@ -1,8 +1,8 @@
-"""Where arrays live, and the one place that compiles a step: jax.jit over a mesh, or jax.pmap.
+"""The layout of arrays over devices, and the compilation of steps: jax.jit over a mesh, or jax.pmap.
 
 A mesh has three axes. The rows of a batch are split over `data` and `fsdp`; parameters, and with them the optimiser's
 state, over `fsdp` and `tensor`. To shard another dimension of a parameter, change AXIS_RULES. Steps come from
-training.py and know nothing of this file.
+training.py, which does not depend on this file.
 """
 
 import functools
@@ -27,10 +27,10 @@ ROWS = (DATA, FSDP)  # those over which the rows of a batch are split
 
 
 class Axis(NamedTuple):
-  """Over which mesh axes a dimension of a parameter is split."""
+  """The mesh axes over which a dimension of a parameter is split."""
 
-  kept: tuple[str, ...] = ()  # between steps, the optimiser's state with it
-  computed: tuple[str, ...] = ()  # in forward and backward passes: what is split further is gathered there first
+  kept: tuple[str, ...] = ()  # between steps; the optimiser's state is split in the same way
+  computed: tuple[str, ...] = ()  # in forward and backward passes, which first gather what is kept in more parts
 
 
 # By the name of a dimension (initializers.with_axes in the models). Columns of embedding tables stay whole: rows
@@ -42,13 +42,13 @@ AXIS_RULES = {
     'heads': Axis((TENSOR,), (TENSOR,)),
     'kv': Axis(),
     'mlp': Axis((TENSOR,), (TENSOR,)),
-    'cell': Axis((TENSOR,)),  # recurrent: split in computing, every step of time would have to wait for a collective
+    'cell': Axis((TENSOR,)),  # recurrent: split computation would need a collective at every time step
     'layers': Axis(),  # of scanned stacks
 }
 
 
 def make_mesh(config: MeshConfig | None = None) -> Mesh:
-  """The devices of all processes as data x fsdp x tensor; with data -1, or no config, all of them, else the first.
+  """Arrange the devices of all processes as data x fsdp x tensor: the first, or with data -1 or no config all of them.
 
   Raises:
     ValueError: when there are not that many devices.
@@ -68,17 +68,17 @@ def make_mesh(config: MeshConfig | None = None) -> Mesh:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-  """Every device holds all of it."""
+  """Return the sharding of arrays that every device holds whole."""
   return NamedSharding(mesh, PartitionSpec())
 
 
 def lay_out(tree: PyTree, shardings: PyTree[NamedSharding]) -> PyTree:
-  """The arrays, moved to where `shardings` (one, or a tree of them) say."""
+  """Move the arrays to where `shardings` (one, or a tree of them) say."""
   return jax.jit(lambda x: x, out_shardings=shardings)(tree)
 
 
 def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str) -> list[tuple[str, ...]]:
-  """The mesh axes of each dimension of one parameter. Axes that do not divide it are left out, the last first."""
+  """Return the mesh axes of each dimension of a parameter. Axes that do not divide it are left out, the last first."""
   found = []
   for name, size in itertools.zip_longest(names, shape):
     over = getattr(AXIS_RULES[name], stage) if name else ()
@@ -89,7 +89,7 @@ def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str)
 
 
 def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh, stage: str = 'kept') -> PyTree[NamedSharding]:
-  """Shardings of the parameters by AXIS_RULES.
+  """Return the parameters' shardings by AXIS_RULES.
 
   Args:
     axes: the names of each parameter's dimensions (Model.axes).
@@ -102,7 +102,7 @@ def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh, stage: str = 'ke
 
 
 def undivided(axes: Axes, shapes: PyTree, mesh: Mesh) -> list[str]:
-  """Parameters of which a dimension stays whole because its mesh axes do not divide it; dotted names, with shapes."""
+  """List parameters with a dimension that stays whole because its mesh axes do not divide it: names and shapes."""
   count = lambda dimensions: sum(mesh.shape[axis] > 1 for over in dimensions for axis in over)
   return [f"{jax.tree_util.keystr(path, simple=True, separator='.')} {tuple(leaf.shape)}"
           for (path, leaf), names in zip(jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(axes))
@@ -110,7 +110,7 @@ def undivided(axes: Axes, shapes: PyTree, mesh: Mesh) -> list[str]:
 
 
 def state_shardings(axes: Axes, state: PyTree, mesh: Mesh) -> PyTree[NamedSharding]:
-  """Shardings of a train state: whatever has a parameter's name and shape lies where that parameter lies.
+  """Return the shardings of a train state: whatever has a parameter's name and shape is split like that parameter.
 
   So moments and averages are split like the parameters they belong to; all else is whole on every device.
 
@@ -134,16 +134,16 @@ def state_shardings(axes: Axes, state: PyTree, mesh: Mesh) -> PyTree[NamedShardi
 
 
 def own_copy(tree: PyTree) -> PyTree:
-  """The arrays as this process has them; those that it shares with others must be whole on every device."""
+  """Return the arrays as this process holds them; those shared with other processes must be whole on every device."""
   shared = lambda leaf: isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
   return jax.tree.map(lambda leaf: leaf.addressable_data(0) if shared(leaf) else leaf, tree)
 
 
 def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
-  """The objective, which first gathers the parameters as far as computing needs them whole (AXIS_RULES).
+  """Make an objective that first gathers the parameters as far as computation needs them whole (AXIS_RULES).
 
-  The gradient of a gathered parameter comes out added over all devices. Where a mesh splits no parameter, it is the
-  objective itself.
+  The gradient of a gathered parameter is summed over all devices. Where the mesh splits no parameter, the objective
+  itself is returned.
   """
   if mesh.shape[FSDP] * mesh.shape[TENSOR] == 1:
     return objective
@@ -156,12 +156,12 @@ def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
 
 
 def bytes_of(tree: PyTree) -> int:
-  """Bytes of arrays or shapes, each counted once."""
+  """Count the bytes of arrays or shapes, each once."""
   return sum(math.prod(leaf.shape) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
 def bytes_per_device(tree: PyTree) -> int:
-  """Bytes that one device holds of arrays, or of shapes that carry shardings."""
+  """Count the bytes that one device holds of arrays, or of shapes that carry shardings."""
   return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
@@ -173,7 +173,7 @@ def _item_bytes(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> int:
 
 
 def check_rows(rows: int, mesh: Mesh) -> None:
-  """Raises ValueError naming both when a batch's rows do not divide over the mesh."""
+  """Raise ValueError when a batch's rows do not divide over the mesh."""
   parts = math.prod(mesh.shape[axis] for axis in ROWS)
   if rows % parts:
     raise ValueError(f'batches of {rows} rows do not divide over mesh.data × mesh.fsdp = {parts} devices; '
@@ -181,14 +181,14 @@ def check_rows(rows: int, mesh: Mesh) -> None:
 
 
 class Share(NamedTuple):
-  """Which rows of each batch a process reads: the part numbered `host` of `hosts` equal parts."""
+  """The rows of each batch that a process reads: the part numbered `host` of `hosts` equal parts."""
 
   host: int
   hosts: int
 
 
 def share_of_rows(mesh: Mesh) -> Share:
-  """This process's share: rows that its own devices hold. Processes along `tensor` read the same.
+  """Return this process's share: the rows that its own devices hold. Processes along `tensor` read the same rows.
 
   Raises:
     ValueError: when those rows do not lie side by side.
@@ -203,7 +203,7 @@ def share_of_rows(mesh: Mesh) -> Share:
 
 
 def place(batch: PyTree, mesh: Mesh) -> PyTree[jax.Array]:
-  """Puts a process's rows of the global batch on its devices."""
+  """Put a process's rows of the global batch on its devices."""
   rows = NamedSharding(mesh, PartitionSpec(ROWS))
   return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, np.asarray(x)), batch)
 
@@ -215,12 +215,12 @@ class Program(NamedTuple):
   """A step compiled for one shape of batch."""
 
   call: Callable
-  seconds: float  # that compiling took
-  memory: Any  # XLA's account, bytes of one device; None where the backend gives none
+  seconds: float  # taken to compile it
+  memory: Any  # XLA's memory analysis, in bytes of one device; None where the backend has none
 
   @property
   def peak_bytes(self) -> int | None:
-    """What the step needs on one device: its inputs, its outputs where they take no input's place, and all between."""
+    """Memory of one device that the step needs: inputs, outputs that do not reuse an input's, and temporaries."""
     if self.memory is None:
       return None
     return (self.memory.argument_size_in_bytes + self.memory.output_size_in_bytes + self.memory.temp_size_in_bytes
@@ -230,15 +230,15 @@ class Program(NamedTuple):
 class CompiledStep:
   """A step over host batches: step(first, batch), first being the train state or the parameters.
 
-  A program is compiled for each shape of batch, when it is first met or when program() asks for it.
+  A program is compiled for each shape of batch, when the first such batch comes or when program() is called.
   """
 
   def __init__(self, function: Callable, lay: Callable):
-    """`function`: under jit or pmap; `lay`: a host batch onto the devices."""
+    """Wrap a step under jit or pmap; `lay` puts a host batch onto the devices."""
     self._function, self._lay, self._programs = function, lay, {}
 
   def program(self, first: PyTree, batch: PyTree) -> Program:
-    """The program for batches of this shape."""
+    """Return the program for batches of this shape, compiled if it is new."""
     key = self._key(batch)
     if key not in self._programs:
       start = time.monotonic()
@@ -247,7 +247,7 @@ class CompiledStep:
     return self._programs[key]
 
   def is_new(self, batch: PyTree) -> bool:
-    """Whether no batch of this shape has been compiled for."""
+    """Return whether there is no program yet for batches of this shape."""
     return self._key(batch) not in self._programs
 
   def _key(self, batch: PyTree) -> tuple[tuple[int, ...], ...]:
@@ -259,12 +259,12 @@ class CompiledStep:
 
 def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: PyTree[NamedSharding] | None = None
                  ) -> CompiledStep:
-  """The step as one program.
+  """Compile the step as one program.
 
   Args:
     step: step(first, batch, axis=None), see training.py.
     mesh: the devices.
-    mode: of COMPILATIONS.
+    mode: an entry of COMPILATIONS.
     donate: whether `first` may be overwritten.
     out: shardings of what the step returns; None leaves them to XLA. Read by 'jit' alone.
   """
@@ -272,7 +272,7 @@ def compile_step(step: Callable, mesh: Mesh, mode: str, donate: bool, out: PyTre
 
 
 class Compilation(NamedTuple):
-  """One way in which a step becomes a program."""
+  """A way to compile a step."""
 
   compile: Callable[[Callable, Mesh, bool, PyTree], CompiledStep]  # (step, mesh, donate, out), see compile_step
   rows_alone: bool  # whether a mesh can split the rows of a batch and nothing else

@@ -1,17 +1,17 @@
-"""Where a token stands: §3.5's sines and cosines, and what came after.
+"""Positions of tokens: §3.5's sines and cosines, and later alternatives.
 
-A new kind is a class here, entered under its name with the options that it reads.
+A new kind is a class here, registered under its name with the options that it reads.
 
-A kind is a module of the encoder, and another of the decoder, with two methods:
+A kind is a module, one for the encoder and one for the decoder, with two methods:
 
-    embed(places, length)      what is added to the embeddings, of places below `length`: an array, or 0
-    relate(queries, entries)   what the layers' self-attention is told: a Relation whose leaves have a first axis of
-                               layers; of the places of one row
+    embed(places, length)      what is added to the embeddings at places below `length`: an array, or 0
+    relate(queries, entries)   the positional terms of self-attention for the places of one row: a Relation whose
+                               leaves have a first axis of layers
 
 and two functions of the configuration: `mistakes`, what does not fit the kind, and `longest`, the longest text.
 
 Within a row two tokens of one sentence are as far apart as their places, packed or not, so relate() takes one row's
-places for all rows. Cross-attention is told nothing: source and target have no common places.
+places for all rows. Cross-attention has no such terms: source and target have no common places.
 """
 
 from collections.abc import Iterator
@@ -30,25 +30,25 @@ from transformer.tokens import AnyArray
 
 
 class Relation(NamedTuple):
-  """What self-attention knows of places; None is nothing. Each leaf has a first axis of layers until at() takes one."""
+  """The positional terms of self-attention, None where a kind has no such term. at() removes the first axis, layers."""
 
-  angles: Float[Array, '*N Q K/2'] | None = None  # radians by which pairs of queries and of keys turn
+  angles: Float[Array, '*N Q K/2'] | None = None  # radians by which pairs of columns are rotated in queries and keys
   bias: Float[Array, '*N H Q M'] | None = None  # added to the scores
   distance: Int[Array, '*N Q M'] | None = None  # rows of the two tables
   key_table: Float[Array, '*N C K'] | None = None  # added to the keys
   value_table: Float[Array, '*N C U'] | None = None  # added to the values
 
   def at(self, layer: int) -> 'Relation':
-    """What one layer is told."""
+    """Return the terms of one layer."""
     return jax.tree.map(lambda leaf: leaf[layer], self)
 
   def of_beams(self, beams: int) -> 'Relation':
-    """Of one place to T, for W beams that all stand there, and the T·W entries that they have written (search.cache)."""
+    """Repeat the terms of one query place and T entries for W beams: W queries, T·W entries (search.cache)."""
     spread = lambda leaf: None if leaf is None else jnp.repeat(jnp.repeat(leaf, beams, axis=-1), beams, axis=-2)
     return self._replace(bias=spread(self.bias), distance=spread(self.distance))
 
   def edges(self, table: Float[Array, 'C K'] | None, dtype: jnp.dtype) -> Float[Array, 'Q M K'] | None:
-    """Vectors of one of the two tables, between each query and entry."""
+    """Return the vectors of one of the two tables, one for each query and entry."""
     return None if table is None else table[self.distance].astype(dtype)
 
 
@@ -73,7 +73,7 @@ def tensor2tensor_wavenumbers(d_model: int) -> Float64[np.ndarray, ' pairs']:
 
 
 def wavenumbers(d_model: int, frequencies: str) -> Float64[np.ndarray, ' {d_model//2}']:
-  """Radians per position of each sine-cosine pair i = 0 … d_model/2 - 1."""
+  """Return the radians per position of each sine-cosine pair i = 0 … d_model/2 - 1."""
   return POSITION_FREQUENCIES[frequencies](d_model)
 
 
@@ -86,8 +86,8 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
   Args:
     length: positions 0 … length - 1.
     d_model: width, even.
-    layout: of POSITION_LAYOUTS: 'interleaved' as in the formula, or 'halves'.
-    frequencies: of POSITION_FREQUENCIES.
+    layout: an entry of POSITION_LAYOUTS: 'interleaved' as in the formula, or 'halves'.
+    frequencies: an entry of POSITION_FREQUENCIES.
   """
   angles = np.arange(length, dtype=np.float64)[:, None] * wavenumbers(d_model, frequencies)
   pairs = np.stack([np.sin(angles), np.cos(angles)], axis=POSITION_LAYOUTS[layout])
@@ -95,12 +95,12 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
 
 
 def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, '#T K/2'], layout: str) -> Float[Array, 'B T H K']:
-  """Turns pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
+  """Rotate pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
 
   Args:
     x: queries or keys.
     angles: radians.
-    layout: which columns form a pair, of POSITION_LAYOUTS.
+    layout: which columns form a pair, an entry of POSITION_LAYOUTS.
   """
   axis = POSITION_LAYOUTS[layout]
   pairs = x.reshape(*x.shape[:-1], *((-1, 2) if axis == -1 else (2, -1)))
@@ -111,27 +111,27 @@ def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, '#T K/2'], layou
 
 def buckets(distances: Int[np.ndarray, '*n'], num_buckets: int, max_distance: int, causal: bool
             ) -> Int[np.ndarray, '*n']:
-  """The group of each distance, entry's place less query's (Raffel et al., 2020, §2.1 and the code beside it).
+  """Return the bucket of each distance, entry's place minus query's (Raffel et al., 2020, §2.1 and its code).
 
-  Without causal, entries behind the query take the first half of the buckets and those ahead the second; with it,
-  all buckets are for entries behind. Of those for one side the first half hold one distance each, the rest grow
-  logarithmically up to `max_distance`; farther ones share the last.
+  Without `causal`, entries before the query take the first half of the buckets and those after it the second; with
+  it, all buckets are for entries before. On each side the first half of the buckets hold one distance each, the rest
+  grow logarithmically up to `max_distance`; longer distances share the last.
   """
   side = num_buckets if causal else num_buckets // 2
   ahead = np.zeros_like(distances) if causal else side * (distances > 0)
   far = np.maximum(-distances, 0) if causal else np.abs(distances)
   exact = side // 2
   growth = np.log(np.maximum(far, exact) / exact) / np.log(max_distance / exact)
-  spread = exact + (growth * (side - exact) + 1e-9).astype(np.int64)  # 1e-9: exact powers stay where they belong
+  spread = exact + (growth * (side - exact) + 1e-9).astype(np.int64)  # 1e-9: exact powers keep their bucket
   return (ahead + np.where(far < exact, far, np.minimum(spread, side - 1))).astype(np.int32)
 
 
-Places = Int[AnyArray, '#B T']  # of one row, where all have the same
+Places = Int[AnyArray, '#B T']  # with one row where all rows are the same
 Embedded = Float32[Array, '#B T D']  # likewise
 
 
 class Absent(nn.Module):
-  """No positions at all: without masks, a set of tokens. The other kinds override what they need."""
+  """No positions: without a mask, the model sees a set of tokens. Base class of the other kinds."""
 
   config: ModelConfig
   layers: int  # N of the stack
@@ -139,12 +139,12 @@ class Absent(nn.Module):
 
   @staticmethod
   def mistakes(config: ModelConfig) -> Iterator[str]:
-    """Yield what in a configuration does not fit this kind."""
+    """Yield a message for each option of a configuration that does not fit this kind."""
     yield from ()
 
   @staticmethod
   def longest(config: ModelConfig) -> int | None:
-    """The longest text, in tokens, that a model can read or write; None: any."""
+    """Return the longest text, in tokens, that a model can read or write; None: any."""
     return None
 
   def embed(self, places: Places, length: int) -> Embedded | float:
@@ -154,7 +154,7 @@ class Absent(nn.Module):
     return NOTHING
 
   def _same(self, leaf: Shaped[Array, '*leaf']) -> Shaped[Array, ' N *leaf']:
-    """The same for every layer."""
+    """Repeat a leaf for every layer."""
     return jnp.broadcast_to(leaf[None], (self.layers, *leaf.shape))
 
 
@@ -187,8 +187,8 @@ class Learned(Absent):
 
   def embed(self, places: Places, length: int) -> Embedded:
     if length > self.config.max_positions:
-      raise ValueError(f'a text of {length} tokens with max_positions {self.config.max_positions}: learned positions '
-                       'know no later ones; raise max_positions or shorten the text')
+      raise ValueError(f'the text has {length} tokens, but learned positions end at max_positions '
+                       f'{self.config.max_positions}; raise max_positions or shorten the text')
     return self.table[places]
 
 
@@ -216,7 +216,7 @@ class ClippedRelative(Absent):
 class T5Bias(Absent):
   """A learned number for each head and group of distances, added to the scores (Raffel et al., 2020, §2.1).
 
-  The layers share it. T5 itself goes with attention_score dot.
+  All layers share it. T5 itself uses attention_score dot.
   """
 
   @staticmethod
@@ -239,7 +239,7 @@ class T5Bias(Absent):
 
 @POSITIONS.register('rotary', uses=['position_layout', 'position_frequencies'])
 class Rotary(Absent):
-  """Queries and keys turned by angles that grow with their place: products see distances (Su et al., 2021)."""
+  """Queries and keys rotated by angles that grow with their place, so products see distances (Su et al., 2021)."""
 
   @staticmethod
   def mistakes(config: ModelConfig) -> Iterator[str]:
@@ -259,5 +259,5 @@ POSITIONS.add('none', Absent)
 
 
 def make(config: ModelConfig, layers: int, causal: bool) -> Absent:
-  """The kind that `config.positions` names, for a stack of so many layers."""
+  """Make the kind that `config.positions` names, for a stack of `layers` layers."""
   return POSITIONS[config.positions](config, layers, causal)

@@ -1,6 +1,6 @@
-"""The choices of the library's options, one registry each. Implementations enter themselves, next to their code.
+"""The choices of the library's options, one registry for each option. Implementations register next to their code.
 
-Records read the registries to check a choice, modules to find what it names. `import transformer` fills them all.
+Records use the registries to check a choice, modules to find what it names. `import transformer` fills them all.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # the entries' types alone: their modules import the records,
   from transformer.recurrent import attention, cells
   from transformer.recurrent import model as recurrent
 
-ARCHITECTURES: 'Registry[Family]' = Registry('model.architecture')  # a record's type, what it builds and how it reads
+ARCHITECTURES: 'Registry[Family]' = Registry('model.architecture')  # a record's type, how to build and to describe it
 ATTENTION_SCORES: 'Registry[type[attention_scores.Score]]' = Registry('model.attention_score')
 POSITIONS: 'Registry[type[positions.Absent]]' = Registry('model.positions')
 POSITION_LAYOUTS: Registry[int] = Registry('model.position_layout')  # in positions: the axis of a pair's two columns
 POSITION_FREQUENCIES: Registry[Callable] = Registry('model.position_frequencies')  # in positions: width -> wavenumbers
-NORMS: 'Registry[layers.Placement]' = Registry('model.norm')  # where a sub-layer's normalisation stands
+NORMS: 'Registry[layers.Placement]' = Registry('model.norm')  # the place of a sub-layer's normalisation
 NORMALIZATIONS: Registry[type[nn.Module]] = Registry('model.normalization')  # in normalization
 ACTIVATIONS: 'Registry[feed_forward.Activation]' = Registry('model.activation')
 INITIALIZERS: 'Registry[initializers.Variance]' = Registry('model.initializer')
@@ -43,4 +43,4 @@ OPTIMIZERS: 'Registry[optimizer.Rule]' = Registry('optimizer.kind')  # from a gr
 SCHEDULES: 'Registry[optimizer.Schedule]' = Registry('optimizer.schedule')  # the learning rate at a step
 SMOOTHINGS: Registry[Callable] = Registry('train.smoothing_over')  # in loss: (share, V) -> share over all V
 CONSISTENCIES: 'Registry[training.Consistency]' = Registry('train.consistency')  # an objective of one pass or of two
-COMPILATIONS: 'Registry[partitioning.Compilation]' = Registry('compile')  # how a step becomes a program
+COMPILATIONS: 'Registry[partitioning.Compilation]' = Registry('compile')  # how a step is compiled

@@ -1,7 +1,7 @@
 """What a model reads: rows of token ids with their positions and segments. Plain records; nothing here computes scores.
 
-    ids        [B, S] int32   the tokens; whatever stands under segment 0 is never looked at
-    positions  [B, S] int32   0, 1, 2 ... counted afresh in each segment
+    ids        [B, S] int32   the tokens; ids at segment 0 are never read
+    positions  [B, S] int32   0, 1, 2 ... counted from 0 in each segment
     segments   [B, S] int32   0 is padding; 1, 2 ... number the sentences that share a row
 
 Padding is known from its segment alone, never from an id: a vocabulary may use any id, or none, as filler.
@@ -20,7 +20,7 @@ CUT = np.iinfo(np.int32).max  # an id that no vocabulary has: its embedding is z
 
 
 class Tokens(NamedTuple):
-  """Rows of sentences; see the file's head for the three fields."""
+  """Rows of sentences; see the module's docstring for the three fields."""
 
   ids: Int[AnyArray, '*B S']
   positions: Int[AnyArray, '*B S']
@@ -38,7 +38,7 @@ Sentence = Sequence[int] | Int[np.ndarray, ' _']  # token ids
 
 
 def pad(sentences: Sequence[Sentence], rows: int, length: int, filler: int) -> Tokens:
-  """Lays one sentence in each row, on the host.
+  """Lay one sentence in each row, on the host.
 
   Args:
     sentences: at most `rows` lists of ids, none longer than `length`. An empty list leaves its row empty.
@@ -63,7 +63,7 @@ def pad(sentences: Sequence[Sentence], rows: int, length: int, filler: int) -> T
 
 
 def pack(rows: Sequence[Sequence[Sentence]], count: int, length: int, filler: int) -> Tokens:
-  """Lays several sentences in each row, one behind the other, as segments 1, 2 …; on the host.
+  """Lay several sentences in each row, one behind the other, as segments 1, 2 …; on the host.
 
   Args:
     rows: at most `count` lists of sentences, each together no longer than `length`.
@@ -108,12 +108,12 @@ def cut(sentences: Tokens, rate: float, spared: Bool[AnyArray, 'B S'], key: Key[
     sentences: rows of tokens.
     rate: between 0 and 1.
     spared: True where a token is kept in any case.
-    key: decides which.
+    key: decides which tokens are cut.
   """
   drawn = jax.random.uniform(key, sentences.ids.shape) < rate
   return sentences._replace(ids=jnp.where(drawn & ~spared, CUT, sentences.ids))
 
 
 def ends(sentences: Tokens) -> Bool[AnyArray, 'B S']:
-  """True at the last token of each segment: its EOS, since sentences end in it."""
+  """Mark the last token of each segment: its EOS, since sentences end in it."""
   return sentences.segments != jnp.pad(sentences.segments[:, 1:], ((0, 0), (0, 1)))

@@ -1,4 +1,4 @@
-"""The state of training, what it descends on, and one step as a pure function of (state, batch)."""
+"""The state of training, its objectives, and one step as a pure function of (state, batch)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,14 +27,14 @@ class TrainState(NamedTuple):
 
 def init_state(model: Model, optimizer: optax.GradientTransformation, key: Key[Array, ''], ema_decay: float = 0.0
                ) -> TrainState:
-  """A fresh state: parameters from one half of the key, dropout from the other."""
+  """Make the first state: parameters from one half of the key, dropout from the other."""
   params_key, dropout_key = jax.random.split(key)
   params = model.init(params_key)
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), dropout_key, params if ema_decay else ())
 
 
 # --------------------------------------------------------------------------------------------------- objectives
-# An objective is a pure function (params, batch, key=None) -> sums: what a step descends on, per token. Without a key
+# An objective is a pure function (params, batch, key=None) -> sums, whose loss per token a step reduces. Without a key
 # there is no dropout.
 
 AnyBatch = Batch | classification.LabelledBatch
@@ -43,7 +43,7 @@ Measures = dict[str, Float32[Array, '']]
 
 
 def _logits(model: Model, params: Params, source: Tokens, shifted: Tokens, key: Key[Array, ''] | None) -> Logits:
-  """One pass under teacher forcing; `shifted` starts from BOS."""
+  """Return the logits of one pass under teacher forcing; `shifted` starts from BOS."""
   encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
   return model.decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
 
@@ -94,10 +94,10 @@ def simcut(model: Model, config: LossConfig, bos_id: int, consistency: Consisten
 
 
 class Consistency(NamedTuple):
-  """What training descends on when two passes over a batch shall agree, or one is enough."""
+  """An objective of one pass over a batch, or of two passes that should agree."""
 
-  objective: Callable[[Model, LossConfig, int, ConsistencyConfig], Objective]  # of model, loss, bos_id and consistency
-  weight: float = 0.0  # the paper's, times the divergence
+  objective: Callable[[Model, LossConfig, int, ConsistencyConfig], Objective]  # (model, loss, bos_id, consistency)
+  weight: float = 0.0  # the paper's factor of the divergence
   by_dropout: bool = False  # whether the passes differ by their dropout alone
 
 
@@ -109,7 +109,7 @@ CONSISTENCIES.add('simcut', Consistency(simcut, weight=3.0), 'tokens are cut', u
 
 def build_objective(model: Model, config: LossConfig, bos_id: int,
                     consistency: ConsistencyConfig = ConsistencyConfig()) -> Objective:
-  """What training descends on: of a classifier its labels' likelihood, else what consistency.consistency says."""
+  """Build the training objective: for a classifier that of its labels, else what consistency.consistency names."""
   if isinstance(model, classification.Classifier):
     return classification.build_objective(model)
   return CONSISTENCIES[consistency.consistency].objective(model, config, bos_id, consistency)
@@ -119,7 +119,7 @@ def build_objective(model: Model, config: LossConfig, bos_id: int,
 
 
 def split(batch: PyTree, parts: int) -> PyTree:
-  """A batch's rows dealt out to `parts` micro-batches: every leaf [B, ...] becomes [parts, B / parts, ...].
+  """Deal a batch's rows out to `parts` micro-batches: every leaf [B, ...] becomes [parts, B / parts, ...].
 
   Row b goes to micro-batch b mod parts, so that rows stay on the device that holds them.
 
@@ -134,7 +134,7 @@ def split(batch: PyTree, parts: int) -> PyTree:
 
 def accumulate(measure: Callable[[PyTree, Key[Array, '']], PyTree], batch: PyTree, key: Key[Array, ''], parts: int
                ) -> PyTree:
-  """The sum of measure(micro-batch, key) over the micro-batches, one after the other, so that one is in memory."""
+  """Sum measure(micro-batch, key) over the micro-batches, one after the other, so that only one is in memory."""
   if parts == 1:
     return measure(batch, key)
   pieces = split(batch, parts), jax.random.split(key, parts)
@@ -146,10 +146,10 @@ def accumulate(measure: Callable[[PyTree, Key[Array, '']], PyTree], batch: PyTre
 
 def make_train_step(objective: Objective, optimizer: optax.GradientTransformation, ema_decay: float = 0.0,
                     accumulation_steps: int = 1) -> Callable:
-  """One update from one batch.
+  """Make the function that does one update from one batch.
 
   The gradient of the loss's sum is divided once by the tokens of the whole batch, so that every token weighs the
-  same wherever it stands: on whichever device, in whichever micro-batch.
+  same, on whichever device and in whichever micro-batch it is.
 
   Args:
     objective: see above; any record with `loss` and `tokens` serves as sums.
@@ -161,7 +161,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     step(state, batch, axis=None) -> (state, measures). `axis` names the mapped axis over which a batch is split
     (pmap, shard_map); sums and gradients are then added over it, and each shard draws dropout of its own. Under
     plain jit it is None and the batch is the global one. Measures: Sums' fields, 'gradient_norm', and 'skipped':
-    1 when loss, gradient or new parameters are not finite. Then the state stays what it was, but for its step.
+    1 when loss, gradient or new parameters are not finite; then only the step of the state changes.
   """
   def step(state: TrainState, batch: AnyBatch, axis: str | None = None) -> tuple[TrainState, Measures]:
     key = jax.random.fold_in(state.key, state.step)
@@ -195,7 +195,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
 
 
 def make_eval_step(objective: Objective) -> Callable:
-  """step(params, batch, axis=None) -> Sums' fields, without dropout; the objective is cross_entropy or its like."""
+  """Make step(params, batch, axis=None) -> Sums' fields, without dropout, of cross_entropy or a similar objective."""
   def step(params: Params, batch: AnyBatch, axis: str | None = None) -> Measures:
     totals = objective(params, batch)._asdict()
     return totals if axis is None else jax.lax.psum(totals, axis)

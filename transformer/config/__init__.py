@@ -1,8 +1,8 @@
-"""What the library takes: records by subject, frozen, checked on creation. A new option gets its field and check here.
+"""The library's configuration: frozen records, checked on creation. A new option gets its field and check here.
 
-The choices of an option stand in its registry (registries.py). The experiment's configuration (configs/default.py) is
-wider; scripts turn its sections into these records at the door. Each record says which of its fields have no effect
-beside the others: `idle()` maps them to the reason, which begins with the name of the field that decides.
+The choices of an option are listed in its registry (registries.py). The experiment's configuration
+(configs/default.py) has more options; scripts turn its sections into these records. A record's `idle()` returns the
+fields that other fields make ineffective, each with the reason, which begins with the name of the deciding field.
 """
 
 from transformer.config.mesh import MeshConfig

@@ -11,10 +11,10 @@ from transformer import registries
 class MeshConfig:
   """How many devices share which work. See partitioning."""
 
-  data: int = -1  # parts of a batch's rows; -1: as many as there are devices left
-  fsdp: int = 1  # parts of a batch's rows again, over which parameters and the optimiser's state are split, too
+  data: int = -1  # parts that a batch's rows are split into; -1: all devices that fsdp and tensor leave
+  fsdp: int = 1  # further parts of a batch's rows, over which parameters and optimiser state are split, too
   tensor: int = 1  # parts of heads, of the feed-forward network's units and of the vocabulary
-  compile: str = 'jit'  # how a step becomes a program
+  compile: str = 'jit'  # how a step is compiled, see partitioning
 
   def __post_init__(self):
     refuse(self._mistakes())
@@ -28,5 +28,5 @@ class MeshConfig:
         yield f'mesh.{name} is {getattr(self, name)}; expected a positive number of devices'
     compilation = registries.COMPILATIONS.get(self.compile)
     if compilation and compilation.rows_alone and self.fsdp * self.tensor > 1:
-      yield (f'compile is {self.compile}, which splits batches alone, with mesh.fsdp {self.fsdp} and mesh.tensor '
+      yield (f'compile is {self.compile}, which can split only batches, but mesh.fsdp is {self.fsdp} and mesh.tensor '
              f'{self.tensor}; expected 1 for both, or compile=jit')

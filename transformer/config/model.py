@@ -8,7 +8,7 @@ from transformer import registries
 
 
 def separate_vocabularies(source: int, target: int) -> Iterator[str]:
-  """Yield what is wrong with sharing embeddings between vocabularies of these sizes: nothing when they are equal."""
+  """Yield a message if vocabularies of these sizes cannot share embeddings, that is, if they differ."""
   if source != target:
     yield (f'share_embeddings needs one vocabulary; the source has {source} entries and the target {target}: set '
            'vocabulary.joint=True or model.share_embeddings=False')
@@ -16,7 +16,7 @@ def separate_vocabularies(source: int, target: int) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class ArchitectureConfig:
-  """Which family of models; each has a record of its own. See architectures.py."""
+  """The choice of an architecture, each of which has a record of its own. See architectures.py."""
 
   architecture: str = 'transformer'
 
@@ -46,11 +46,11 @@ class ModelConfig:
   d_v: int | None = None  # of one head's values; None: d_model / num_heads
   num_kv_heads: int | None = None  # heads of keys and values, each shared by a group of query heads; None: num_heads
   attention_score: str = 'scaled_dot'  # how query and key are compared, see attention_scores
-  positions: str = 'sinusoidal'  # how a token's place is told, see positions
-  position_layout: str = 'interleaved'  # sinusoidal, rotary: sines at even, cosines at odd columns, §3.5; halves
+  positions: str = 'sinusoidal'  # how the model knows a token's position, see positions
+  position_layout: str = 'interleaved'  # sinusoidal, rotary: which columns form a pair (§3.5), see positions
   position_frequencies: str = 'paper'  # sinusoidal, rotary: radians per position, see positions
   max_positions: int = 512  # learned: rows of the table, and so the longest text
-  clip_distance: int = 16  # relative: distances beyond are taken for this one
+  clip_distance: int = 16  # relative: longer distances, in tokens, count as this one
   num_buckets: int = 32  # t5: groups of distances
   max_distance: int = 128  # t5: distances from here on share the last bucket
   norm: str = 'post'  # post: Norm(x + Sublayer(x)), §3.1; pre: x + Sublayer(Norm(x))
@@ -68,7 +68,7 @@ class ModelConfig:
   initializer: str = 'xavier_uniform'  # of the projections; the paper is silent
   dtype: str = 'float32'  # of activations and products; parameters, logits and loss are always float32
   scan_layers: bool = False  # one compiled layer run N times: compiles faster, runs slower
-  remat: bool = False  # a layer's activations are computed again for the gradient, not kept
+  remat: bool = False  # recompute a layer's activations for the gradient instead of keeping them
 
   def __post_init__(self):
     refuse(self._mistakes())
@@ -90,7 +90,7 @@ class ModelConfig:
     yield from rates(dropout=self.dropout, attention_dropout=self.attention_dropout,
                      activation_dropout=self.activation_dropout)
     yield from positive(layer_norm_epsilon=self.layer_norm_epsilon)
-    if not too_small:  # else nothing can be divided by them
+    if not too_small:  # else the checks below would divide by zero
       yield from self._mistakes_of_heads()
       if self.positions in registries.POSITIONS:
         yield from registries.POSITIONS[self.positions].mistakes(self)
@@ -98,7 +98,7 @@ class ModelConfig:
       yield from separate_vocabularies(self.vocab_size, self.target_vocab_size)
 
   def idle(self) -> dict[str, str]:
-    """Return the fields that have no effect beside the others, each with the reason."""
+    """Return the fields that other fields make ineffective, each with the reason."""
     return registries.POSITIONS.idle(self.positions) | registries.NORMALIZATIONS.idle(self.normalization)
 
   def _mistakes_of_heads(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ class RecurrentConfig:
   target_vocab_size: int  # rows of the target embedding and columns of the logits
   d_model: int = 512  # width of embeddings and of the states of each direction
   num_layers: int = 1  # in the encoder, and again in the decoder
-  num_decoder_layers: int | None = None  # None: num_layers; nothing else fits
+  num_decoder_layers: int | None = None  # None: num_layers, which it must equal
   dropout: float = 0.1  # on embeddings, between layers, and before the output projection (Zaremba et al., 2014)
   share_embeddings: bool = True  # one matrix for source, target and output
   tie_output: bool = True  # the output projection is the target embedding
@@ -29,7 +29,7 @@ class RecurrentConfig:
   bidirectional: bool = True  # the encoder reads both ways, Bahdanau et al., 2015
   reverse_source: bool = False  # the encoder reads from the last token to the first, Sutskever et al., 2014
   score: str = 'additive'  # additive: Bahdanau et al., 2015; dot, general: Luong et al., 2015; none: no attention
-  context: str = 'first'  # score none: the sentence reaches the decoder's first state, or (every) each step
+  context: str = 'first'  # score none: the source enters the decoder's first state, or (every) each step
   input_feeding: bool = False  # dot, general: the attentional vector enters the next step (Luong et al., 2015, §3.3)
 
   def __post_init__(self):
@@ -68,12 +68,12 @@ class RecurrentConfig:
              f'{self.score}: expected recurrent.input_feeding=False')
 
   def idle(self) -> dict[str, str]:
-    """Return the fields that have no effect beside the others: none, for those are refused."""
+    """Return the fields that other fields make ineffective: none, since such settings raise ValueError."""
     return {}
 
   @property
   def attends(self) -> bool:
-    """Whether the decoder looks at the source by attention."""
+    """Whether the decoder attends to the source."""
     return registries.RECURRENT_SCORES[self.score] is not None
 
   @property
@@ -83,5 +83,5 @@ class RecurrentConfig:
 
   @property
   def annotation_width(self) -> int:
-    """Width of the encoder's output at a place: the states of its directions side by side."""
+    """Width of the encoder's output at each place: the states of its directions, concatenated."""
     return self.d_model * (1 + self.bidirectional)

@@ -1,4 +1,4 @@
-"""What training descends on, and how: loss, consistency, the update rule, and a classifier's objective."""
+"""Options of the training objective (loss, consistency, a classifier's objective) and of the update rule."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ class LossConfig:
   def _mistakes(self) -> Iterator[str]:
     yield from registries.SMOOTHINGS.mistakes(self.smoothing_over)
     if not 0.0 <= self.label_smoothing < 1.0:
-      yield f'label_smoothing is {self.label_smoothing}; expected a share from 0 up to, but not, 1'
+      yield f'label_smoothing is {self.label_smoothing}; expected a share of at least 0 and below 1'
 
   def idle(self) -> dict[str, str]:
-    """Return the fields that have no effect beside the others, each with the reason."""
+    """Return the fields that other fields make ineffective, each with the reason."""
     if self.label_smoothing:
       return {}
     return {'smoothing_over': f'label_smoothing is {self.label_smoothing}; nothing is spread over any entries'}
@@ -34,7 +34,7 @@ class ConsistencyConfig:
   """Agreement of two passes over the same batch as part of the loss. See training.build_objective."""
 
   consistency: str = 'none'  # r_drop: Liang et al., 2021; simcut: Gao et al., 2022
-  consistency_weight: float | None = None  # alpha, times the divergence; None: the papers', 5 and 3
+  consistency_weight: float | None = None  # alpha, the factor of the divergence; None: the papers' values, 5 and 3
   cut_rate: float = 0.05  # simcut: probability that a token's embedding is zeroed in the second pass
   dropout: float = 0.1  # the model's largest rate: R-Drop's passes differ by their dropout alone
 
@@ -54,12 +54,12 @@ class ConsistencyConfig:
              'set model.dropout or another consistency')
 
   def idle(self) -> dict[str, str]:
-    """Return the fields that have no effect beside the others, each with the reason."""
+    """Return the fields that other fields make ineffective, each with the reason."""
     return registries.CONSISTENCIES.idle(self.consistency)
 
   @property
   def weight(self) -> float:
-    """The weight, given or the method's own."""
+    """The divergence's weight: the configured one, or else the method's default."""
     return self.consistency_weight or registries.CONSISTENCIES[self.consistency].weight
 
 
@@ -74,7 +74,7 @@ class OptimizerConfig:
   peak: float | None = None  # every other schedule: the learning rate at the end of the warm-up
   warmup_steps: int = 4000
   decay_steps: int | None = None  # cosine, linear: the update at which they end; None: the run's last
-  final_share: float = 0.0  # cosine, linear: what they end at, as a share of the peak
+  final_share: float = 0.0  # cosine, linear: learning rate at their end, as a share of the peak
   beta1: float = 0.9  # adam, adamw
   beta2: float = 0.98
   epsilon: float = 1e-9
@@ -94,7 +94,7 @@ class OptimizerConfig:
       yield f'learning_rate_scale {self.learning_rate_scale} and epsilon {self.epsilon} must be positive'
     for name in ('beta1', 'beta2', 'momentum'):
       if not 0.0 <= getattr(self, name) < 1.0:
-        yield f'{name} is {getattr(self, name)}; expected a number from 0 up to, but not, 1'
+        yield f'{name} is {getattr(self, name)}; expected a number of at least 0 and below 1'
     if self.clip_norm < 0:
       yield f'clip_norm is {self.clip_norm}; expected 0 (off) or a positive norm'
     if self.weight_decay is not None and self.weight_decay < 0:
@@ -129,12 +129,12 @@ class OptimizerConfig:
              'given in minutes; set train.num_steps or num_epochs instead of num_minutes, or decay_steps')
 
   def idle(self) -> dict[str, str]:
-    """Return the fields that have no effect beside the others, each with the reason."""
+    """Return the fields that other fields make ineffective, each with the reason."""
     return registries.OPTIMIZERS.idle(self.kind) | registries.SCHEDULES.idle(self.schedule)
 
   @property
   def decay(self) -> float:
-    """The weight decay, given or the rule's own."""
+    """The configured weight decay, or else the update rule's default."""
     return registries.OPTIMIZERS[self.kind].weight_decay if self.weight_decay is None else self.weight_decay
 
   @property
@@ -147,10 +147,10 @@ class OptimizerConfig:
 class ClassificationConfig:
   """Fine-tuning on labelled text (Radford et al., 2018, §3.2, §4.1)."""
 
-  outputs: int  # labels; of multiple choice: answers
+  outputs: int  # number of labels; for multiple choice, of answers
   answers: bool = False  # multiple choice: each sequence of an example is an answer and has a score of its own
-  auxiliary_weight: float = 0.5  # λ of L3 = L2 + λ L1: the language model's loss on the same sequences
-  classifier_dropout: float = 0.1  # on what the classifier reads
+  auxiliary_weight: float = 0.5  # λ of L3 = L2 + λ L1, where L1 is the language model's loss on the same sequences
+  classifier_dropout: float = 0.1  # dropout rate on the classifier's input
 
   def __post_init__(self):
     refuse(self._mistakes())

@@ -1,6 +1,6 @@
-"""Attention as recurrent decoders have it: one head, over the encoder's outputs, with one of several scores.
+"""Attention of recurrent decoders: one head over the encoder's outputs, with one of several scores.
 
-A new score is a class here, entered under its name. Queries are the beams, W.
+A new score is a class here, registered under its name. Queries are the beams, W.
 """
 
 from typing import NamedTuple
@@ -17,38 +17,38 @@ from transformer.tokens import AnyArray
 
 
 class Source(NamedTuple):
-  """What attention looks at, computed once per sentence."""
+  """The keys and values of attention, computed once per sentence."""
 
   keys: Float[Array, 'B S D']
   values: Float[Array, 'B S A']
 
 
 class Glance(NamedTuple):
-  """What the decoder knows of the source at a step; None where its kind has no such thing."""
+  """The source's context vector and attention weights at one step; None where the decoder has none."""
 
   context: Float[Array, 'B W A'] | None
   weights: Float32[Array, 'B W S'] | None
 
 
 def projection(module: nn.Module, name: str, rows: int, columns: int) -> Float[Array, '{rows} {columns}']:
-  """The parameter of a projection, in the dtype of products."""
+  """Declare the parameter of a projection; return it in the dtype of products."""
   init = initializers.with_axes(initializers.matrix(module.config.initializer), ('embed', 'cell'))
   return module.param(name, init, (rows, columns), jnp.float32).astype(dtypes.of(module.config))
 
 
 class Score(nn.Module):
-  """What every score has; the dot product where nothing else is said."""
+  """Base class of the scores; by default the dot product."""
 
   config: RecurrentConfig
-  looks_after = True  # whether the decoder looks with s(t), after its cells moved (Luong et al.), or with s(t-1)
-  equal_widths = False  # whether the states of encoder and decoder have to be equally wide
+  looks_after = True  # whether the query is s(t), after the cells' step (Luong et al.), or s(t-1)
+  equal_widths = False  # whether the states of encoder and decoder must be equally wide
 
   def keys(self, values: Float[Array, 'B S A']) -> Float[Array, 'B S D']:
-    """What queries are compared with."""
+    """Return the keys, which queries are compared with."""
     return values
 
   def __call__(self, query: Float[Array, 'B W D'], keys: Float[Array, 'B S D']) -> Float32[Array, 'B W S']:
-    """Scores of the queries at every place."""
+    """Score the queries against the keys at every place."""
     return jnp.einsum('bwd,bsd->bws', query.astype(keys.dtype), keys, preferred_element_type=jnp.float32)
 
 
@@ -106,11 +106,11 @@ class Attention(nn.Module):
     self.score = score(self.config)
 
   def source(self, values: Float[Array, 'B S A']) -> Source:
-    """The encoder's outputs, projected once for all steps and beams."""
+    """Project the encoder's outputs, once for all steps and beams."""
     return Source(self.score.keys(values), values)
 
   def __call__(self, query: Float[Array, 'B W D'], source: Source, mask: Bool[AnyArray, 'B W S']) -> Glance:
-    """Looks at the source where the mask is True. Masked weights are exactly 0; where all are masked, so is c."""
+    """Attend to the source where the mask is True. Masked weights are exactly 0; where all are masked, so is c."""
     scores = jnp.where(mask, self.score(query, source.keys), jnp.finfo(jnp.float32).min)
     weights = jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0.0)
     return Glance(jnp.einsum('bws,bsa->bwa', weights.astype(source.values.dtype), source.values), weights)

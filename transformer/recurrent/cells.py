@@ -18,14 +18,14 @@ from transformer.registries import CELLS
 from transformer.tokens import AnyArray
 
 State = tuple[Float32[Array, '*B D'], ...]
-Entered = Float32[Array, '*B gates D']  # what each gate gets from below
+Entered = Float32[Array, '*B gates D']  # each gate's input from the layer below
 
 
-Product = Callable[[Float32[Array, '*B D'], int, int], Entered]  # of a state with the matrices of gates, first to last
+Product = Callable[[Float32[Array, '*B D'], int, int], Entered]  # (state, first gate, end) -> products
 
 
 class Cell(NamedTuple):
-  """One kind of cell: how many gates, how many parts of a state, and one step of time."""
+  """A kind of cell: its gates, the parts of its state, and its time step."""
 
   gates: int
   parts: int
@@ -57,13 +57,13 @@ def lstm_step(entered: Entered, state: State, product: Product) -> State:
 
 
 CELLS.add('gru', Cell(gates=3, parts=1, step=gru_step, first_bias=(0.0, 0.0, 0.0)), 'Cho et al., 2014')
-# An open forget gate at first.
+# The forget gate starts open.
 CELLS.add('lstm', Cell(gates=4, parts=2, step=lstm_step, first_bias=(0.0, 1.0, 0.0, 0.0)),
           'Hochreiter & Schmidhuber, 1997')
 
 
 def segment_starts(segments: Int[AnyArray, 'B S'], backward: bool) -> Bool[Array, 'B S']:
-  """Where a reader of the row meets a new sentence: at its first token, or at its last when reading backward.
+  """Mark where reading enters a new sentence: at its first token, or at its last when reading backward.
 
       segments   1 1 2 2 0
       forward    1 0 1 0 1
@@ -78,14 +78,14 @@ class Recurrence(nn.Module):
   """One layer of cells, read in one direction."""
 
   config: RecurrentConfig
-  width: int  # of what enters from below
-  fed_width: int = 0  # of what enters beside it; 0 is nothing
+  width: int  # of the input from the layer below
+  fed_width: int = 0  # of a second input, known only at its step; 0: there is none
 
   def setup(self):
     cfg, self.cell = self.config, CELLS[self.config.cell]
     gates = self.cell.gates
-    # Gate by gate, not under vmap: on processors jaxlib factors a batch of matrices on threads that two such batches wait
-    # for at once, for ever where there are only two.
+    # Gate by gate, not under vmap: on a CPU jaxlib factors a batch of matrices in a pool of threads, and two such
+    # batches wait for each other for ever where the pool has only two.
     stacked = lambda init: lambda key, shape, dtype: jnp.stack(
         [init(k, (shape[0], shape[2]), dtype) for k in jax.random.split(key, gates)], axis=1)
     inward = stacked(initializers.matrix(cfg.initializer))
@@ -108,19 +108,19 @@ class Recurrence(nn.Module):
     return self._product(x, self.w_input) + self.bias[None, None]
 
   def enter_fed(self, x: Float[Array, 'B W I']) -> Float32[Array, 'B W gates D']:
-    """The same for what is known only at its step."""
+    """Project the second input, which is known only at its step."""
     return self._product(x, self.w_fed)
 
   def step(self, entered: Entered, state: State) -> State:
-    """One step of time."""
+    """Advance the state by one time step."""
     return self.cell.step(entered, state, lambda h, first, last: self._product(h, self.w_state[:, first:last]))
 
   def nothing(self, *shape: int) -> State:
-    """The state before anything was read, each part [*shape, D]."""
+    """Return the state before anything is read, each part [*shape, D]."""
     return (jnp.zeros((*shape, self.config.d_model), jnp.float32),) * self.cell.parts
 
   def read(self, x: Float[Array, 'B S I'], segments: Int[AnyArray, 'B S'], backward: bool) -> State:
-    """The states at every place of x. Every segment is read from a blank state.
+    """Return the states at every place of x. Every segment starts from a blank state.
 
     So neither padding nor a neighbour in a packed row reaches a sentence, in either direction.
     """

@@ -1,10 +1,10 @@
 """The encoder-decoders that the Transformer replaced (§1 of the paper), behind the same Model record.
 
     no attention   the last state starts the decoder (Sutskever et al., 2014), or enters every step (Cho et al., 2014)
-    additive       looks with s(t-1), before the cell moves (Bahdanau et al., 2015)
-    dot, general   look with s(t), after it moved (Luong et al., 2015)
+    additive       attends with s(t-1), before the cell's step (Bahdanau et al., 2015)
+    dot, general   attend with s(t), after the cell's step (Luong et al., 2015)
 
-How a decoder comes by the source is one object of CONTEXTS, or with attention LookBefore or LookAfter.
+The decoder reads the source through one object: an entry of CONTEXTS or, with attention, LookBefore or LookAfter.
 One step of the decoder is one method, which training scans over time and search calls. Embeddings are scaled by
 √d_model, as the Transformer's are, so that one matrix serves both embeddings and the output; the papers had three.
 """
@@ -31,7 +31,7 @@ Contexts = Optional[Float[Array, 'B T A']]  # at every place; a context's width 
 
 
 class RecurrentMemory(NamedTuple):
-  """What encoding leaves behind."""
+  """The encoder's output."""
 
   values: Float[Array, 'B S A']  # the last layer's output, "annotations"
   segments: Int[AnyArray, 'B S']  # 0 where padded
@@ -39,51 +39,51 @@ class RecurrentMemory(NamedTuple):
 
 
 class Carry(NamedTuple):
-  """What the decoder hands from step to step."""
+  """The decoder's state between steps."""
 
   layers: list[State]  # parts [B, W, D]
   fed: Float[Array, 'B W D'] | None  # the attentional vector of the step before; None unless it is fed back
 
 
 class Moment(NamedTuple):
-  """What a step is given beside the carry. Training has a sequence of them, with one beam."""
+  """The input of a step beside the carry. Training has a sequence of them, with one beam."""
 
-  entered: Float32[Array, 'B W gates D']  # the word, as the first layer's cells see it
-  mask: Bool[Array, 'B W S']  # which places may be looked at
+  entered: Float32[Array, 'B W gates D']  # the word, projected for the gates of the first layer
+  mask: Bool[Array, 'B W S']  # which places may be attended to
   summary: Float[Array, 'B 1 D'] | None  # the sentence in one vector; None unless every step reads it
 
 
-# ------------------------------------------------------------------------------- how the decoder comes by the source
+# --------------------------------------------------------------------------------- how the decoder reads the source
 
 
 @CONTEXTS.register('first', "the decoder's first state")
 class FirstState(nn.Module):
-  """The encoder's last state is the decoder's first, and all that it gets (Sutskever et al., 2014)."""
+  """The encoder's last state is the decoder's first, and its only input of the source (Sutskever et al., 2014)."""
 
   config: RecurrentConfig
-  fed_width = 0  # of what enters the first layer beside the word
-  summarises = False  # whether steps read the sentence in one vector
+  fed_width = 0  # width of the first layer's input beside the word
+  summarises = False  # whether each step reads the sentence as one vector
 
   def source(self, values: Float[Array, 'B S A']) -> Source | None:
-    """What steps read of the encoder's outputs."""
+    """Return what steps read of the encoder's outputs."""
     return None
 
   def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
-    """What is known before the cells move; its context enters the first layer."""
+    """Return what is known before the cells' step; its context enters the first layer."""
     return Glance(None, None)
 
   def after(self, top: Float[Array, 'B W D'], glance: Glance, at: Moment, source: Source | None) -> Glance:
-    """What is known once the last layer's state is `top`."""
+    """Return what is known once the last layer's state is `top`."""
     return glance
 
   def features(self, top: States, words: States, context: Contexts) -> States:
-    """What the output projection reads, from the states, words and contexts."""
+    """Return the input of the output projection, from the states, words and contexts."""
     return top
 
 
 @CONTEXTS.register('every', 'each of its steps')
 class EveryStep(FirstState):
-  """A summary of the sentence enters every step, and the output (Cho et al., 2014), which is a deep one."""
+  """A summary of the sentence enters every step and the deep output (Cho et al., 2014)."""
 
   summarises = True
 
@@ -159,7 +159,7 @@ class DeepOutput(nn.Module):
 
   @nn.compact
   def __call__(self, top: States, words: States, context: Float[Array, 'B T A']) -> States:
-    """The larger of two candidates for each unit."""
+    """Return the larger of two candidates for each unit."""
     width = self.config.d_model
     x = jnp.concatenate([top.astype(words.dtype), words, context.astype(words.dtype)], axis=-1)
     bias = self.param('bias', initializers.with_axes(nn.initializers.zeros_init(), ('cell',)), (2 * width,),
@@ -169,7 +169,7 @@ class DeepOutput(nn.Module):
 
 
 def make_link(config: RecurrentConfig) -> FirstState:
-  """How the decoder of a configuration comes by the source."""
+  """Make the object through which a configuration's decoder reads the source."""
   score = RECURRENT_SCORES[config.score]
   if score is None:
     return CONTEXTS[config.context](config)
@@ -180,7 +180,7 @@ def make_link(config: RecurrentConfig) -> FirstState:
 
 
 class RecurrentEncoderDecoder(nn.Module):
-  """Encoder, hand-over and decoder. The methods are what of_module() turns into functions."""
+  """Encoder, hand-over and decoder. of_module() turns its methods into functions."""
 
   config: RecurrentConfig
 
@@ -211,7 +211,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
   def _step(self, carry: Carry, at: Moment, source: Source | None
             ) -> tuple[Carry, tuple[Float[Array, 'B W D'], Glance]]:
-    """One word on: the states, and what the output is made of."""
+    """Advance by one word: return the new carry, and the last layer's state with what was read of the source."""
     glance = self.link.before(carry, at, source)
     entered, states = at.entered, []
     if glance.context is not None and self.link.fed_width:
@@ -223,7 +223,7 @@ class RecurrentEncoderDecoder(nn.Module):
     return Carry(states, None if carry.fed is None else glance.context), (top, glance)
 
   def _start(self, states: list[State]) -> Carry:
-    """The carry before the first word."""
+    """Return the carry before the first word."""
     first = states[0][0]
     fed = jnp.zeros(first.shape, dtypes.of(self.config)) if self.config.input_feeding else None
     return Carry(states, fed)
@@ -232,7 +232,7 @@ class RecurrentEncoderDecoder(nn.Module):
     return embeddings.logits(self.dropout(features.astype(dtypes.of(self.config))), self.tables.output)
 
   def look(self, memory: RecurrentMemory, target: Tokens) -> tuple[Logits, Float32[Array, 'B T S'] | None]:
-    """Teacher forcing: logits, and the attention of every step where there is one."""
+    """Return the logits under teacher forcing, and the attention weights of every step where there are any."""
     mask = masks.segment_mask(target.segments, memory.segments)
     states, summary = self.hand_over(memory, mask)
     words = self._embed(self.tables.target, target.ids)
@@ -260,7 +260,7 @@ class RecurrentEncoderDecoder(nn.Module):
     return logits
 
   def _witness(self, weights: Float32[Array, 'B T S'] | None) -> None:
-    """Keeps the weights of attention, when the caller makes the collection mutable."""
+    """Record the attention weights, if the caller makes the collection mutable."""
     if weights is not None:
       self.sow(WITNESS, 'weights', weights)
 
@@ -283,12 +283,12 @@ class RecurrentEncoderDecoder(nn.Module):
     return logits, cache._replace(beams=carry, step=cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
-    """Both halves at once; what initialisation traces and inspect() reads."""
+    """Encode and decode; initialisation and inspect() call this."""
     return self.decode(self.encode(source), target)
 
 
 class HandOver(nn.Module):
-  """From what the encoder has read to the decoder's first states.
+  """The decoder's first states, computed from the encoder's states.
 
       read one way    s(0) is the encoder's last state, layer by layer         (Sutskever et al.; Luong et al.)
       read both ways  s(0) = tanh(W h(1)), h(1) the backward reader's last     (Bahdanau et al., 2015, §A.2.2)
@@ -300,12 +300,12 @@ class HandOver(nn.Module):
   @nn.compact
   def __call__(self, memory: RecurrentMemory, mask: Bool[AnyArray, 'B T S']
                ) -> tuple[list[State], Float[Array, 'B T D'] | None]:
-    """First states of each layer, and the summary where there is one, for each query of the mask.
+    """Return each layer's first state, and the summary where there is one, for each query of the mask.
 
     A query's sentence is where its mask is True; the last state is that of the last token read there.
     """
     cfg, dtype = self.config, dtypes.of(self.config)
-    # The last True is the first of the row turned round. A query without a sentence reads place 0 or S-1, unused.
+    # The last True is the first of the reversed row. A query without a sentence reads place 0 or S-1, unused.
     place = mask.argmax(-1) if cfg.backward else mask.shape[-1] - 1 - mask[:, :, ::-1].argmax(-1)
     pick = lambda part: jnp.take_along_axis(part, place[:, :, None], axis=1)
     project = lambda name, x: jnp.tanh(x.astype(dtype) @ projection(self, name, cfg.d_model, cfg.d_model))
@@ -319,7 +319,7 @@ class HandOver(nn.Module):
 
 
 def build(config: RecurrentConfig) -> Model:
-  """The recurrent encoder-decoder of `config` as functions of its parameters."""
+  """Build the recurrent encoder-decoder of `config`, as functions of its parameters."""
   def record(seen: Witness) -> Record:  # one "layer" of one "head", [B, 1, T, S]
     return {'encoder': [], 'decoder': [], 'cross': [seen['weights'][0][:, None]] if config.attends else []}
 

@@ -19,7 +19,7 @@ from transformer.tokens import AnyArray, Array
 
 
 class _Beam(NamedTuple):
-  """What moves while searching."""
+  """The state of a search."""
 
   t: Int[Array, '']  # tokens written so far
   cache: SearchCache
@@ -69,10 +69,10 @@ def _collected(beam: _Beam, over: Continuations, scores: Float[Array, 'B W']) ->
 
 def _halving(beam: _Beam, advancing: Callable[[Int[AnyArray, ' B']], _Advance], limits: Int[AnyArray, ' B'], length: int,
              growth: Growth | None, halvings: int) -> Hypotheses:
-  """Search with half the rows as soon as half are done, and so on, so many times.
+  """Search, and go on with only the unfinished half of the rows once half are done, up to `halvings` times.
 
-  Shapes stay static: each size of the batch has its own loop. Rows that outgrow the first places of the cache before
-  half are done go on as they are.
+  Shapes stay static: each size of the batch has its own loop. If the first places of the cache are full before half
+  the rows are done, all rows go on together.
   """
   rows = limits.shape[0]
   few = rows // 2 if halvings else 0  # unfinished rows at which the loop of this size ends
@@ -103,17 +103,17 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
   were certain: its log-probability can only fall and its penalty is largest at the limit (alpha >= 0). From then on its
   row is frozen, so neighbours in a batch cannot change it; finished ones beyond n_best are the best up to then.
 
-  A coverage penalty is part of the scores of hypotheses that ended. Those alive, all of one length, have not yet looked
-  at what they will, so they are compared by log-probability alone; the penalty is never above 0, so the bound holds.
+  A coverage penalty is part of the scores of hypotheses that ended. Live ones, all of one length, have still to attend
+  to the rest, so they are compared by log-probability alone; the penalty is never above 0, so the bound holds.
 
   Args:
     problem: what to search, with a cache of W = config.beam_size beams.
-    config: how. Rules and a coverage penalty rule halvings out.
+    config: how. With rules or a coverage penalty there are no halvings.
     stop_early: False goes on until every limit, for comparison.
   """
   step, rules, coverage, width = problem.step, problem.rules, problem.coverage, config.beam_size
   required = next(((number, rule.progress) for number, rule in enumerate(rules) if rule.progress), None)
-  wanted = config.n_best if config.groups == 1 else width  # of what groups find, some may be the same
+  wanted = config.n_best if config.groups == 1 else width  # several groups may find the same
 
   def advancing(limits: Int[AnyArray, ' B']) -> _Advance:
     """Return one step of rows with these limits."""
@@ -149,7 +149,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
     return advance
 
   start = _start(problem, config)
-  if config.halvings and not rules and coverage is None:  # those hold what belongs to all rows
+  if config.halvings and not rules and coverage is None:  # these hold arrays of all rows
     return _halving(start, advancing, problem.limits, problem.length, problem.growth, config.halvings)
   return run_in_stages(start, advancing(problem.limits), lambda beam: ~beam.done.all(), problem.length,
                        problem.growth).found

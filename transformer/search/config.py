@@ -19,12 +19,12 @@ class Strategy(NamedTuple):
   """A way to search."""
 
   search: Callable[[SearchProblem, 'SearchConfig'], Hypotheses]
-  width: Callable[['SearchConfig'], int]  # W: beams of the cache; a coverage penalty needs several to choose from
+  width: Callable[['SearchConfig'], int]  # W: beams of the cache; a coverage penalty needs several
   options: frozenset[str]  # the fields of SearchConfig that no other strategy reads
   outputs: str  # how many outputs it gives, for the message about n_best: 'one draw gives'
 
 
-STRATEGIES: Registry[Strategy] = Registry('search.strategy')  # entered in beam and sampling
+STRATEGIES: Registry[Strategy] = Registry('search.strategy')  # registered in beam and sampling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +58,18 @@ class SearchConfig:
     yield from STRATEGIES.mistakes(self.strategy)
     yield from LENGTH_PENALTIES.mistakes(self.length_penalty)
     if not 0 <= self.min_length <= self.extra_length:
-      yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: every '
-             'sentence, the shortest too, may be so long')
+      yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: even the '
+             'shortest source must allow so many tokens')
     if self.groups < 1 or self.beam_size % self.groups:
       yield f'groups is {self.groups}; expected a positive number that divides beam_size, {self.beam_size}'
     if self.diversity < 0:
-      yield f'diversity is {self.diversity}; expected 0 (groups alike) or more'
+      yield f'diversity is {self.diversity}; expected 0 (groups may choose the same tokens) or more'
     if self.top_k < 0:
       yield f'top_k is {self.top_k}; expected 0 (all tokens) or a positive number'
     if not 0.0 < self.top_p <= 1.0:
       yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
     if self.alpha < 0:
-      yield f'alpha is {self.alpha}; expected 0 or more (the early stop holds for those only)'
+      yield f'alpha is {self.alpha}; expected 0 or more (else the search may stop too early)'
     if self.coverage_penalty < 0:
       yield f'coverage_penalty is {self.coverage_penalty}; expected 0 (off) or more'
     if self.strategy in STRATEGIES:
@@ -96,7 +96,7 @@ class SearchConfig:
     return LENGTH_PENALTIES[self.length_penalty](jnp.asarray(length, jnp.float32), self.alpha)
 
   def idle(self) -> dict[str, str]:
-    """Return each field that has no effect beside the others, with the reason, which begins with the deciding field."""
+    """Return the fields that others make ineffective, each with the reason, which begins with the deciding field."""
     others = frozenset().union(*(strategy.options for strategy in STRATEGIES.values()))
     reasons = dict.fromkeys(sorted(others - STRATEGIES[self.strategy].options), f'strategy is {self.strategy!r}')
     if self.length_penalty == 'none':

@@ -64,7 +64,7 @@ def prefix(words: Int[Array, 'B P'], lengths: Int[Array, ' B']) -> Rule:
   The prefix counts in lengths, and so in limits, which have to be larger than it.
 
   Args:
-    words: the prefixes; what stands at `lengths` or beyond is not read.
+    words: the prefixes; entries at `lengths` or beyond are not read.
     lengths: tokens of each prefix; 0 forces nothing.
   """
   def limit(state: PyTree, moment: Moment) -> Float[Array, 'B W V']:

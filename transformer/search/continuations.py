@@ -25,8 +25,8 @@ def likeliest(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, min_l
               ) -> Continuations:
   """Find the likeliest continuations of each sentence's hypotheses, enough of them for `going` to go on.
 
-  All work on whole vocabularies is done in `largest`; that a hypothesis may only end, or not yet, is settled among the
-  few that it finds.
+  All work on whole vocabularies is done in `largest`; only among the few continuations that it finds is it checked
+  whether a hypothesis must end, or may not yet.
 
   Args:
     moment: the step, its logits as the rules have left them.

@@ -1,9 +1,9 @@
-"""The coverage penalty of Wu et al. (2016, §7): a good translation has looked at every token of its source.
+"""The coverage penalty of Wu et al. (2016, §7): a good translation has attended to every token of its source.
 
     s(Y, X) = log P(Y | X) / lp(Y) + cp(X; Y)        cp(X; Y) = β Σ_i log(min(Σ_j p_ij, 1))
 
 p_ij is the weight that cross-attention gave to source token i in the step that wrote target token j, as alignments read
-it: the mean over the heads of one layer (middle). EOS of the source is not counted: nothing of it is to be translated.
+it: the mean over the heads of one layer (middle). EOS of the source does not count: it needs no translation.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Length penalties: what a hypothesis's log-probability is divided by, so that long outputs are not put last.
+"""Length penalties: what a hypothesis's log-probability is divided by, so that long outputs are not at a disadvantage.
 
-A new one is a function (length, alpha) -> penalty, entered below; length counts EOS. With alpha of 0 or more it may not
-fall as outputs grow longer: beam search stops early on the strength of that.
+A new one is a function (length, alpha) -> penalty, registered below; length counts EOS. With alpha of 0 or more it may
+not fall as outputs grow longer: beam search relies on that to stop early.
 """
 
 from collections.abc import Callable

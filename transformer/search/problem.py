@@ -1,4 +1,4 @@
-"""What a search is given: a step function with its cache, the lengths allowed, and what outputs must contain."""
+"""The input of a search: a step function with its cache, the lengths allowed, and what outputs must contain."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -13,7 +13,7 @@ Record = TypeVar('Record')
 
 @runtime_checkable
 class SearchCache(Protocol):
-  """What a step function carries from step to step: a NamedTuple with a field `beams`."""
+  """The state that a step function carries from step to step: a NamedTuple with a field `beams`."""
 
   @property
   def beams(self) -> PyTree:
@@ -21,7 +21,7 @@ class SearchCache(Protocol):
     ...
 
   def _replace(self: Record, **fields: PyTree) -> Record:
-    """As every NamedTuple has it."""
+    """Return a copy with some fields replaced, as every NamedTuple can."""
     ...
 
 
@@ -34,7 +34,7 @@ Grow = Callable[[Cache, int], Cache]  # (cache, places) -> a longer cache
 class Growth(NamedTuple):
   """How a cache that begins short grows.
 
-  Few outputs are as long as they may be, and each step reads all of the cache.
+  Few outputs reach their limit, and each step reads the whole cache, so a short one is faster.
   """
 
   length: int  # places of the cache that a search begins with
@@ -51,10 +51,10 @@ class SearchProblem(NamedTuple):
   cache: SearchCache  # before the first step, with SearchConfig.width beams
   limits: Int[AnyArray, ' B']  # longest output of each sentence, EOS included; at least 1
   length: int  # L, at least the largest limit
-  bos_id: int  # what every output is started with, and does not contain
+  bos_id: int  # the token before every output, not a part of it
   eos_id: int
   filler: int  # the id that stands after EOS
-  keys: Key[Array, ' B'] | None = None  # to sample with, see row_keys; one a sentence, so that no neighbour matters
+  keys: Key[Array, ' B'] | None = None  # for sampling, one for each sentence, see row_keys
   rules: Sequence[Rule] = ()  # what outputs must and must not contain
   growth: Growth | None = None  # for a cache of fewer than L places
   # (cache after a step) -> the coverage penalty of hypotheses that end with it, see coverage.cover; beam search alone

@@ -12,7 +12,7 @@ from transformer.tokens import AnyArray, Array
 
 
 def truncate(logits: Float[Array, '*any V'], config: SearchConfig) -> Float[Array, '*any V']:
-  """Return the logits of the distribution that sampling draws from; what is cut off stands at -inf.
+  """Return the logits of the distribution that sampling draws from, -inf where a token is cut off.
 
     temperature   softmax(logits / temperature)
     top_k         of that, the k most likely tokens, and any as likely as the last of them (Fan et al., 2018)

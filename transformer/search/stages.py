@@ -1,4 +1,4 @@
-"""A search in two stages: with the short cache that suffices for most outputs, then, if need be, with a long one."""
+"""A search in two stages: with a short cache, which suffices for most outputs, then, if need be, with a long one."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar, runtime_checkable
@@ -21,11 +21,11 @@ class _Moving(Protocol):
 
   @property
   def cache(self) -> SearchCache:
-    """Of the step function."""
+    """The cache of the step function."""
     ...
 
   def _replace(self: Record, **fields: PyTree) -> Record:
-    """As every NamedTuple has it."""
+    """Return a copy with some fields replaced, as every NamedTuple can."""
     ...
 
 

@@ -1,6 +1,6 @@
 """The strategies of a search: what SearchConfig.strategy names, found by its name."""
 
-import transformer.search.beam  # noqa: F401  enters itself in STRATEGIES
+import transformer.search.beam  # noqa: F401  registers itself in STRATEGIES
 import transformer.search.sampling  # noqa: F401
 from transformer.search.config import STRATEGIES, SearchConfig
 from transformer.search.hypotheses import Hypotheses

@@ -16,7 +16,7 @@ from transformer.tokens import AnyArray, Array
 
 
 class _Walk(NamedTuple):
-  """What moves while one hypothesis for each sentence is written."""
+  """The state while one hypothesis for each sentence is written."""
 
   t: Int[Array, '']  # tokens written so far
   cache: SearchCache
@@ -43,7 +43,7 @@ def walk(problem: SearchProblem, config: SearchConfig,
   def advance(state: _Walk) -> _Walk:
     t = state.t
     logits, cache = problem.step(state.cache, state.last)
-    normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end has its price, too
+    normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end keeps its cost
     logits = obey(rules, state.states, Moment(t, limits, logits, normalizer)).logits
     logits = _end_in_time(logits, t, limits, problem.eos_id, config.min_length)
     chosen = choose(logits, t).astype(jnp.int32)
