@@ -4,8 +4,8 @@
     python compare.py ref1.de,ref2.de a.de b.de c.de --samples 2000
 
 The first system is the baseline. Scores are sacreBLEU's, on raw text; p is the probability of so large a difference if
-both were equally good, by paired bootstrap resampling (Koehn, 2004), and ± half of the middle 95 % of the resampled
-scores. Then BLEU by length, and the sentences on which the last system differs most from the first.
+both were equally good, by paired bootstrap resampling (Koehn, 2004); ± is half the width of the middle 95 % of the
+resampled scores. BLEU by length follows, and the sentences on which the last system differs most from the first.
 """
 
 import sys
@@ -20,7 +20,7 @@ from decoding import comparison, scores  # noqa: E402
 
 
 def main(options: compare_options.CompareOptions) -> int:
-  """Reads, compares, prints; returns the exit code."""
+  """Read the files, print the comparison, and return the exit code."""
   references = [text_files.read_lines(path) for path in options.references]
   systems = {path: text_files.read_lines(path) for path in options.systems}
   for path, lines in [*systems.items(), *zip(options.references[1:], references[1:])]:
@@ -30,7 +30,7 @@ def main(options: compare_options.CompareOptions) -> int:
 
 
 def report(systems: dict[str, list[str]], references: list[list[str]], samples: int, sentences: int) -> list[str]:
-  """What there is to tell, line by line."""
+  """Return the lines of the comparison."""
   figures, signatures = comparison.compare(systems, references, samples)
   width = max(map(len, systems))
   lines = []

@@ -36,13 +36,13 @@ from training.run_folder import RunFolder  # noqa: E402
 
 
 def main(options: DecodeOptions) -> int:
-  """Answer lines with a trained run: read, load, answer, score; returns the exit code."""
+  """Answer lines with a trained run: read, load, answer, score; return the exit code."""
   folder = RunFolder.open(options.workdirs[0])
   records = setup.of_folder(folder, options.search)
   task = TASKS[records.task]
   check(options, task)
   lines, references = inputs.read(options, records.corpus, as_they_come=task.line_by_line)
-  if peers.found() is None:  # several processes share out their jobs by devices, of which each has to have as many
+  if peers.found() is None:  # of several processes, each has to have as many devices as the others
     hardware.split_processor()
   peers.join(records.guards.heartbeat_seconds)
   with peers.errors_end_all():
@@ -64,7 +64,7 @@ def main(options: DecodeOptions) -> int:
 
 
 def check(options: DecodeOptions, task: type[Task]) -> None:
-  """Raise ConfigError when the run is for another task than the options are for."""
+  """Raise ConfigError when an option is not for the task of the run."""
   kind = f'{",".join(options.workdirs)} is a run of another kind ({task.name.replace("_", " ")})'
   if options.references and not task.references:
     raise ConfigError(f'--reference is for translations; {kind}')
@@ -77,10 +77,10 @@ def check(options: DecodeOptions, task: type[Task]) -> None:
 def check_sharing(options: DecodeOptions, task: type[Task]) -> None:
   """Raise ConfigError when several processes cannot share what is asked for."""
   if jax.process_count() > 1 and (options.output == '-' or options.target or not task.references):
-    peers.leave()  # each finds the same mistake: nobody's end shall look like a death to another
+    peers.leave()  # every process finds this mistake: the end of none should look like a crash to the others
     raise ConfigError(
-        f'{jax.process_count()} processes share the translation of files alone, into --output=FILE that all of them see: '
-        'standard output is nobody\'s; start one process for anything else')
+        f'{jax.process_count()} processes can share only the translation of a file into --output=FILE, in a folder '
+        'that all of them see; start one process for anything else')
 
 
 def say(text: str) -> None:
@@ -98,9 +98,9 @@ def converse(answers: Answers, folder: RunFolder) -> None:
 
 
 def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], folder: RunFolder) -> list[str]:
-  """Answer all lines, write the answers where they belong, and return them.
+  """Answer all lines, write the answers to the output, and return them.
 
-  A large job into a file is kept in parts, and goes on where it ended.
+  A large job into a file is written in parts, and resumes where it was stopped.
   """
   if peers.is_main():
     unseen.warn([answers.plain(line) for line in lines], folder, say)
@@ -114,18 +114,18 @@ def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], f
 
 
 def job(options: DecodeOptions) -> dict[str, str]:
-  """Return what the answers depend on besides the lines: a job in parts goes on only where that is the same."""
+  """Return what the answers depend on besides the lines: a job in parts resumes only where this is the same."""
   return {name: str(value) for name, value in vars(options).items() if name not in ('output', 'references')}
 
 
 def put(lines: Sequence[str]) -> None:
-  """Write to standard output, one line each, at once."""
+  """Write lines to standard output, and flush it."""
   sys.stdout.buffer.write(''.join(f'{line}\n' for line in lines).encode())
   sys.stdout.buffer.flush()
 
 
 def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> None:
-  """Write log-probability and perplexity of given translations."""
+  """Write the log-probability and perplexity of given translations."""
   targets = text_files.read_lines(options.target)
   scores.check_counts(sources, targets, options.input, options.target)
   with tqdm.tqdm(total=len(sources), desc='scoring', unit=' lines', leave=False, disable=None) as bar:
@@ -138,7 +138,7 @@ def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> N
 
 
 def report_scores(options: DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
-  """Report BLEU, chrF and TER, and on request BLEU as a paper prints it."""
+  """Print BLEU, chrF and TER and, on request, BLEU as papers on this test set compute it."""
   name = ','.join(options.references) or options.input
   name = name if name.startswith('tfds:') else os.path.basename(name)
   say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))

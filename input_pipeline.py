@@ -10,14 +10,14 @@ it. From the sentences' lengths alone a plan says which sentences form which bat
 step n is a pure function of (seed, n): the iterator's whole state is one integer, and neither a restart nor the
 number of hosts changes what is trained on. With subword sampling each epoch has a store of its own, made ahead.
 
-How each of these is done stands in batching/.
+The parts are implemented in batching/.
 """
 
 import functools
 import sys
 from collections.abc import Iterator
 
-from batching import buckets, packed  # noqa: F401  (they enter themselves in BATCHINGS)
+from batching import buckets, packed  # noqa: F401  (they register themselves in BATCHINGS)
 from batching.plan import BATCHINGS, BatchConfig, Plan
 from batching.sampled import SampledStores
 from batching.store import Progress, Store, open_store, open_text_store
@@ -36,9 +36,9 @@ def plan_pairs(split: Split, source: Vocabulary, target: Vocabulary, config: Bat
     split: the sentence pairs.
     source, target: vocabularies; the same one twice when joint.
     config: how sentences become batches.
-    seed: decides who shares a batch, and the order of batches.
-    folder: where token stores lie; the text is tokenised where its store is not there.
-    shuffle: for training; what is only evaluated keeps its order.
+    seed: decides which sentences share a batch, and the order of batches.
+    folder: where token stores lie; the text is tokenised when its store does not exist yet.
+    shuffle: for training; text that is only evaluated keeps its order.
     progress: wraps the iterator over pairs while they are tokenised.
   """
   return make_plan(open_store(split, source, target, folder, progress), config, seed, shuffle)
@@ -76,12 +76,12 @@ def batches(plan: Plan, start: int, stop: int | None = None, host: int = 0, host
             ) -> Iterator[Batch | LabelledBatch]:
   """Iterate over batches start … stop - 1, or over one host's rows of them, prepared ahead by threads.
 
-  Without `stop` they never end. There are no worker processes, and nothing of the threads' state is saved: start anywhere.
+  Without `stop` they never end. There are no worker processes, and the threads have no state to save.
   """
   stop = sys.maxsize if stop is None else stop
   if start >= stop:
     return iter(())
-  import grain.python as grain  # slow to import; only who iterates needs it
+  import grain.python as grain  # slow to import, and only needed here
   at = functools.partial(plan.batch_at, host=host, hosts=hosts)
   options = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=2 * num_threads)
   return iter(grain.MapDataset.range(start, stop).map(at).to_iter_dataset(options))

@@ -2,9 +2,9 @@
 
     python sweep.py --config=configs/table3.py --rows=base,A1,A4,E --seeds=3 --workdir=runs/table3
 
-Options of a run (--config.…) hold for all rows. The sweep can be stopped and killed: the same command passes over what
-is finished and goes on. With --print it prints the command of each run instead, one a line, to be run anywhere, in any
-order, at the same time (a SLURM array, TPU pods); --table then makes the table.
+Options of a run (--config.…) hold for all rows. The sweep can be stopped and killed: the same command skips finished
+runs and resumes the others. With --print it prints the command of each run instead, one a line, to be run anywhere, in
+any order, at the same time (a SLURM array, TPU pods); --table then makes the table.
 """
 
 import os
@@ -21,7 +21,7 @@ from sweeps import table as ablation_table  # noqa: E402
 
 
 def main(options: sweep_options.SweepOptions) -> int:
-  """The runs, then the table; the exit code is 1 when a run failed or there is nothing to tabulate."""
+  """Train the runs and make the table; return 1 when a run failed or none is finished, else 0."""
   if not options.table_only:
     queue.check(options)
   runs = queue.queue(options)
@@ -47,7 +47,7 @@ def main(options: sweep_options.SweepOptions) -> int:
 
 
 def tabulate_lengths(options: sweep_options.SweepOptions, rows: list[ablation_table.Row]) -> None:
-  """BLEU by sentence length, as Bahdanau et al. (2015) draw it in Figure 2."""
+  """Write and print BLEU by sentence length, as in Figure 2 of Bahdanau et al. (2015)."""
   from sweeps import length_curve
   curves = length_curve.measure(rows)
   length_curve.write(options.workdir, curves)
@@ -56,7 +56,7 @@ def tabulate_lengths(options: sweep_options.SweepOptions, rows: list[ablation_ta
 
 
 def say(text: str) -> None:
-  """One line about a run, at once."""
+  """Print a line about a run, and flush it."""
   print(text, flush=True)
 
 

@@ -2,9 +2,9 @@
 
     python train.py --config=configs/phrasebook.py --workdir=runs/phrasebook
 
-The same command goes on from the last checkpoint, with the batch and the dropout that the run would have had.
+The same command resumes from the last checkpoint, with the batches and the dropout of a run without interruption.
 """
-# train() is the whole of it, from options to scores; the functions below it are its chapters, in order.
+# train() is a whole run, from options to scores; the functions below it are its parts, in order.
 
 import os
 import sys
@@ -46,10 +46,10 @@ from transformer import partitioning, training  # noqa: E402
 
 
 def main(options: TrainOptions) -> int:
-  """Read the options, take the run's folder, and train; returns the exit code."""
+  """Read the options, lock the run's folder, train, and return the exit code."""
   hardware.keep_memory()
   records, folder = setup.read(options), RunFolder(options.workdir)
-  # A schedule that ends with the run is another one when the run gets longer.
+  # A learning-rate schedule that ends with the run changes when the run gets longer.
   bound = LENGTHS if records.optimizer.ends_with_run else ()
   with supervise(records.guards, folder, records.saved, bound, records.memory) as run:
     run.exit_code = train(records, options, run)
@@ -57,7 +57,7 @@ def main(options: TrainOptions) -> int:
 
 
 def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
-  """One run from its options to its scores; returns the exit code."""
+  """Train and score one run, from its options to results.json, and return the exit code."""
   mesh, task = run.interruptible(prepare, records, run.folder)
   if options.inspect:
     return announcement.show(task.inspect())
@@ -83,7 +83,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     advance = Stepper(step_fn, records.memory, log, run)
     run.saved = step if step in checkpoints.steps() else -1
     watch.begin(evaluator, state, step)
-    with contextlib.suppress(Stopped):  # of what may be given up: the state is that of the last whole step
+    with contextlib.suppress(Stopped):  # raised by what may be abandoned: the state is that of the last whole step
       for step in loop.steps(step):
         measured = None
         if loop.is_evaluation(step, progress):
@@ -110,11 +110,11 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   return DONE
 
 
-# The chapters of train(), in order.
+# The parts of train(), in order.
 
 
 def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]:
-  """Return the devices, and the task with text, vocabularies, token stores, batch plans and model: all but the state."""
+  """Return the mesh, and the task with text, vocabularies, token stores, batch plans and model: all but the state."""
   jax.config.update('jax_compilation_cache_dir', records.places.compile_cache or folder.compile_cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
   with config_errors():
@@ -130,7 +130,10 @@ def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]
 
 def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Checkpoints, mesh: jax.sharding.Mesh
           ) -> tuple[training.TrainState, Progress]:
-  """Return the state to go on from: the newest whole checkpoint, another run's parameters, or fresh ones."""
+  """Return the state to train from, and its progress: those of the newest whole checkpoint, else fresh ones.
+
+  With init_from, a fresh state has parameters of that run.
+  """
   records, folder = task.setup, task.folder
   fresh = lambda key: training.init_state(task.model, optimizer, key, records.loop.ema_decay)
   key = jax.random.key(records.seed)
@@ -139,7 +142,7 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   abstract = jax.tree.map(lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
                           abstract, shardings)
   if peers.is_main():
-    # A checkpoint on disk is whole, whatever the mesh; the next one is written before the oldest is removed.
+    # A checkpoint holds whole arrays, whatever the mesh; the next one is written before the oldest is removed.
     folder.probe(partitioning.bytes_of(abstract))
   step, notes = checkpoints.newest_whole()
   for note in notes:
@@ -149,7 +152,7 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
     if saved['vocabulary'] and saved['vocabulary'] != task.fingerprints:
       raise CheckpointError(
           f'checkpoint {step} in {folder.checkpoints} was trained with another vocabulary than the files of '
-          'vocabulary.* in the run\'s folder now hold; put the run\'s own back, or give another --workdir')
+          'vocabulary.* in the run\'s folder now hold; restore the run\'s own files, or give another --workdir')
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
   state, progress = jax.jit(fresh, out_shardings=shardings)(key), Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
@@ -170,7 +173,7 @@ def save(run: Supervision, checkpoints: Checkpoints, state: training.TrainState,
 
 def give_up(run: Supervision, checkpoints: Checkpoints, state: training.TrainState, task: Task,
             share: partitioning.Share, log: Log) -> None:
-  """Raise NonFiniteError and leave what shows it again, unless a step still under way was finite again."""
+  """Dump the first skipped update and raise NonFiniteError, unless an update still under way is finite again."""
   log.settle()
   if log.skipped >= task.setup.guards.max_skipped:
     checkpoints.wait()
@@ -180,7 +183,7 @@ def give_up(run: Supervision, checkpoints: Checkpoints, state: training.TrainSta
 
 def conclude(task: Task, state: training.TrainState, progress: Progress, checkpoints: Checkpoints, evaluator: Evaluator,
              options: TrainOptions) -> None:
-  """Average the last checkpoints, score every test set, and say how to go on."""
+  """Average the last checkpoints, score every test set, write the results, and print commands to continue with."""
   steps = checkpoints.resolve(f'average:{min(task.setup.loop.average_last, len(checkpoints.steps()))}')
   replicated = partitioning.replicated(evaluator.mesh)
   params = checkpoints.average(steps, jax.tree.map(

@@ -1,4 +1,4 @@
-"""Batches of sentences of like lengths, in shapes fitted to the corpus (§5.1); or all batches of one fixed shape."""
+"""Batches of sentences of similar lengths, in shapes fitted to the corpus (§5.1); or all batches of one fixed shape."""
 
 import dataclasses
 import hashlib
@@ -16,7 +16,7 @@ from batching.shapes import Shape, fit_lengths
 from batching.store import Store
 from transformer import tokens
 
-_ROOM = 1.5  # with subword sampling: longest length that the shapes hold, times the longest of the first epoch
+_ROOM = 1.5  # with subword sampling: the longest length that the shapes hold, over the longest in the first epoch
 
 
 class _Bucket(NamedTuple):
@@ -24,16 +24,16 @@ class _Bucket(NamedTuple):
 
   shape: Shape
   sentences: np.ndarray  # indices into the store
-  larger: int | None  # number of the cheapest bucket that holds this one; what fills no batch here moves there
+  larger: int | None  # index of the cheapest bucket that holds these; those that fill no batch move there
 
 
 @BATCHINGS.register('buckets', 'shapes fitted to the corpus', uses=('max_shapes',))
 class BucketPlan(Plan):
-  """Which sentences form the batch at step n, where sentences of like lengths share a batch.
+  """A plan in which sentences of similar lengths share a batch.
 
-  Sentences of a shape that do not fill a last batch move, that epoch, to the next longer shape, so that only the
-  longest shape, which holds every sentence, has a batch with empty rows. Epochs have the same number of batches;
-  with subword sampling each its own, since then lengths differ.
+  In each epoch, the sentences of a shape that do not fill its last batch move to the next longer shape, so that only
+  the longest shape, which holds every sentence, has a batch with empty rows. All epochs have the same number of
+  batches; with subword sampling their numbers differ, since lengths do.
   """
 
   def __init__(self, store: Store | SampledStores, config: BatchConfig, seed: int, shuffle: bool = True):
@@ -45,7 +45,7 @@ class BucketPlan(Plan):
     self.dropped = len(first) - len(kept)
     refuse_nothing_left(kept, store, f'{limits[0]} source or {limits[1]} target tokens; raise data.max_length')
     shapes = self._fit(first.source.lengths[kept], first.target.lengths[kept], config)
-    # What is longer than the largest shape is left out: by max_length, or, when lengths change, in that epoch.
+    # Sentences longer than the largest shape are left out: by max_length or, where lengths change, in that epoch.
     held = max(shape.source for shape in shapes), max(shape.target for shape in shapes)
     self._buckets = lambda epoch: _assign(store.at(epoch).within(held), store.at(epoch), shapes)
     self._first = self._buckets(0)
@@ -89,7 +89,7 @@ class BucketPlan(Plan):
     if self._shuffle:
       order = np.random.default_rng([self._seed, number, len(buckets)]).permutation(len(batches))
       batches = [batches[i] for i in order]
-    if number == 0:  # the largest batch comes first: what does not fit into memory shall fail at step 0
+    if number == 0:  # the largest batch comes first, so that a lack of memory shows at step 0
       first = max(range(len(batches)), key=lambda i: (batches[i][0].size, batches[i][0].target))
       batches[0], batches[first] = batches[first], batches[0]
     return batches
@@ -122,11 +122,11 @@ class BucketPlan(Plan):
 
 @BATCHINGS.register('fixed', 'one shape for all', uses=('fixed_rows', 'fixed_source_length', 'fixed_target_length'))
 class FixedPlan(BucketPlan):
-  """Which sentences form the batch at step n, where every batch has the shape that the options name."""
+  """A plan in which every batch has the shape that the options name."""
 
   @classmethod
   def mistakes(cls, config: BatchConfig) -> Iterator[str]:
-    """Yield what is wrong with the three sizes."""
+    """Yield a sentence where the three sizes are missing or do not fit."""
     if None in (config.fixed_rows, config.fixed_source_length, config.fixed_target_length):
       yield 'batching fixed needs fixed_rows, fixed_source_length and fixed_target_length'
     elif config.accumulation_steps > 0 and config.fixed_rows % config.row_step:

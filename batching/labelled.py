@@ -1,4 +1,4 @@
-"""Batches of labelled examples, each of one sequence or, of a choice among answers, several."""
+"""Batches of labelled examples, each with one sequence or, for a choice among answers, several."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from transformer.classification import LabelledBatch
 
 
 class LabelledPlan(Plan):
-  """Which labelled examples form the batch at step n, planned by the longest of each example's sequences."""
+  """A plan of labelled examples, by the length of each example's longest sequence."""
 
   def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], labels: Sequence[int], config: BatchConfig,
                seed: int, shuffle: bool = True):
     """Plan batches whose rows are examples.
 
     Args:
-      sequences: of each example equally many lists of ids.
-      labels: of each example.
+      sequences: for each example, the token ids of its sequences, equally many for all.
+      labels: for each example.
       config: its batch_tokens bounds rows × sequences of an example × their length.
-      seed, shuffle: as of the other plans.
+      seed, shuffle: as in the other plans.
 
     Raises:
       DataError: when batch_tokens has no room for a row of each device.
@@ -36,7 +36,7 @@ class LabelledPlan(Plan):
       raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {ROWS} examples of {self._each} × '
                       f'{longest.max()} tokens, the longest; raise it to {ROWS * self._each * longest.max()} or lower '
                       'data.max_length')
-    side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))  # lengths alone are asked for
+    side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))  # only the lengths are used
     config = dataclasses.replace(config, batch_tokens=config.batch_tokens // self._each)
     self._rows = BATCHINGS[config.batching](Store(side, side, ''), config, seed, shuffle)
     self.shapes, self.dropped = self._rows.shapes, self._rows.dropped

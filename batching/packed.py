@@ -1,7 +1,8 @@
-"""Several sentences to a row, each a segment of its own: rows of two capacities, with little of either left over.
+"""Packing: several sentences in a row, each a segment of its own, so that little of a row is padding.
 
-A row is full when either of its sides is. First, sentences fill row after row in a drawn order; then short ones that
-were kept back go where they leave least room on both sides. All of it works on arrays: millions of pairs take seconds.
+A row has a capacity for source tokens and one for target tokens, and is full when either is used up. First, sentences
+in random order fill row after row; then short ones that were kept back go where they leave least room on both sides.
+All of it works on arrays: millions of pairs take seconds.
 """
 
 import math
@@ -75,7 +76,7 @@ def _in_turn(source: np.ndarray, target: np.ndarray, room: tuple[int, int]) -> t
   if not len(source):
     return np.zeros(0, np.int64), 0
   ends = [np.concatenate([[0], np.cumsum(side)]) for side in (source, target)]
-  # For every sentence, where the row ends that would begin with it.
+  # For every sentence, the end of the row that would begin with it.
   following = np.minimum(*(np.searchsorted(end, end[:-1] + capacity, 'right') - 1
                            for end, capacity in zip(ends, room))).tolist()
   starts, place = [], 0
@@ -120,7 +121,7 @@ def _fill(source: np.ndarray, target: np.ndarray, members: np.ndarray, left: lis
 def redealt(packing: Packing, source: np.ndarray, target: np.ndarray, draw: np.random.Generator) -> Packing:
   """Return the same rows in another order, with other sentences of the same lengths in their places.
 
-  So all epochs have equally many rows, and an epoch's rows do not depend on the epochs before it.
+  All epochs thus have equally many rows, and an epoch's rows do not depend on the epochs before it.
   """
   kind = source.astype(np.int64) * (int(target.max()) + 1) + target
   by_kind = np.argsort(kind, kind='stable')
@@ -136,7 +137,7 @@ def redealt(packing: Packing, source: np.ndarray, target: np.ndarray, draw: np.r
 
 @BATCHINGS.register('packed', 'several sentences to a row', uses=('packed_length',))
 class PackedPlan(Plan):
-  """Which sentences form the batch at step n, several to a row, each a segment of its own.
+  """A plan in which several sentences share a row, each a segment of its own.
 
   All batches have one shape. Which sentences share a row is decided once; in each epoch sentences of the same two
   lengths change places, and rows their order, so that an epoch's batches are known without those before it.
@@ -199,9 +200,9 @@ class PackedPlan(Plan):
 
 
 class _PackedEpoch:
-  """Batches of packed rows, each a shape and the sentences of each of its rows.
+  """The batches of an epoch of packed rows: of each, its shape and the sentences of each of its rows.
 
-  They are made when asked for: a list of all rows of a large corpus would not be small.
+  A batch is made when it is accessed, because a list of all rows of a large corpus would take much memory.
   """
 
   def __init__(self, shape: Shape, rows: Packing, sentences: np.ndarray):

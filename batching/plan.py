@@ -1,7 +1,7 @@
-"""What every batch plan can be asked; the options of batching; and the registry of plans, `data.batching`.
+"""The interface of every batch plan, the options of batching, and the registry of plans, `data.batching`.
 
-A plan enters itself in BATCHINGS, next to its code. `input_pipeline.py` imports all of them, so take BatchConfig from
-there: its check knows the plans that have been imported.
+A plan registers itself in BATCHINGS, next to its code. BatchConfig accepts only plans that have been imported, so
+import it from `input_pipeline.py`, which imports all of them.
 """
 
 import abc
@@ -37,7 +37,7 @@ class BatchConfig:
   batch_tokens: int  # rows × length of the longer side, padding included, is at most this; not for 'fixed'
   max_length: int  # tokens of either side, EOS included; longer pairs are left out and counted
   max_shapes: int = 16  # each shape is compiled once
-  fixed_rows: int | None = None  # the three numbers of 'fixed'
+  fixed_rows: int | None = None  # the shape of every batch of 'fixed'
   fixed_source_length: int | None = None
   fixed_target_length: int | None = None
   accumulation_steps: int = 1  # micro-batches that a batch is to be split into, each with a multiple of 8 rows
@@ -60,12 +60,12 @@ class BatchConfig:
 
   @property
   def row_step(self) -> int:
-    """Rows of every batch are a multiple of this."""
+    """The number that the rows of every batch are a multiple of."""
     return ROWS * self.accumulation_steps
 
   @property
   def row_reason(self) -> str:
-    """Where row_step comes from, for messages."""
+    """The reason for row_step, for messages."""
     return '' if self.accumulation_steps == 1 else (
         f' ({ROWS} for each of train.accumulation_steps = {self.accumulation_steps} micro-batches)')
 
@@ -79,7 +79,7 @@ class BatchConfig:
     return rows
 
   def for_evaluation(self) -> 'BatchConfig':
-    """Return options for batches as large as one micro-batch, in few shapes: these are compiled for little use."""
+    """Return the options of evaluation: batches as large as one micro-batch, in few shapes, to compile little."""
     return dataclasses.replace(
         self, batching=BATCHINGS[self.batching].for_evaluation or self.batching, accumulation_steps=1,
         max_shapes=min(4, self.max_shapes),
@@ -88,7 +88,7 @@ class BatchConfig:
 
 
 class Plan(abc.ABC):
-  """Which sentences form the batch at step n: a function of the text's lengths, the seed and n.
+  """A batch plan: which sentences form the batch at step n, as a function of the text's lengths, the seed and n.
 
   Attributes:
     shapes: the distinct shapes, largest first.
@@ -99,7 +99,7 @@ class Plan(abc.ABC):
   shapes: list[Shape]
   batches_per_epoch: int
   dropped: int
-  for_evaluation: ClassVar[str | None] = None  # batching of splits that are only evaluated, where it is another
+  for_evaluation: ClassVar[str | None] = None  # batching of splits that are only evaluated, where it differs
 
   def __init__(self):
     self._lock = threading.RLock()
@@ -108,12 +108,12 @@ class Plan(abc.ABC):
 
   @classmethod
   def mistakes(cls, config: BatchConfig) -> Iterator[str]:
-    """Yield what is wrong with the options, a sentence each, where this plan is chosen."""
+    """Yield a sentence for each option that does not fit this plan."""
     return iter(())
 
   @abc.abstractmethod
   def _plan_epoch(self, number: int) -> Sequence[tuple[Shape, Sequence[int]]]:
-    """Make what epoch() returns."""
+    """Return the batches of an epoch; epoch() caches them."""
 
   @abc.abstractmethod
   def batch_at(self, step: int, host: int = 0, hosts: int = 1) -> Batch | LabelledBatch:
@@ -167,14 +167,14 @@ class EqualEpochs(NamedTuple):
 
 
 class CountedEpochs:
-  """Epochs each with its own number of batches, which is known once its text is tokenised.
+  """Epochs of different lengths; an epoch's number of batches is known once its text is tokenised.
 
-  The numbers are kept in a file, so that a run that is resumed need not tokenise past epochs; where the file is lost
-  they are counted again.
+  The numbers are kept in a file, so that a resumed run need not tokenise past epochs. Where the file is lost, they are
+  counted again.
   """
 
   def __init__(self, count: Callable[[int], int], path: str):
-    """count(epoch) returns an epoch's number of batches; `path` is the file."""
+    """Read the file `path`, where it exists; count(epoch) returns an epoch's number of batches."""
     self._count, self._path = count, path
     self._starts = [0]  # the first step of each epoch whose predecessors have been counted
     if os.path.isfile(path):

@@ -25,7 +25,7 @@ class SampledStores:
 
     Args:
       split: the sentence pairs.
-      vocabularies: of an epoch, those of source and target.
+      vocabularies: returns, for an epoch, those of source and target.
       folder: where the epochs' stores lie.
       progress: wraps the iterator over the first store's pairs.
     """

@@ -21,7 +21,7 @@ class Shape(NamedTuple):
 
   @property
   def size(self) -> int:
-    """Cells of both sides."""
+    """The number of token positions on both sides, padding included."""
     return self.rows * (self.source + self.target)
 
   def rows_of_host(self, hosts: int) -> int:

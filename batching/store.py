@@ -18,14 +18,14 @@ from checks.errors import DataError
 from corpora.splits import Split, TextSplit
 from corpora.vocabulary import Vocabulary
 
-_STORE_VERSION = 2  # raised when the same text would be stored in another way
+_STORE_VERSION = 2  # to be increased when the same text is stored in another way
 _CHUNK = 4096  # pairs tokenised at a time
 
 Progress = Callable[[Iterable], Iterator]  # wraps the iterator over a split's texts, for a progress bar
 
 
 class Tokeniser(Protocol):
-  """What a store asks of a vocabulary; corpora.subword_sampling.SampledVocabulary has it, too."""
+  """What a store needs of a vocabulary: a Vocabulary, or a SampledVocabulary of corpora.subword_sampling."""
 
   eos_id: int
   fingerprint: str
@@ -45,7 +45,7 @@ class Side(NamedTuple):
 
   @property
   def lengths(self) -> np.ndarray:
-    """[sentences] tokens, EOS included."""
+    """[sentences] number of tokens of each sentence, EOS included."""
     return np.diff(self.offsets)
 
 
@@ -166,7 +166,7 @@ def _write_blocks(split: TextSplit, vocabulary: Vocabulary, length: int, place: 
     document = np.array([*vocabulary.encode_document(text), vocabulary.eos_id], np.int32)
     if (document == vocabulary.unk_id).any():
       raise DataError(f'{split.name}: the vocabulary has no entry for some of the text, which would be missing from '
-                      'perplexity; take a vocabulary that has bytes (vocabulary.byte_fallback)')
+                      'perplexity; use a vocabulary with bytes (vocabulary.byte_fallback)')
     ids.append(document)
     lengths += [min(length, len(document) - start) for start in range(0, len(document), length)]
   _write_side(place, 'source', [], [0] * len(lengths))

@@ -1,1 +1,1 @@
-"""What every room checks its input with: refusals, errors, and the exit codes that they end a program with."""
+"""Checks of input that every package uses: registries of choices, refusals, errors, and exit codes of programs."""

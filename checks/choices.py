@@ -1,4 +1,4 @@
-"""The choices of an option: a registry that each implementation enters itself in, next to its code.
+"""The choices of an option: a registry in which each implementation registers itself, next to its code.
 
     ACTIVATIONS = Registry('model.activation')
 
@@ -35,7 +35,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     REGISTRIES[option] = self
 
   def register(self, name: str, description: str = '', uses: Sequence[str] = ()) -> Callable[[Entry], Entry]:
-    """Return a decorator that enters what it decorates under `name`.
+    """Return a decorator that registers what it decorates under `name`.
 
     Args:
       name: as users write it.
@@ -55,15 +55,15 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     return enter
 
   def add(self, name: str, entry: Entry, description: str = '', uses: Sequence[str] = ()) -> None:
-    """Enter something that cannot be decorated, such as a value."""
+    """Register something that cannot be decorated, such as a value."""
     self.register(name, description, uses)(entry)
 
   def remove(self, name: str) -> None:
-    """Take an entry out again; for tests that register one."""
+    """Remove an entry; for tests that register one."""
     del self._entries[name], self._descriptions[name], self._uses[name]
 
   def mistakes(self, value: Any) -> Iterator[str]:
-    """Yield what is wrong with a value of the option: nothing when it is one of the choices."""
+    """Yield a sentence when a value of the option is not one of the choices."""
     if value not in self._entries:
       yield f'{self.name} is {value!r}; expected one of {", ".join(self)}'
 

@@ -1,4 +1,4 @@
-"""Errors that a user can mend: scripts print their message, without a traceback, and end with their exit code."""
+"""Errors that a user can correct: scripts print their message, without a traceback, and end with their exit code."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class DataError(Exception):
 
 @contextlib.contextmanager
 def config_errors() -> Iterator[None]:
-  """Turn the ValueError of a record or of the library, which speaks of options, into a ConfigError."""
+  """Turn a ValueError about options, of a record or of the library, into a ConfigError."""
   try:
     yield
   except ValueError as error:

@@ -1,20 +1,20 @@
-"""What a script's exit code says. Errors carry theirs as `exit_code`; docs/reliability.md shows this table."""
+"""The exit codes of scripts. Errors have theirs as the attribute `exit_code`; docs/reliability.md shows this table."""
 
 DONE, UNEXPECTED, CONFIG, DATA, NON_FINITE, CHECKPOINT, STALLED, PEER_LOST, OUT_OF_MEMORY, FOLDER_BUSY = range(10)
 INTERRUPTED, ABORTED, PREEMPTED = 130, 134, 143
 
 MEANINGS = {
     DONE: 'done',
-    UNEXPECTED: 'an error that nobody foresaw; its traceback is printed',
-    CONFIG: 'a mistake in the configuration or the flags; all of them are told together',
+    UNEXPECTED: 'an unexpected error; its traceback is printed',
+    CONFIG: 'a mistake in the configuration or the flags; all of them are reported together',
     DATA: 'text or a vocabulary that cannot be used',
-    NON_FINITE: 'too many updates in a row were not finite; a dump lies in nonfinite/',
+    NON_FINITE: 'too many updates in a row were not finite; a dump is in nonfinite/',
     CHECKPOINT: 'a checkpoint that is missing, damaged, of another configuration, or finds no room on the disk',
     STALLED: 'nothing happened for train.stall_seconds; the stack of every thread is printed',
     PEER_LOST: 'another process of the run died',
     OUT_OF_MEMORY: 'a step does not fit into memory; options that would fit are named',
     FOLDER_BUSY: 'another process works in the folder',
-    INTERRUPTED: 'Ctrl-C; saved, the same command goes on',
-    ABORTED: 'another process of the run died, and jax ended this one before we could',
-    PREEMPTED: 'SIGTERM; saved, the same command goes on',
+    INTERRUPTED: 'Ctrl-C; saved, the same command resumes',
+    ABORTED: 'another process of the run died, and jax ended this one before the program could',
+    PREEMPTED: 'SIGTERM; saved, the same command resumes',
 }

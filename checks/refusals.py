@@ -17,7 +17,7 @@ def positive(**values: float) -> Iterator[str]:
 
 
 def rates(**values: float) -> Iterator[str]:
-  """Yield a sentence for each named value that is no probability below 1, such as a dropout rate."""
+  """Yield a sentence for each named value, such as a dropout rate, that is not a probability below 1."""
   for name, value in values.items():
     if not 0.0 <= value < 1.0:
       yield f'{name} is {value}; expected a probability from 0 up to, but not, 1'

@@ -1,10 +1,10 @@
-"""Files that are there whole or not at all, for everything that writes."""
+"""Atomic writing: a file is there whole or not at all."""
 
 import os
 
 
 def write_whole(path: str, data: bytes | str) -> None:
-  """Writes a file beside its place and then moves it there; text is UTF-8. A kill leaves PATH.unfinished at most."""
+  """Write PATH.unfinished, then rename it to PATH, so that PATH is never incomplete; text is written as UTF-8."""
   with open(f'{path}.unfinished', 'wb') as file:
     file.write(data.encode() if isinstance(data, str) else data)
   os.replace(f'{path}.unfinished', path)

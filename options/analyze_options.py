@@ -1,4 +1,4 @@
-"""What analyze.py may be asked: its flags, and the record that they become."""
+"""The options of analyze.py: its flags, and the record that they become."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,41 +9,42 @@ from options.programs import answering
 
 FLAGS = (
     WORKDIR,
-    Flag('input', 'sentences to look into, one a line, or a file in CoNLL-U (NAME.conllu), with whose subjects, '
-         'objects, adjectives and adverbs the heads are compared; by default, for runs on the phrasebook, its test split'),
+    Flag('input', 'sentences to analyse, one a line, or a file in CoNLL-U (NAME.conllu), whose subjects, objects, '
+         'adjectives and adverbs the heads are compared with; by default, for runs on the phrasebook, its test split'),
     Flag('reference', 'their translations, one a line, which the decoder reads'),
-    Flag('output', 'the file that the figures are written to, as JSON', default='analysis.json'),
+    Flag('output', 'the file to write the figures to, as JSON', default='analysis.json'),
     CHECKPOINT,
-    Flag('sentences', 'how many sentences are looked into at most', int, 200),
-    Flag('pruning', 'closes more and more heads, the least important first, with BLEU at a dozen steps', bool, False),
-    Flag('prune', 'writes a run with so many of the least important heads closed, into --pruned_workdir', int),
-    Flag('pruned_workdir', 'the new folder of that run'),
+    Flag('sentences', 'how many sentences to analyse at most', int, 200),
+    Flag('pruning', 'closes more and more heads, the least important first, and measures BLEU at a dozen steps', bool,
+         False),
+    Flag('prune', 'writes a new run with this many of the least important heads closed, into --pruned_workdir', int),
+    Flag('pruned_workdir', 'the folder of the run that --prune writes'),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class AnalyzeOptions:
-  """What analyze.py is asked to do."""
+  """The checked options of analyze.py."""
 
   workdir: str
   input: str | None  # None: the phrasebook's test split
   reference: str | None
   output: str
   checkpoint: str  # final, best, latest, average:N or a step
-  sentences: int  # at most so many are looked into
-  pruning: bool  # whether to close heads one after the other, with BLEU
+  sentences: int  # how many to analyse at most
+  pruning: bool  # whether to close heads one after the other and measure BLEU
   prune: int | None  # how many heads the new run has closed
   pruned_workdir: str | None  # folder of the new run
 
 
 def parse(argv: Sequence[str], doc: str) -> AnalyzeOptions:
-  """Return the options of analyze.py; answer --help and mistakes by ending the program."""
+  """Return the options of analyze.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS):
     return AnalyzeOptions(**parsing.parse(argv, FLAGS, check=_mistakes).values)
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Flags that need each other."""
+  """Yield a sentence for each flag that is given without the one it needs."""
   for one, other in (('prune', 'pruned_workdir'), ('input', 'reference')):
     if (values[one] is None) != (values[other] is None):
       yield f'--{one} and --{other} go together; give both or neither'

@@ -1,7 +1,7 @@
 """Configurations: the Python file that --config=PATH.py:VARIANT names, checked against configs/default.py.
 
-Within this room a configuration is ml_collections' tree, which knows the type of each option. What leaves the room is
-plain: nested dictionaries of numbers, texts and tuples.
+Within this package a configuration is a tree of ml_collections, which knows the type of each option. Other packages get
+it as plain nested dictionaries of numbers, texts and tuples.
 """
 
 import contextlib
@@ -53,19 +53,19 @@ def load_tree(spec: str) -> config_dict.ConfigDict:
 
 
 def default_tree() -> config_dict.ConfigDict:
-  """Return configs/default.py: which options there are."""
+  """Return the configuration of configs/default.py, which holds every option."""
   return default.get_config()
 
 
 def shipped_configs() -> list[str]:
-  """Return the paths of the configurations that come with this program, as one types them."""
+  """Return the paths of the configurations that come with this program, relative to the working directory."""
   names = sorted(name for name in os.listdir(CONFIGS) if name.endswith('.py') and not name.startswith('_'))
   return [os.path.relpath(os.path.join(CONFIGS, name)) for name in names]
 
 
 def choose_shipped() -> str:
-  """Return the words about shipped configurations that end a message."""
-  return 'the shipped ones are ' + ', '.join(shipped_configs())
+  """Return the end of a message: the list of shipped configurations."""
+  return 'the shipped configurations are ' + ', '.join(shipped_configs())
 
 
 def load_module(spec: str) -> types.ModuleType:
@@ -75,7 +75,7 @@ def load_module(spec: str) -> types.ModuleType:
     raise ConfigError(f'--config={spec}: there is no file {path}; {choose_shipped()}')
   module_spec = importlib.util.spec_from_file_location('_configuration', path)
   if module_spec is None:
-    raise ConfigError(f'--config={spec}: {path} is no Python file; {choose_shipped()}')
+    raise ConfigError(f'--config={spec}: {path} is not a Python file; {choose_shipped()}')
   module = importlib.util.module_from_spec(module_spec)
   with _config_errors(spec, module_spec.origin):
     module_spec.loader.exec_module(module)
@@ -84,7 +84,7 @@ def load_module(spec: str) -> types.ModuleType:
 
 @contextlib.contextmanager
 def _config_errors(spec: str, path: str) -> Iterator[None]:
-  """Whatever a configuration file raises becomes a ConfigError that names its line."""
+  """Turn whatever a configuration file raises into a ConfigError that names the line."""
   try:
     yield
   except Exception as error:
@@ -124,10 +124,10 @@ def as_overrides(given: Mapping[str, Any]) -> list[str]:
 
 
 def choose_length(tree: config_dict.ConfigDict, given: Mapping[str, Any]) -> None:
-  """Leave exactly one of num_steps, num_epochs and num_minutes set; what `given` sets goes before the file's choice.
+  """Leave exactly one of num_steps, num_epochs and num_minutes set; `given` overrides the file's choice.
 
   Raises:
-    ConfigError: when `given`, or without it the file, sets several, or nobody sets any.
+    ConfigError: when `given`, or without it the file, sets several, or when none is set.
   """
   asked = [name for name in LENGTHS if given.get(name) is not None]
   if len(asked) == 1:

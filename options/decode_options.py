@@ -1,4 +1,4 @@
-"""What decode.py may be asked: its flags, and the record that they become."""
+"""The options of decode.py: its flags, and the record that they become."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ FLAGS = (
     Flag('input', 'text to translate, one sentence a line, or prompts to continue: a file, a pattern of files in the '
          "order of their names, - for standard input, split:validation or split:test of the run's own corpus, or "
          'tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test', default='-'),
-    Flag('output', 'where the result goes, a line for each line, in order: a file, or - for standard output',
+    Flag('output', 'where to write the result, a line for each input line, in order: a file, or - for standard output',
          default='-'),
     Flag('reference', 'translations to score against, one a line; several files separated by commas', tuple, ()),
     dataclasses.replace(CHECKPOINT, kind=tuple, default=(CHECKPOINT.default,),
@@ -36,24 +36,24 @@ FLAGS = (
          only_for='translation'),
     Flag('target', 'translations of the input, one a line: writes their log-probability and perplexity, and translates '
          'nothing', only_for='translation'),
-    Flag('mbr', 'draws so many samples of each line and takes the one most like the others (minimum Bayes risk)', int,
+    Flag('mbr', 'draws this many samples of each line and takes the one most like the others (minimum Bayes risk)', int,
          only_for='translation'),
-    Flag('utility', 'with --mbr: how alike two samples are', default='chrf', choices={'chrf': '', 'bleu': ''},
+    Flag('utility', 'with --mbr: the score that compares samples', default='chrf', choices={'chrf': '', 'bleu': ''},
          only_for='translation'),
     Flag('paper_bleu', 'also prints BLEU as the papers on this test set do', only_for='translation',
          choices={'wmt14': '', 'multi30k': '', 'iwslt14': ''}),
     Flag('long_lines', 'what happens to lines that the model has no positions for', default='cut',
          only_for='translation',
          choices={'cut': 'at the longest length, and reported',
-                  'split': 'at ends of sentences or clauses or at spaces, also those longer than what training read'}),
-    Flag('part_lines', 'a longer job is written in parts of so many lines, and goes on where it was stopped', int,
+                  'split': 'at ends of sentences or clauses or at spaces, also lines longer than any in training'}),
+    Flag('part_lines', 'a longer job is written in parts of this many lines, and resumes where it was stopped', int,
          20_000),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class DecodeOptions:
-  """What decode.py is asked to do."""
+  """The checked options of decode.py."""
 
   workdirs: tuple[str, ...]  # of one run, or of an ensemble
   input: str  # path, pattern of paths, - for standard input, split:NAME or tfds:SET:SPLIT
@@ -74,14 +74,14 @@ class DecodeOptions:
   search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
 
   def not_for(self, task: str) -> list[str]:
-    """Return the given flags, as they are typed, that mean nothing for a run of this task."""
+    """Return the given flags, as they are typed, that have no effect for a run of this task."""
     own = {flag.name: flag for flag in FLAGS if flag.only_for not in ('', task)}
     found = [flag.written(getattr(self, name)) for name, flag in own.items() if getattr(self, name) != flag.default]
     return [f'--input={self.input}'] * (bool(own) and self.input.startswith('tfds:')) + found
 
 
 def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
-  """Return the options of decode.py; answer --help and mistakes by ending the program."""
+  """Return the options of decode.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
     several = {f'{name}s': values.pop(name) for name in ('workdir', 'reference', 'checkpoint')}
@@ -89,13 +89,13 @@ def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """What is wrong with flags beside each other."""
+  """Yield a sentence for each conflict between flags."""
   form, scored = values['format'], values['reference'] or values['paper_bleu']
   for name, plain in (('n_best', 1), ('attention', False)):
     if values[name] != plain and form != 'jsonl':
-      yield f'--{name} needs --format=jsonl: the others have one text a line'
+      yield f'--{name} needs --format=jsonl: the other formats have one text a line'
   if form != 'text' and scored:
-    yield f'--format={form} with --reference or --paper_bleu: scores are of text; expected --format=text'
+    yield f'--format={form} with --reference or --paper_bleu: only text can be scored; expected --format=text'
   if values['paper_bleu'] and not values['reference'] and not values['input'].startswith(('split:', 'tfds:')):
     yield '--paper_bleu needs --reference'
   if values['long_lines'] == 'split' and (form != 'text' or values['target']):

@@ -1,6 +1,6 @@
-"""A script's own flag: what it means, what it may be and what it is by default, each said once.
+"""A script's own flag: its meaning, its possible values and its default, declared once.
 
-Parsing, the message about a wrong value, and --help all follow from the declaration.
+Parsing, the message about a wrong value, and --help all follow from this declaration.
 """
 
 import dataclasses
@@ -21,15 +21,15 @@ class Flag:
   help: str = ''
   kind: type = str  # str, int, bool (a switch) or tuple (texts separated by commas)
   default: Value = None
-  # Of a text, or of each text of a tuple: a few words for --help, or none, by name. Any other value is refused.
+  # The values that a text, or each text of a tuple, may have, each with a few words for --help, or ''.
   choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  least: int = 1  # of a number
+  least: int = 1  # smallest value of a number
   pattern: str = ''  # regular expression for the whole text; goes with `expected`
   expected: str = ''  # what messages say is expected, where kind and choices do not say it
   required: bool = False
-  positional: Literal['', 'one', 'rest'] = ''  # stands without a name, and takes one word or all that are left
-  stands_for: str = ''  # the override that this is another name of, such as 'config.init_from'
-  only_for: str = ''  # the task without which it means nothing
+  positional: Literal['', 'one', 'rest'] = ''  # given without a name; takes one word, or all that are left
+  stands_for: str = ''  # the override that this is short for, such as 'config.init_from'
+  only_for: str = ''  # the only task in which it has an effect; '' is all
 
   @property
   def label(self) -> str:
@@ -70,7 +70,7 @@ class Flag:
     return f'--{self.name}={str(value).lower() if isinstance(value, bool) else value}'
 
   def described(self) -> str:
-    """Return what --help says of it: its meaning, its choices and its default."""
+    """Return the flag's description in --help: its meaning, its choices and its default."""
     choices = ', '.join(f'{name} ({text})' if text else name for name, text in self.choices.items())
     default = f' (default {self.written(self.default).partition("=")[2]})' if self.default not in (None, False, ()) else ''
     return self.help + (f': {choices}' if choices else '') + (' (required)' if self.required else default)
@@ -82,6 +82,6 @@ class Flag:
 
 # Flags of several scripts.
 WORKDIR = Flag('workdir', "the run's folder, made by train.py", required=True)
-CHECKPOINT = Flag('checkpoint', 'which parameters: final (the mean of the checkpoints that the final scores are of; '
-                  'best where there are none yet), best (on the validation split), latest, average:N (the mean of the '
-                  'last N) or the number of a step', default='final')
+CHECKPOINT = Flag('checkpoint', 'which parameters: final (the mean of the checkpoints behind the final scores; '
+                  'best where there are no scores yet), best (on the validation split), latest, average:N (the mean of '
+                  'the last N) or the number of a step', default='final')

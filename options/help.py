@@ -24,17 +24,17 @@ MOST_USED = ('seed', 'model.architecture', 'model.d_model', 'model.num_heads', '
              'data.source_language', 'data.target_language', 'vocabulary.size', 'optimizer.learning_rate_scale',
              'optimizer.warmup_steps', *LENGTHS, 'train.batch_tokens', 'train.checkpoint_every', 'train.eval_every',
              'train.log_every', 'search.beam_size', 'search.length_penalty', 'search.alpha', 'search.strategy')
-# The rooms whose modules enter choices into registries, and how such a module is known.
+# The packages whose modules register choices, and the pattern by which such a module is recognised.
 ROOMS = ('transformer', 'corpora', 'batching')
 _ENTERS = re.compile(r'\bRegistry\(|\b[A-Z_]+\.(register|add)\(')
-_LEFT, _RIGHT = 42, 76  # columns of a name, and of what is said of it
+_LEFT, _RIGHT = 42, 76  # columns of a name, and of its description
 
 
 def help_text(doc: str, script_flags: Sequence[Flag], tree_name: str = '', everything: bool = False) -> str:
-  """Return what a script does, its flags, and the options that may be overridden.
+  """Return the text of --help: what a script does, its flags, and the options that may be overridden.
 
   Args:
-    doc: what it does.
+    doc: the script's docstring, which says what it does.
     script_flags, tree_name: see parsing.parse().
     everything: whether to show every option of a configuration. Those of a section are few, and always shown.
   """
@@ -72,8 +72,8 @@ def help_text(doc: str, script_flags: Sequence[Flag], tree_name: str = '', every
 def registries_by_option() -> Mapping[str, choices.Registry]:
   """Return the registry of each option that has one, by its dotted name.
 
-  Registries fill as the modules that enter something are imported, so this imports those, which takes seconds:
-  nothing but --help may wait for it.
+  Modules register their choices when they are imported, so this imports all that do. That takes seconds, so only
+  --help calls it.
   """
   for path in sorted(path for room in ROOMS for path in pathlib.Path(ROOT, room).rglob('*.py')):
     if _ENTERS.search(path.read_text(encoding='utf-8')):
@@ -111,7 +111,7 @@ def _entry(name: str, text: str) -> list[str]:
 
 
 def _dotted(node: ast.expr, prefixes: Mapping[str, str]) -> str:
-  """'model.d_model' of the expression model.d_model; '' when it starts from no known name."""
+  """Return 'model.d_model' for the expression model.d_model; '' when it starts from no known name."""
   if isinstance(node, ast.Attribute):
     if isinstance(node.value, ast.Name):
       return prefixes[node.value.id] + node.attr if node.value.id in prefixes else ''

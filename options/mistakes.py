@@ -1,4 +1,4 @@
-"""How mistakes are told: all together, each with the option that was probably meant."""
+"""Messages about mistakes: all of them together, each with the option that was probably meant."""
 
 import difflib
 import shlex
@@ -9,17 +9,17 @@ from configs import default
 
 
 def listed(mistakes: Sequence[str]) -> str:
-  """Return one message of all mistakes; those that are told twice count once."""
+  """Return one message that lists all mistakes, each of them once."""
   mistakes = list(dict.fromkeys(mistakes))
   return mistakes[0] if len(mistakes) == 1 else f'{len(mistakes)} mistakes\n  ' + '\n  '.join(mistakes)
 
 
 def no_such_option(name: str, value: Any, known: Mapping[str, Any], prefix: str) -> str:
-  """Say that an option does not exist, and which one was probably meant.
+  """Return the message that an option does not exist, with the one that was probably meant.
 
   Args:
     name: its dotted name.
-    value: what it was to be.
+    value: the value that the user gave it.
     known: the options that there are, with values of their types.
     prefix: what stands before names where the user wrote it: '--config.', '--search.', or 'config.' of a file.
   """
@@ -33,7 +33,7 @@ def no_such_option(name: str, value: Any, known: Mapping[str, Any], prefix: str)
 
 
 def _as_type_of(now: Any, value: Any) -> str:
-  """A value as the successor of its option takes it: a list takes it as its only entry, or has none."""
+  """Return a value as typed for the successor of its option: a list gets it as its only entry, or stays empty."""
   if isinstance(now, tuple):
     return f'"{() if value in (None, "None") else (value,)}"'
   return '…' if value is None else shlex.quote(str(value))

@@ -1,8 +1,8 @@
 """From the words of a command line to checked values: a script's own flags, and overrides of a tree of options.
 
 Flags are plain (--workdir=runs/a). Overrides have dotted names (--config.model.d_model=256, --search.beam_size=1) and
-are written as ml_collections has them. All mistakes are reported together, each with what was expected, before
-anything heavy is imported: this room knows neither jax nor data, unless --help asks for the choices of options.
+the syntax of ml_collections. All mistakes are reported together, each with what was expected, before anything heavy is
+imported: this package imports neither jax nor code that reads data, unless --help lists the choices of options.
 """
 
 import copy
@@ -28,7 +28,7 @@ class Parsed(NamedTuple):
   values: dict[str, Value]  # of the script's own flags, by name
   tree: config_dict.ConfigDict  # the configuration, or a section of it, with the overrides
   given: dict[str, Any]  # the overrides alone, by dotted name: {'train.num_steps': 100}
-  arguments: tuple[str, ...]  # what was given, each option with its value in one word
+  arguments: tuple[str, ...]  # the command line, each option with its value in one word
 
 
 def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str = '',
@@ -38,9 +38,9 @@ def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str = ''
   Args:
     argv: the program's name and its arguments.
     script_flags: the script's own options.
-    tree_name: what overrides begin with: 'config' of the file that --config names, wherever in the line that stands;
-      a section of the default configuration, such as 'search'; or '', for a script that overrides nothing.
-    check: yields further mistakes in the values of the script's flags. A value that was refused is the default there.
+    tree_name: what overrides begin with: 'config', for those of the file that --config names anywhere on the line; a
+      section of the default configuration, such as 'search'; or '', for a script that overrides nothing.
+    check: yields further mistakes in the values of the script's flags, where refused values are the defaults.
 
   Raises:
     ConfigError: naming every mistake.
@@ -57,7 +57,7 @@ def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str = ''
       tree = load_tree(values['config'])
     except ConfigError as error:
       errors.append(str(error))
-  named = {token.name for token in tokens if not token.tree}  # what is wrong with their values is told already
+  named = {token.name for token in tokens if not token.tree}  # mistakes in their values are reported already
   for flag in script_flags:
     if flag.required and values[flag.name] is None and flag.name not in named:
       errors.append(f'{flag.label} is missing: {flag.help}'
@@ -90,7 +90,7 @@ class _Token(NamedTuple):
 
 def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict
            ) -> tuple[list[_Token], list[str], list[str]]:
-  """Options in order, the words that belong to none of them, and the mistakes that show already here."""
+  """Return the options in order, the words that belong to none of them, and the mistakes that show already here."""
   switches = {flag.name for flag in known.values() if flag.kind is bool}
   switches |= {f'{tree_name}.{name}' for name, value in leaves(tree).items() if isinstance(value, bool)}
   positional = any(flag.positional for flag in known.values())
@@ -121,7 +121,7 @@ def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree
 
 
 def _is_value(rest: Sequence[str], switch: bool) -> bool:
-  """Whether the next argument belongs to the option before it. A switch needs none, so it takes true or false only."""
+  """Return whether the next argument is the value of the option before it: for a switch, only true or false is."""
   if not rest or re.match(r'--?[A-Za-z_]', rest[0]):
     return False
   return not switch or rest[0].lower() in ('true', 'false')
@@ -129,7 +129,7 @@ def _is_value(rest: Sequence[str], switch: bool) -> bool:
 
 def _read_values(tokens: Sequence[_Token], alone: Sequence[str], known: Mapping[str, Flag], errors: list[str]
                  ) -> dict[str, Value]:
-  """The values of the flags that are given; adds to `errors` what is wrong with them."""
+  """Return the values of the given flags; add to `errors` what is wrong with them."""
   found, left = [], list(alone)
   for flag in known.values():
     if flag.positional == 'one' and left:
@@ -146,7 +146,7 @@ def _read_values(tokens: Sequence[_Token], alone: Sequence[str], known: Mapping[
 
 
 def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
-  """The value that a token gives its option. Raises ConfigError when there is no such option or it is ill-typed."""
+  """Return the value that a token gives its option. Raises ConfigError for unknown options and ill-typed values."""
   known = leaves(tree)
   if token.name not in known:
     raise ConfigError(f'{token.text} {no_such_option(token.name, token.value, known, f"--{token.tree}.")}')
@@ -157,7 +157,7 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
     raise ConfigError(f'{token.text}: expected {_article(expected)}, '
                       + (f'not a switch; write --{token.tree}.{token.name}=…' if token.negated else
                          f'found no value; write {token.text}=…'))
-  # ml_collections reads the value, so that its syntax is ours. Each option is tried alone: it stops at the first error.
+  # ml_collections parses the value, in its own syntax. It stops at the first error, so each option is parsed alone.
   argument = f'--{"no" if token.negated else ""}{token.tree}.{token.name}'
   argument += '' if token.value is None else f'={token.value}'
   values = absl_flags.FlagValues()
@@ -174,7 +174,7 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
 
 
 def _section_of(tree: config_dict.ConfigDict, name: str) -> tuple[config_dict.ConfigDict, str]:
-  """The section that holds an option, and the option's name in it."""
+  """Return the section that holds an option, and the option's name in it."""
   *sections, option = name.split('.')
   for section in sections:
     tree = tree[section]
@@ -182,7 +182,7 @@ def _section_of(tree: config_dict.ConfigDict, name: str) -> tuple[config_dict.Co
 
 
 def _type_of(tree: config_dict.ConfigDict, name: str) -> type:
-  """The type of an option, placeholders' included."""
+  """Return the type of an option, also of a placeholder without a value."""
   section, option = _section_of(tree, name)
   return section.get_type(option)
 

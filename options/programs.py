@@ -17,11 +17,11 @@ _HELP = ('--help', '-help', '-h', '--helpfull')
 
 @contextlib.contextmanager
 def answering(argv: Sequence[str], doc: str, script_flags: Sequence[Flag], tree_name: str = '') -> Iterator[None]:
-  """Answer --help before the block, and mistakes that the block raises, by ending the program.
+  """End the program with the help text on --help, or with a message when the block raises a ConfigError.
 
   Args:
     argv: the program's name and its arguments.
-    doc: what the script does.
+    doc: the script's docstring, which says what it does.
     script_flags, tree_name: see parsing.parse().
   """
   if asked := set(_HELP) & set(argv[1:]):
@@ -36,7 +36,7 @@ def answering(argv: Sequence[str], doc: str, script_flags: Sequence[Flag], tree_
 def run(main: Callable[..., int | None], *options: Any) -> NoReturn:
   """Call main(*options) and end the program with its exit code.
 
-  An exception that carries an `exit_code` is told in one message, without a traceback. Ctrl-C ends with 130.
+  An exception that has an `exit_code` is printed as a message, without a traceback. Ctrl-C ends with 130.
   """
   try:
     sys.exit(main(*options) or exit_codes.DONE)
@@ -50,9 +50,9 @@ def run(main: Callable[..., int | None], *options: Any) -> NoReturn:
 
 
 def python() -> str:
-  """Return this interpreter as one types it here: `python` where that is the same, else its path."""
+  """Return this interpreter as one types it on a command line: `python` where that is the same, else its path."""
   here, found = os.path.abspath(sys.executable), shutil.which('python')
-  # Not by what links lead to: the interpreters of two environments are one file with other packages.
+  # Links are not followed: the interpreters of two environments can be the same file, but have different packages.
   if found and os.path.dirname(os.path.abspath(found)) == os.path.dirname(here) and os.path.samefile(found, here):
     return 'python'
   relative = os.path.relpath(here)

@@ -1,4 +1,4 @@
-"""Records (frozen dataclasses) from sections of a configuration, with every mistake told at once."""
+"""Records (frozen dataclasses) from sections of a configuration, with all mistakes reported together."""
 
 import contextlib
 import dataclasses
@@ -11,13 +11,13 @@ from options.mistakes import listed
 
 
 def build(cls: type, section: Mapping[str, Any], *, name: str = '', **extra: Any) -> Any:
-  """Make a record (frozen dataclass) from a section of the configuration; nothing is defaulted.
+  """Make a record (frozen dataclass) from a section of the configuration; no field takes its default.
 
   Args:
     cls: the dataclass. A section may serve several records, so options that are no field of `cls` are left alone.
     section: gives each field the option of its name.
-    name: what the section is called in messages; by default after `cls`.
-    **extra: further fields; they go before the section's.
+    name: what the section is called in messages; by default derived from the name of `cls`.
+    **extra: further fields, which override the section's.
 
   Raises:
     ConfigError: when a field has no option, or the record refuses its values (ValueError, TypeError).
@@ -36,18 +36,18 @@ def build(cls: type, section: Mapping[str, Any], *, name: str = '', **extra: Any
 
 
 class Gathering:
-  """What gather_errors() gives: makes records, and keeps what is wrong with them."""
+  """The object that gather_errors() yields: it makes records, and collects their mistakes."""
 
   def __init__(self, config: Mapping[str, Any]):
     self._config, self.mistakes = config, []
 
   def __call__(self, cls: type, section: Mapping[str, Any], name: str = '', **extra: Any) -> Any:
-    """See build(); None in place of a record that was refused."""
+    """Return the record as build() does, or None where it is refused."""
     names = [f'config.{key}' for key in self._config if self._config[key] is section]
     return self.attempt(build, cls, section, name=name or (names[0] if names else ''), **extra)
 
   def attempt(self, function: Callable, *inputs: Any, **named: Any) -> Any:
-    """Return function(*inputs, **named), or None when it raises a ConfigError or, of options, a ValueError."""
+    """Return function(*inputs, **named), or None when it raises a ConfigError or ValueError, which is collected."""
     try:
       return function(*inputs, **named)
     except (ConfigError, ValueError) as error:
@@ -57,11 +57,11 @@ class Gathering:
 
 @contextlib.contextmanager
 def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Gathering]:
-  """Give a build() whose errors are raised together at the end of the block; it returns None in their place.
+  """Yield a build() whose errors are raised together at the end of the block; it returns None for a refused record.
 
-  A ConfigError that the block itself ends with is told among them.
+  A ConfigError that the block itself raises is reported among them.
 
-  With `config`, sections are called by their names in it ('config.data').
+  With `config`, messages call sections by their names in it ('config.data').
   """
   gathering = Gathering(config or {})
   try:
@@ -70,6 +70,6 @@ def gather_errors(config: Mapping[str, Any] | None = None) -> Iterator[Gathering
     gathering.mistakes.append(str(error))
   except Exception:
     if not gathering.mistakes:
-      raise  # else it came of a record that is None
+      raise  # else its cause is a record that was refused and is None
   if gathering.mistakes:
     raise ConfigError(listed(gathering.mistakes))

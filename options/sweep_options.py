@@ -1,4 +1,4 @@
-"""What sweep.py may be asked: its flags, the rows that they name, and the record that they become."""
+"""The options of sweep.py: its flags, the rows that they name, and the record that they become."""
 
 import dataclasses
 import difflib
@@ -32,30 +32,30 @@ _HELD_OUT_BY_SEED = (('tsv', 'text'), ('jsonl', 'text'), ('labelled_tsv', 'label
 class SweepRow:
   """One row of a sweep's table."""
 
-  name: str  # and folder
-  spec: str  # what --config is given: PATH.py:VARIANT
+  name: str  # also of its folder
+  spec: str  # the value of --config: PATH.py:VARIANT
   overrides: tuple[str, ...]  # the row's own, then those for all rows, as train.py takes them
   given: tuple[str, ...]  # the options that they set, by dotted name
-  config: Mapping[str, Any]  # with them: nested dictionaries
+  config: Mapping[str, Any]  # with these overrides: nested dictionaries
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepOptions:
-  """What sweep.py is asked to do."""
+  """The checked options of sweep.py."""
 
   path: str  # the configuration file
   rows: tuple[SweepRow, ...]
   seeds: int  # runs of each row, seeded 0, 1, …
   workdir: str
-  print_commands: bool  # and do nothing else
-  table_only: bool  # run nothing
+  print_commands: bool  # print the commands of the runs, and run nothing
+  table_only: bool  # make the table, and run nothing
   by_length: bool  # also BLEU by sentence length
   order: tuple[str, ...]  # the rows of the configuration file, which say how a table is sorted
   published: Mapping[str, Mapping[str, float]]  # the configuration file's figures from the literature, by row
 
 
 def parse(argv: Sequence[str], doc: str) -> SweepOptions:
-  """Return the options of sweep.py; answer --help and mistakes by ending the program."""
+  """Return the options of sweep.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'config'):
     values, _, shared, _ = parsing.parse(argv, FLAGS, 'config', _mistakes)
     module = load_module(values['config'])
@@ -73,7 +73,7 @@ def parse(argv: Sequence[str], doc: str) -> SweepOptions:
 
 
 class _RowText(NamedTuple):
-  """A row as --rows has it: [NAME=][FILE.py:]VARIANT[+option=value…]."""
+  """A row as it is written in --rows: [NAME=][FILE.py:]VARIANT[+option=value…]."""
 
   text: str
   name: str
@@ -91,10 +91,10 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """What is wrong with the rows of a sweep, as far as their names tell."""
+  """Yield a sentence for each mistake in the rows of a sweep that their names show."""
   path, _, variant = (values['config'] or '').partition(':')
   if not os.path.isfile(path):
-    return  # told already
+    return  # reported already
   if variant:
     yield (f'--config={values["config"]}: the rows of a sweep are variants; give the file alone: --config={path} '
            f'--rows={variant}')
@@ -116,7 +116,7 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _resolve(texts: Sequence[_RowText], path: str, shared: Mapping[str, Any]) -> tuple[SweepRow, ...]:
-  """Each row with its whole configuration. Raises ConfigError naming every mistake of every row."""
+  """Return each row with its whole configuration. Raises ConfigError naming every mistake of every row."""
   rows, errors = [], []
   for row in texts:
     spec = row.variant if '.py' in row.variant else f'{path}:{row.variant}'.rstrip(':')

@@ -1,4 +1,4 @@
-"""What train.py may be asked: its flags, and the record that they become."""
+"""The options of train.py: its flags, and the record that they become."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -11,10 +11,10 @@ from options.programs import answering
 
 FLAGS = (
     Flag('config', 'the configuration to start from: PATH.py or PATH.py:VARIANT', required=True),
-    Flag('workdir', "the run's folder, made if it is not there; if it holds a run, that run goes on", required=True),
+    Flag('workdir', "the run's folder, made if it does not exist; a run that it holds is resumed", required=True),
     Flag('init_from', stands_for='config.init_from'),
     Flag('replay', 'number of a step whose update was not finite: computes it again from its dump, and trains nothing',
-         int, least=0, expected='the number of a step, as a folder in nonfinite/ is called'),
+         int, least=0, expected='the number of a step, as in the name of a folder in nonfinite/'),
     Flag('inspect', 'shows what training would read (what was left out and why, lengths, batches as text), and trains '
          'nothing', bool, False),
 )
@@ -22,14 +22,14 @@ FLAGS = (
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions:
-  """What train.py is asked to do."""
+  """The checked options of train.py."""
 
   config: Mapping[str, Any]  # nested dictionaries; exactly one of train.num_steps, num_epochs, num_minutes is set
   workdir: str
   given: tuple[str, ...]  # the options of config that the command line set, by dotted name
   arguments: tuple[str, ...]  # the command line, each option with its value in one word
-  replay: int | None  # a step whose dump is computed again, and nothing else
-  inspect: bool  # show what training would read, and nothing else
+  replay: int | None  # a step to compute again from its dump, without training
+  inspect: bool  # show what training would read, without training
 
   def arguments_without(self, names: Collection[str]) -> list[str]:
     """Return the command line without the options of these names, such as 'config.train.num_steps' or 'workdir'."""
@@ -37,7 +37,7 @@ class TrainOptions:
 
 
 def parse(argv: Sequence[str], doc: str) -> TrainOptions:
-  """Return the options of train.py; answer --help and mistakes by ending the program."""
+  """Return the options of train.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'config'):
     return read(argv)
 

@@ -1,4 +1,4 @@
-"""What visualize.py may be asked: its flags, and the record that they become."""
+"""The options of visualize.py: its flags, and the record that they become."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,14 @@ from options.programs import answering
 
 FLAGS = (
     WORKDIR,
-    Flag('input', 'sentences to look into, one a line: a file, or - for standard input', default='-'),
+    Flag('input', 'sentences to show, one a line: a file, or - for standard input', default='-'),
     Flag('output', 'the file to write; by default report.html, training.html or FIGURE.FORMAT'),
     Flag('format', 'what is written', default='html',
          choices={'html': 'the page, one file that needs no network', 'png': 'a figure', 'svg': 'a figure'}),
-    Flag('figure', 'what a figure shows; of the first sentence, where it is of one', default='encoder',
+    Flag('figure', 'what a figure shows; a figure of one sentence takes the first', default='encoder',
          choices={'encoder': 'encoder self-attention', 'decoder': 'decoder self-attention', 'cross': 'cross-attention',
                   'positions': 'position encodings', 'curves': 'losses and scores while the run was trained',
-                  'pruning': 'what is left when heads are closed',
+                  'pruning': 'BLEU as heads are closed',
                   'distributions': "the smoothed target beside the model's own distribution"}),
     Flag('beside', "what is drawn beside this run: for curves the folders of further runs, for pruning the files that "
          'analyze.py wrote; separated by commas', tuple, ()),
@@ -35,25 +35,25 @@ _WITH_TRAINING = ('workdir', 'output', 'training', 'open')
 
 @dataclasses.dataclass(frozen=True)
 class VisualizeOptions:
-  """What visualize.py is asked to do."""
+  """The checked options of visualize.py."""
 
   workdir: str
   input: str  # path, or - for standard input
   output: str  # path of the page or figure
   format: str  # html, png or svg
   figure: str  # which figure, where format is not html
-  beside: tuple[str, ...]  # further runs, or what analyze.py wrote, to be drawn with this one
+  beside: tuple[str, ...]  # further runs, or files that analyze.py wrote, to draw beside this one
   reference: str | None
   checkpoint: str  # final, best, latest, average:N or a step
   effects: bool  # whether to close each head in turn
-  vectors: bool  # whether the page holds queries, keys and values however many there are
-  training: bool  # whether the page is on what training recorded
+  vectors: bool  # whether the page holds queries, keys and values even where they make it large
+  training: bool  # whether the page shows the attention that training recorded
   open: bool  # whether to show the page in the browser
   search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
 
 
 def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
-  """Return the options of visualize.py; answer --help and mistakes by ending the program."""
+  """Return the options of visualize.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
     page = 'training' if values['training'] else 'report'
@@ -63,7 +63,7 @@ def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Flags that do nothing beside --training."""
+  """Yield a sentence for each given flag that has no effect beside --training."""
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
       yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'

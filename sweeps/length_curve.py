@@ -1,6 +1,6 @@
-"""BLEU by sentence length, as Bahdanau et al. (2015) draw it in Figure 2: what attention is there for.
+"""BLEU by sentence length, as in Figure 2 of Bahdanau et al. (2015), which shows that attention helps long sentences.
 
-Each run's translations of its test split (samples/test_translations.txt) are scored in groups of sentences of like
+Each run's translations of its test split (samples/test_translations.txt) are scored in groups of sentences of similar
 length, counted in words of the source.
 """
 
@@ -31,7 +31,7 @@ class Curves(NamedTuple):
 
 
 def measure(rows: Sequence[Row]) -> Curves:
-  """Scores every finished run by length.
+  """Return the BLEU of every finished run by length.
 
   Raises:
     DataError: when runs were scored on different sentences, or the corpus has changed since.
@@ -45,7 +45,7 @@ def measure(rows: Sequence[Row]) -> Curves:
 
 
 def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
-  """A run's BLEU on each group."""
+  """Return a run's BLEU on each group."""
   pairs = _examined_by(run)
   path = os.path.join(run.folder.samples, 'test_translations.txt')
   with open(path, encoding='utf-8', newline='\n') as file:
@@ -58,7 +58,7 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
 
 
 def _examined_by(run: FinishedRun) -> list[Pair]:
-  """The pairs that a run was scored on, found again through its configuration."""
+  """Return the pairs that a run was scored on, read again as its configuration says."""
   pairs, fingerprint = _examined(setup.of_folder(run.folder).corpus)
   if fingerprint not in run.environment['data'].values():
     raise DataError(f'{run.folder.path} was scored on {run.results["test_set"]}, whose text has changed since; '
@@ -73,11 +73,11 @@ def _examined(config: loading.CorpusConfig) -> tuple[list[Pair], str]:
   return list(split), split.fingerprint
 
 
-# ------------------------------------------------------------------------------------------------- to be looked at
+# ----------------------------------------------------------------------------------------------------------- output
 
 
 def as_table(curves: Curves) -> Table:
-  """A line for each group."""
+  """Return a table with a line for each group."""
   heads = ['words of the source', 'sentences', *curves.bleu]
   cells = [[group.name, f'{len(group.places):,}', *(spread(values[i], 1) for values in curves.bleu.values())]
            for i, group in enumerate(curves.groups)]
@@ -86,19 +86,19 @@ def as_table(curves: Curves) -> Table:
 
 
 def as_text(curves: Curves) -> str:
-  """For a terminal."""
+  """Return the table as text for a terminal."""
   return table_as_text(as_table(curves))
 
 
 def as_record(curves: Curves) -> dict[str, Any]:
-  """For a program: BLEU of every run."""
+  """Return the BLEU of every run as JSON, for programs."""
   groups = [{'shortest': group.shortest, 'longest': group.longest, 'sentences': len(group.places)}
             for group in curves.groups]
   return {'test_set': curves.test_set, 'signature': curves.signature, 'groups': groups, 'bleu': curves.bleu}
 
 
 def write(workdir: str, curves: Curves) -> None:
-  """by_length.md, by_length.json and by_length.png in the sweep's folder."""
+  """Write by_length.md, by_length.json and by_length.png into the sweep's folder."""
   with open(os.path.join(workdir, 'by_length.md'), 'w', encoding='utf-8') as file:
     file.write(as_markdown(as_table(curves)))
   write_json(os.path.join(workdir, 'by_length.json'), as_record(curves))
@@ -106,8 +106,8 @@ def write(workdir: str, curves: Curves) -> None:
 
 
 def draw(curves: Curves, path: str) -> None:
-  """Figure 2: a line for each row, its deviation as bars."""
-  from matplotlib.figure import Figure  # slow to import; the figure alone keeps no global state
+  """Draw the figure: a line for each row, with the deviation over its seeds as bars."""
+  from matplotlib.figure import Figure  # slow to import; unlike pyplot, it keeps no global state
   figure = Figure(figsize=(7, 4.5), dpi=150, layout='constrained')
   axes = figure.add_subplot()
   places = [(group.shortest + group.longest) / 2 for group in curves.groups]

@@ -1,7 +1,7 @@
 """The runs of a sweep, one after the other: each a child process of train.py in a folder of its own, ROW/seed_N.
 
-What a folder holds says how far its run is, so a sweep has no state: killed and started again, it passes over what is
-finished, goes on with what is not, and waits for what another process still trains.
+A folder shows how far its run is, so a sweep has no state of its own: killed and started again, it skips finished runs,
+resumes the others, and waits for a run that another process still trains.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from tasks import setup
 from tasks.task import TASKS, task_of
 from training.run_folder import RunFolder, as_written, read_json
 
-POLL_SECONDS = 0.5  # between looks at what a child has said
-TAIL_BYTES = 50_000  # of a log: no message is longer
+POLL_SECONDS = 0.5  # between two readings of a child's log
+TAIL_BYTES = 50_000  # read from the end of a log; no message is longer
 
 
 class QueuedRun(NamedTuple):
@@ -44,17 +44,17 @@ class QueuedRun(NamedTuple):
 
   @property
   def log(self) -> str:
-    """Where its output goes; a run's folder itself must be empty before it starts."""
+    """The file of its output, beside its folder, which must be empty before the run starts."""
     return f'{self.folder.path}.log'
 
   @property
   def typed(self) -> str:
-    """The command as one types it here."""
+    """The command as one types it in a shell."""
     return shlex.join([python(), *self.command[1:]])
 
 
 class Stopped(Exception):
-  """The sweep was told to stop; the child has stopped, too."""
+  """The sweep was asked to stop, and its child has stopped, too."""
 
   def __init__(self, message: str, exit_code: int):
     super().__init__(message)
@@ -62,7 +62,7 @@ class Stopped(Exception):
 
 
 def queue(options: SweepOptions) -> list[QueuedRun]:
-  """All runs, row by row. The runs share vocabularies, tokenised text and compiled programs."""
+  """Return all runs, row by row. They share vocabularies, tokenised text and compiled programs."""
   cache = os.path.join(options.workdir, '.cache')
   shared = {'data.cache_dir': os.path.join(cache, 'text'), 'compile_cache': os.path.join(cache, 'programs')}
   runs = []
@@ -79,7 +79,7 @@ def queue(options: SweepOptions) -> list[QueuedRun]:
 
 
 def check(options: SweepOptions) -> None:
-  """Refuses a sweep with a run that could only fail, before any starts or is printed.
+  """Refuse a sweep with a run that could only fail, before any run starts or is printed.
 
   Raises:
     ConfigError: naming every mistake of every row.
@@ -106,7 +106,7 @@ def _mistakes(row: SweepRow, options: SweepOptions) -> Iterator[str]:
 
 
 def is_finished(run: QueuedRun) -> bool:
-  """Whether the folder holds the final scores of just this configuration, trained for just this long."""
+  """Return whether the folder holds the final scores of exactly this configuration, trained for exactly this long."""
   if not (os.path.isfile(run.folder.results) and os.path.isfile(run.folder.config)):
     return False
   length = read_json(run.folder.results).get('length', {})
@@ -115,7 +115,7 @@ def is_finished(run: QueuedRun) -> bool:
 
 
 def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[QueuedRun]:
-  """Trains what is not finished; returns the runs that failed. Raises Stopped on Ctrl-C and SIGTERM."""
+  """Train the runs that are not finished, and return those that failed. Raises Stopped on Ctrl-C and SIGTERM."""
   failed = []
   with _stop_signals():
     for number, run in enumerate(runs, 1):
@@ -127,17 +127,17 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
         code, last = _finish(run, head, lambda: say(f'{head}: another process trains it; waiting for that'))
       except _StopSignal as stop:
         raise Stopped(f'Stopped at {run.name}, after {number - 1} of {len(runs)} runs. '
-                      'The same command goes on from here.', stop.exit_code) from None
+                      'The same command resumes from here.', stop.exit_code) from None
       if code:
         failed.append(run)
-        say(f'{head}: FAILED with exit code {code}: {last}\n    all it said: {run.log}')
+        say(f'{head}: FAILED with exit code {code}: {last}\n    its output is in {run.log}')
       else:
         say(f'{head}: {told(run)}')
   return failed
 
 
 def told(run: QueuedRun) -> str:
-  """A finished run's figures in a few words."""
+  """Return a finished run's figures in a few words."""
   results = read_json(run.folder.results)
   figures, *_ = task_of(run.config).describe(results).split('\n')
   return (f'{figures}, validation perplexity {results["validation_perplexity"]:.2f} per {per_what(results)}, '
@@ -148,7 +148,7 @@ def told(run: QueuedRun) -> str:
 
 
 class _StopSignal(BaseException):
-  """Ctrl-C, SIGTERM or a closed terminal; no `except Exception` may swallow it."""
+  """Ctrl-C, SIGTERM or a closed terminal. No `except Exception` catches it."""
 
   def __init__(self, number: int):
     self.number, self.exit_code = number, INTERRUPTED if number == signal.SIGINT else PREEMPTED
@@ -156,7 +156,7 @@ class _StopSignal(BaseException):
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[None]:
-  """While it lasts, signals that ask for a stop raise _StopSignal."""
+  """Let signals that ask for a stop raise _StopSignal within the block."""
   def stop(number, frame):
     raise _StopSignal(number)
 
@@ -169,9 +169,9 @@ def _stop_signals() -> Iterator[None]:
 
 
 def _finish(run: QueuedRun, head: str, tell: Callable[[], Any]) -> tuple[int, str]:
-  """Trains what other processes leave untrained; returns what _train() does.
+  """Train a run, once no other process does, unless it is finished then; return what _train() returns.
 
-  A sweep that was killed may leave a child that has not come to its lock yet: ours then finds the folder busy.
+  A sweep that was killed may leave a child that does not hold its lock yet: our child then finds the folder busy.
   """
   while True:
     _wait_until_free(run, tell)
@@ -183,7 +183,7 @@ def _finish(run: QueuedRun, head: str, tell: Callable[[], Any]) -> tuple[int, st
 
 
 def _wait_until_free(run: QueuedRun, tell: Callable[[], Any]) -> None:
-  """Returns when no process holds the run's lock: a sweep killed outright leaves its child training."""
+  """Wait until no process holds the run's lock: a sweep that was killed leaves its child training."""
   path = os.path.join(run.folder.path, 'lock')
   if not os.path.isfile(path):
     return
@@ -196,11 +196,11 @@ def _wait_until_free(run: QueuedRun, tell: Callable[[], Any]) -> None:
 
 
 def _train(run: QueuedRun, head: str) -> tuple[int, str]:
-  """Runs the child to its end; returns its exit code and what it said of a failure.
+  """Run the child to its end; return its exit code, and its last error message or else its last line.
 
-  The child has a session of its own, so that Ctrl-C on a terminal reaches the sweep alone, which passes it on once:
-  train.py takes a second one for impatience. It writes into its log itself: through a pipe it would die of its next
-  line once the sweep is killed.
+  The child has a session of its own, so that Ctrl-C on a terminal reaches only the sweep, which passes it on once: at
+  a second one, train.py would stop without saving. The child writes to its log itself: with a pipe, its next line
+  would end it once the sweep is killed.
   """
   os.makedirs(os.path.dirname(run.folder.path), exist_ok=True)
   with open(run.log, 'ab') as log:
@@ -221,7 +221,7 @@ def _train(run: QueuedRun, head: str) -> tuple[int, str]:
 
 
 def _stop(child: subprocess.Popen, stop: _StopSignal, newest: '_NewestLine') -> None:
-  """Passes signals on, as many as come, until the child has saved and ended."""
+  """Pass on the stop signal, and any that follow, until the child has saved and ended."""
   while True:
     try:
       child.send_signal(stop.number)
@@ -232,7 +232,7 @@ def _stop(child: subprocess.Popen, stop: _StopSignal, newest: '_NewestLine') -> 
 
 
 def _follow(child: subprocess.Popen, newest: '_NewestLine') -> None:
-  """Waits until the child ends; a terminal shows its newest line meanwhile."""
+  """Wait until the child ends; meanwhile, show its newest line on a terminal."""
   while True:
     try:
       child.wait(POLL_SECONDS)
@@ -242,7 +242,7 @@ def _follow(child: subprocess.Popen, newest: '_NewestLine') -> None:
 
 
 def _said(log: str, start: int) -> list[str]:
-  """The last lines behind a place in a log, without blank ones."""
+  """Return the last lines after a position in a log, without blank ones."""
   with open(log, 'rb') as file:
     file.seek(max(start, os.path.getsize(log) - TAIL_BYTES))
     lines = file.read().decode(errors='replace').splitlines()
@@ -250,7 +250,7 @@ def _said(log: str, start: int) -> list[str]:
 
 
 class _NewestLine:
-  """One line of a terminal, written over and over, and wiped at the end; elsewhere, where to look."""
+  """A line of the terminal that always shows a log's newest line, cleared at the end; elsewhere, the log's path."""
 
   def __init__(self, head: str, log: str, start: int):
     self._head, self._log, self._start, self._watched = head, log, start, sys.stdout.isatty()
@@ -263,7 +263,7 @@ class _NewestLine:
     return self
 
   def update(self) -> None:
-    """Shows the newest line of the log."""
+    """Show the newest line of the log."""
     if self._watched and (lines := _said(self._log, self._start)):
       self._show(lines[-1])
 

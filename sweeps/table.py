@@ -1,7 +1,7 @@
-"""A table like the paper's Table 3 out of finished runs: a row of the sweep a line, mean ± deviation over its seeds.
+"""A table like the paper's Table 3, from finished runs: a line for each row of the sweep, mean ± deviation over seeds.
 
-Everything is read from the runs' own folders: config.json, environment.json and results.json. Which figures there are,
-and what is to be said of them, is a matter of what the runs are for: see tasks/.
+Everything is read from the runs' own folders: config.json, environment.json and results.json. The task of the runs
+decides which figures there are and how they are described: see tasks/.
 """
 
 import os
@@ -17,14 +17,14 @@ from options.sweep_options import SweepOptions
 from tasks.task import Task, task_of
 from training.run_folder import MAY_CHANGE, RunFolder, as_written, read_json, write_json
 
-# What may differ between two runs of one row, and is no part of what a row changes.
+# Options that may differ between two runs of one row, and that are not listed among a row's changes.
 NOT_COMPARED = ('seed', 'compile_cache', 'data.cache_dir')
-# Where the options stand that decide a model's size, and with the others what training makes of it.
+# Prefixes of the options that decide a model's size, and of those that decide what training makes of it.
 OF_SIZE = ('model.', 'recurrent.', 'vocabulary.')
 OF_TRAINING = (*OF_SIZE, 'optimizer.', 'train.', 'init_from')
-# Of these, what changes how something is computed, and not what.
+# Of these, the options that change how something is computed, but not what.
 COMPUTED_ALIKE = ('model.scan_layers', 'model.remat', 'train.accumulation_steps')
-# Figures on the test text beside the task's measure; the best on validation are none.
+# Further figures on the test text, beside the task's measure; best_… are on validation text.
 _FURTHER = re.compile(r'(?!best_)\w+_(accuracy|per_byte)')
 
 
@@ -33,19 +33,19 @@ class Figure(NamedTuple):
 
   head: str
   digits: int = 3
-  by: str = ''  # what counts it, where that is not this program
+  by: str = ''  # the program that computes it, where it is not this one
 
 
 _FIGURES = {'bleu': Figure('BLEU', 1, 'sacreBLEU'), 'bits_per_byte': Figure('bits per byte', 4)}
 
 
 def figure(name: str) -> Figure:
-  """How a figure is shown: by the name that results.json gives it, unless it has one of its own."""
+  """Return how a figure is shown; unless _FIGURES has it, by its name in results.json."""
   return _FIGURES.get(name) or Figure(name.replace('_', ' '))
 
 
 class FinishedRun(NamedTuple):
-  """What a run's folder says."""
+  """A finished run, as its folder records it."""
 
   folder: RunFolder
   seed: int
@@ -68,7 +68,7 @@ class Row(NamedTuple):
   runs: list[FinishedRun]
 
   def values(self, name: str) -> list[float]:
-    """A figure of each run on the test text, of those that it is a figure of."""
+    """Return a figure on the test text, of each run that has it."""
     return [run.results[name] for run in self.runs if name in run.figures]
 
 
@@ -91,12 +91,12 @@ class Table(NamedTuple):
 
 
 def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()) -> list[Row]:
-  """The rows of a sweep's folder that have finished runs: those asked for first, then what else lies there.
+  """Return the rows in a sweep's folder that have finished runs: first those that were asked for, then the others.
 
   Args:
     workdir: the sweep's folder.
-    wanted: names of rows.
-    order: how the rest is sorted; names outside of it come last.
+    wanted: names of the rows that were asked for.
+    order: names by which the others are sorted; names not in it come last.
   """
   names = [entry.name for entry in os.scandir(workdir) if entry.is_dir()] if os.path.isdir(workdir) else []
   place = {name: number for number, name in enumerate(dict.fromkeys([*wanted, *order]))}
@@ -120,7 +120,7 @@ def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
                       'not know') from None
   results = read_json(folder.results)
   if 'search' in results:
-    results['search'].setdefault('strategy', 'beam')  # all that there was when results did not name it
+    results['search'].setdefault('strategy', 'beam')  # the only strategy when results did not name it yet
   return FinishedRun(folder, seed, leaves(config), task, results, read_json(folder.environment))
 
 
@@ -128,12 +128,12 @@ def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
 
 
 def tabulate(rows: Sequence[Row], options: SweepOptions, command: Sequence[str]) -> Table:
-  """The table of finished rows. There must be one.
+  """Return the table of finished rows.
 
   Args:
-    rows: see finished_rows().
-    options: the sweep's; for what the literature reports, and what is asked for and missing.
-    command: the command line that asks for it.
+    rows: see finished_rows(); at least one.
+    options: the sweep's; they name the figures of the literature, and the rows and seeds that were asked for.
+    command: the command line that made the table.
   """
   base = rows[0]
   columns = [
@@ -153,7 +153,7 @@ def tabulate(rows: Sequence[Row], options: SweepOptions, command: Sequence[str])
 
 
 def spread(values: Sequence[float], digits: int) -> str:
-  """'25.1 ± 0.3': mean and sample deviation (n - 1); the mean alone of a single value."""
+  """Return '25.1 ± 0.3': mean and sample deviation (n - 1); for a single value, only the mean."""
   if not values:
     return ''
   mean = f'{statistics.fmean(values):.{digits}f}'
@@ -161,7 +161,7 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def per_what(results: Mapping[str, Any]) -> str:
-  """What a run's validation perplexity is per: what a step counts, see evaluation.per_token."""
+  """Return the unit of a run's validation perplexity, 'token' or 'example', see evaluation.per_token."""
   return 'example' if 'examples' in results else 'token'
 
 
@@ -173,7 +173,7 @@ def _perplexities(rows: Sequence[Row]) -> list[Column]:
 
 
 def changes(row: Row, base: Row) -> str:
-  """Options in which a row differs from the first one: 'num_heads=1'. Those of the model go without their section."""
+  """Return the options in which a row differs from the first: 'num_heads=1'. Those of the model lack their section."""
   ours, theirs = row.runs[0].config, base.runs[0].config
   return ', '.join(f'{name.removeprefix("model.")}={ours.get(name)}' for name in sorted(ours.keys() | theirs.keys())
                    if ours.get(name) != theirs.get(name) and name not in NOT_COMPARED)
@@ -187,7 +187,7 @@ def _missing(rows: Sequence[Row], options: SweepOptions) -> list[str]:
 
 
 def _method(rows: Sequence[Row]) -> list[str]:
-  """On what, how and with what the figures were measured; a line for each way if there are several."""
+  """Return notes on the text, the method and the hardware of the figures; a line for each, if there are several."""
   runs = [run for row in rows for run in row.runs]
   machines = {f'{run.environment["cores"]} cores, {", ".join(sorted(set(run.environment["devices"])))}, '
               f'Python {run.environment["python"]}, jax {run.environment["packages"]["jax"]}, '
@@ -198,9 +198,9 @@ def _method(rows: Sequence[Row]) -> list[str]:
 
 
 def _scored(run: FinishedRun) -> str:
-  """How a run was scored, in a sentence; the same for runs that were scored alike."""
+  """Return a sentence on how a run was scored; it is the same for runs that were scored in the same way."""
   shown, results = figure(run.task.measure.name), run.results
-  # What a task says behind the first line is how its figures came about; chrF is in no column.
+  # The lines after the first of a task's description say how its figures were measured; chrF has no column.
   _, *how = run.task.describe({name: results[name] for name in results if name != 'chrf_signature'}).split('\n')
   how = [line.strip().removeprefix(f'on {results["test_set"]}: ') for line in how]
   of = [_search(results['search'])] if run.task.references else []  # only translations are searched for
@@ -217,11 +217,11 @@ def _search(search: Mapping[str, Any]) -> str:
 
 
 def _is_moving_average(run: FinishedRun) -> bool:
-  return bool(run.config.get('train.ema_decay'))  # runs of before there was such an option have none
+  return bool(run.config.get('train.ema_decay'))  # runs older than the option lack it
 
 
 def _mixtures(rows: Sequence[Row]) -> list[str]:
-  """Warnings where figures stand together that do not compare."""
+  """Return warnings where the table shows figures that do not compare."""
   warnings = []
   for row in rows:
     unlike = {name for run in row.runs for name in run.config if name not in NOT_COMPARED
@@ -238,7 +238,7 @@ def _mixtures(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside_the_paper(columns: list[Column], rows: Sequence[Row], options: SweepOptions) -> list[str]:
-  """Adds the columns of the literature that compare; the notes say of those left out why."""
+  """Add the columns of the literature that compare; return notes on why others are left out."""
   unlike = {row.name: found for row in rows if row.name in options.published
             and (found := departures(row, options)) is not None}
   resized = {name: [option for option in found if option.startswith(OF_SIZE)] for name, found in unlike.items()}
@@ -247,7 +247,7 @@ def _beside_the_paper(columns: list[Column], rows: Sequence[Row], options: Sweep
   notes = _add_theirs(columns, 'parameters', 'the paper\'s', theirs('parameters', lambda count: f'{count / 1e6:.0f} M'),
                       resized)
   if reasons := sorted({reason for row in rows for run in row.runs for reason in incomparable(run)}):
-    return [*notes, f'The paper\'s BLEU is left out, for it is another measure: {"; ".join(reasons)}.']
+    return [*notes, f'The paper\'s BLEU is left out, because it is not comparable: {"; ".join(reasons)}.']
   notes += _add_theirs(columns, 'BLEU', 'the paper\'s BLEU', theirs('bleu', lambda bleu: f'{bleu:.1f}'), unlike)
   if any(column.head == 'the paper\'s BLEU' for column in columns):
     notes.append('The paper\'s BLEU is of tokenised text; sacreBLEU on raw text is lower for the same translations.')
@@ -256,14 +256,14 @@ def _beside_the_paper(columns: list[Column], rows: Sequence[Row], options: Sweep
 
 def _add_theirs(columns: list[Column], ours: str, head: str, theirs: Mapping[str, str],
                 unlike: Mapping[str, Sequence[str]]) -> list[str]:
-  """Puts a column of the literature behind ours, filled where a row is the paper's own; returns what there is to say.
+  """Put a column of the literature after ours, filled where a row is the paper's own; return notes on the others.
 
   Args:
     columns: of the table; changed.
     ours: head of our column.
     head: of theirs.
     theirs: its cells, by row.
-    unlike: of each of these rows, the options for which it is not the paper's.
+    unlike: for each row, the options in which it differs from the paper's.
   """
   cells = {name: cell for name, cell in theirs.items() if not unlike[name]}
   heads = [column.head for column in columns]
@@ -273,13 +273,13 @@ def _add_theirs(columns: list[Column], ours: str, head: str, theirs: Mapping[str
   for name in theirs.keys() - cells.keys():
     names_by_options.setdefault(', '.join(unlike[name]), []).append(name)
   told = [f'{options} ({", ".join(sorted(names))})' for options, names in sorted(names_by_options.items())]
-  return [f'The paper\'s {ours}: left out where our row is another than theirs, in {"; ".join(told)}.'] if told else []
+  return [f'The paper\'s {ours}: left out where our row differs from theirs, in {"; ".join(told)}.'] if told else []
 
 
 def departures(row: Row, options: SweepOptions) -> list[str] | None:
-  """In which options that decide what is trained a row is not what the configuration file calls by its name.
+  """Return the training options in which a row differs from the row of the same name in the configuration file.
 
-  None when that file knows no such name.
+  Returns None when the file has no row of that name.
   """
   try:
     variant = as_written(leaves(load_config(f'{options.path}:{row.name}')))
@@ -292,7 +292,7 @@ def departures(row: Row, options: SweepOptions) -> list[str] | None:
 
 
 def incomparable(run: FinishedRun) -> list[str]:
-  """Why a run's BLEU cannot stand beside that of the paper's Table 3; empty when it can, and when it has none."""
+  """Return why a run's BLEU does not compare with the paper's Table 3; empty when it does, or when it has no BLEU."""
   config, results = run.config, run.results
   wmt = (config['data.kind'] == 'tfds' and str(config['data.tfds_name']).startswith('wmt14_translate/de-en')
          and (config['data.source_language'], config['data.target_language']) == ('en', 'de'))
@@ -306,11 +306,11 @@ def incomparable(run: FinishedRun) -> list[str]:
   return [reason for holds, reason in found if not holds] if 'bleu' in run.figures else []
 
 
-# ------------------------------------------------------------------------------------------------- to be looked at
+# ----------------------------------------------------------------------------------------------------------- output
 
 
 def as_text(table: Table) -> str:
-  """For a terminal."""
+  """Return the table as text for a terminal."""
   lines = [table.heads, *table.cells]
   widths = [max(len(line[i]) for line in lines) for i in range(len(table.heads))]
   aligned = ['  '.join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
@@ -318,20 +318,20 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-  """For a document."""
+  """Return the table as Markdown."""
   line = lambda cells: f'| {" | ".join(cell.replace("|", chr(92) + "|") for cell in cells)} |'
   return '\n'.join([line(table.heads), line(['---'] * len(table.heads)), *map(line, table.cells), '',
                     *(f'* {note}' for note in table.notes), ''])
 
 
 def as_record(rows: Sequence[Row], table: Table) -> dict[str, Any]:
-  """For a program: the table, and beside it each run's own results."""
+  """Return the table and each run's own results as JSON, for programs."""
   return {'table': [dict(zip(table.heads, cells)) for cells in table.cells], 'notes': table.notes,
           'runs': {row.name: {run.seed: run.results for run in row.runs} for row in rows}}
 
 
 def write(workdir: str, rows: Sequence[Row], table: Table) -> None:
-  """table.md and table.json in the sweep's folder."""
+  """Write table.md and table.json into the sweep's folder."""
   with open(os.path.join(workdir, 'table.md'), 'w', encoding='utf-8') as file:
     file.write(as_markdown(table))
   write_json(os.path.join(workdir, 'table.json'), as_record(rows, table))

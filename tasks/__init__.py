@@ -1,14 +1,14 @@
-"""What a run is for, one file and one class each; and setup, which makes records of a run's options.
+"""Tasks, that is, what a run is trained for: one file and one class each; and setup, which makes a run's records.
 
-    task              what every task has; TASKS
+    task              the interface of every task; TASKS
     translation       pairs of sentences
     language_model    running text
     classification    labelled text
-    records, setup    a run's options as records; from a configuration or from a run's folder
+    records, setup    a run's options as records, made from a configuration or from a run's folder
     trained           a trained run, read from its folder
     inspection        what training would read, as text for people
 
-Importing the room makes all tasks known. A new one is a file and a line here.
+Importing this package registers all tasks. A new one is a file and a line here.
 """
 
 from tasks import classification, language_model, translation

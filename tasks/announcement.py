@@ -1,4 +1,4 @@
-"""What train.py says of a run before and after it trains."""
+"""What train.py prints about a run before and after it trains."""
 
 import math
 import os
@@ -24,14 +24,14 @@ from transformer.training import TrainState
 
 
 def show(lines: Iterable[str]) -> int:
-  """Print a report; returns the exit code."""
+  """Print a report and return the exit code."""
   for line in lines:
     print(line)
   return DONE
 
 
 def departures(setup: Setup) -> list[str]:
-  """Return what of the training options is not the paper's, in a word each."""
+  """Return the training options in which a run departs from the paper, a few words each."""
   named = ((setup.optimizer.kind, 'adam'), (setup.optimizer.schedule, 'noam'),
            (setup.consistency.consistency, 'none'), (setup.sampling.subword_sampling, 'none'))
   sized = (('label smoothing', setup.loss.label_smoothing, 0.1), ('clipping at', setup.optimizer.clip_norm, 0.0),
@@ -43,7 +43,7 @@ def departures(setup: Setup) -> list[str]:
 
 
 def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -> None:
-  """Print what is about to happen, in a few lines: model, batches, mesh, length."""
+  """Print a few lines on a run that is about to train: its model, batches, mesh and length."""
   setup, plan, largest = task.setup, task.batches, task.batches.shapes[0]
   device = mesh.devices.flat[0]
   sizes = f'{task.source.size:,}' if task.source is task.target else f'{task.source.size:,} and {task.target.size:,}'
@@ -61,37 +61,37 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
         f'{largest.rows} rows of the largest batch; a batch has {plan.tokens_per_batch():,.0f} real target tokens')
   whole = partitioning.undivided(task.model.axes(), state.params, mesh)
   if whole:
-    print(f'  not divided by the mesh, and so whole on more devices: {", ".join(whole[:8])}'
+    print(f'  not divided by the mesh, and so kept whole on several devices: {", ".join(whole[:8])}'
           + (f' and {len(whole) - 8} more' if len(whole) > 8 else ''))
   print(f'Training for {loop.describe(plan.batches_per_epoch)} on {mesh.size} × {device.device_kind} '
         f'({", ".join([setup.mesh.compile, setup.model.dtype, *departures(setup)])})'
-        + (f', going on from step {int(state.step):,}' if int(state.step) else ''), flush=True)
+        + (f', resuming from step {int(state.step):,}' if int(state.step) else ''), flush=True)
 
 
 def is_scored(folder: RunFolder, step: int) -> bool:
-  """Return whether the final scores are those of this step."""
+  """Return whether results.json holds the final scores of this step."""
   return os.path.isfile(folder.results) and read_json(folder.results)['step'] == step
 
 
 def finished(task: Task, folder: RunFolder) -> int:
-  """Say that a run has come to its end, with its scores; returns the exit code."""
+  """Print that a run is finished, with its scores and how to train longer, and return the exit code."""
   results = read_json(folder.results)
   print(f'This run is finished, at step {results["step"]:,}: {task.describe(results)}\n' + (
-      'Its learning rate has come to its end; to train longer, give another --workdir and, to start from this run, '
+      'Its learning-rate schedule has ended; to train longer, give another --workdir and, to start from this run, '
       '--init_from' if task.setup.optimizer.ends_with_run else
-      'To go on, ask for more with --config.train.num_steps=…, num_epochs=… or num_minutes=…'))
+      'To train longer, give more with --config.train.num_steps=…, num_epochs=… or num_minutes=…'))
   return DONE
 
 
 def results_by_set(found: Mapping[Any, Score]) -> dict[str, Any]:
-  """Return the scores as results.json has them: the first test set's at the top, and all of them by set."""
+  """Return the scores as results.json holds them: those of the first test set, and under `scores` those of each set."""
   first, *_ = found
   by_set = {split.name: score.results for split, score in found.items()}
   return found[first].results | {'test_set': first.name, 'scores': by_set}
 
 
 def next_commands(task: Task, example: str, options: TrainOptions) -> str:
-  """Return lines to paste: try the run, go on with it, train on text of one's own."""
+  """Return commands to paste: to try the run, to train it longer, and to train on the user's own text."""
   command = f'{programs.python()} '
   go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options)}'
   return f'''
@@ -100,7 +100,7 @@ Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/min
 
 
 def _longer(task: Task, options: TrainOptions) -> str:
-  """The command of a run for a run twice as long."""
+  """Return the command that trains the same run for twice as long."""
   loop = task.setup.loop
   length = loop.longer or f'num_steps={2 * loop.over(task.batches.batches_per_epoch).total_steps}'
   kept = options.arguments_without([f'config.{name}' for name in LENGTHS])

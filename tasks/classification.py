@@ -1,7 +1,7 @@
-"""Fine-tuning a language model on labelled text (Radford et al., 2018, §3.2), beside what needs no understanding.
+"""Fine-tuning a language model on labelled text (Radford et al., 2018, §3.2), compared with simple baselines.
 
-A run starts from that of a language model (init_from), whose vocabulary has to hold the delimiter and the extract
-symbol, or from nothing, for comparison. What is reported is accuracy: the share of examples whose label is right.
+A run starts from a language model's run (init_from), whose vocabulary has to hold the delimiter and the extract symbol,
+or, for comparison, from fresh parameters. It reports accuracy: the share of examples whose label is right.
 """
 
 import dataclasses
@@ -31,11 +31,11 @@ from transformer.model import Model
 
 @task
 class Classification(Task):
-  """The label of a text, or of several."""
+  """Classification: the label of a text, or of several texts together."""
 
   name = 'fine_tuning'
   texts = rows = 'examples'
-  has_attention = False  # a classifier's sequences are laid out in another way
+  has_attention = False  # a classifier's sequences have another layout
   architectures = ('language_model',)
   corpus_record = loading.LabelledConfig
   measure = Measure('accuracy')
@@ -46,13 +46,13 @@ class Classification(Task):
 
   @classmethod
   def mistakes(cls, setup: Setup) -> Iterator[str]:
-    """Yield what is for pairs alone, and symbols that the vocabulary would lack."""
+    """Yield a sentence for each option that is for pairs alone, and where the vocabulary would lack symbols."""
     vocabulary = setup.vocabulary
     if not vocabulary.joint:
-      yield 'config.vocabulary.joint is False; a language model has one vocabulary'
+      yield 'config.vocabulary.joint is False; a language model has one vocabulary: set it to True'
     missing = {input_formats.DELIMITER, input_formats.EXTRACT} - set(vocabulary.control_symbols)
     if missing and not setup.places.init_from and not vocabulary.source_model:
-      yield f'config.vocabulary.control_symbols lacks {" and ".join(sorted(missing))}, which stand around texts'
+      yield f'config.vocabulary.control_symbols lacks {" and ".join(sorted(missing))}, which mark texts: add them'
     if setup.loss.label_smoothing:
       yield f'config.train.label_smoothing is {setup.loss.label_smoothing}; fine-tuning has none: set it to 0'
     for name, value in (('data.subword_sampling', setup.sampling.subword_sampling),
@@ -64,7 +64,7 @@ class Classification(Task):
 
   @classmethod
   def idle(cls, setup: Setup) -> dict[str, str]:
-    """Return the section `search`: nothing is searched for."""
+    """Return the section `search`, which a classifier has no use for."""
     return {'search': f'data.kind is {setup.corpus.kind!r}; nothing is searched for in {cls.texts}'}
 
   def read_corpus(self) -> LabelledCorpus:
@@ -80,7 +80,7 @@ class Classification(Task):
     return (word for example in self.corpus.train for text in example.texts for word in vocabularies.words(text))
 
   def build_model(self, model: Model) -> Model:
-    """Return the language model with a classifier of the corpus's labels on it."""
+    """Return the language model with a classifier on top, which has an output for each label of the corpus."""
     return with_classifier(model, self.setup, len(self.corpus.labels))
 
   def plan(self, split: LabelledSplit, batches: input_pipeline.BatchConfig, shuffle: bool
@@ -92,7 +92,7 @@ class Classification(Task):
     return LabelledPlan(encoded.sequences, encoded.labels, batches, self.setup.seed, shuffle)
 
   def adopt(self, wanted: Any, fresh: Any) -> Any:
-    """Return a language model's parameters under a fresh classifier."""
+    """Return the parameters of the language model in init_from, with those of a fresh classifier."""
     return {'model': best_params(self.setup.places.init_from, wanted['model']), 'head': fresh['head']}
 
   # ------------------------------------------------------------------------------------------------- evaluation
@@ -103,7 +103,7 @@ class Classification(Task):
                       self.setup.batches.max_length)
 
   def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
-    """Return the accuracy, and what is said of the same examples."""
+    """Return the accuracy, and the labels given to the first validation examples."""
     del step
     examples, labels = self.corpus.validation.examples[:self.setup.evaluation.num_samples], self.corpus.labels
     self._classifier.params = params
@@ -115,7 +115,7 @@ class Classification(Task):
                       f'accuracy {accuracy:.3f} ({sums["examples"]:.0f} examples)')
 
   def score(self, params: Any, split: LabelledSplit, sums_of: Callable[[Any, Any], Sums]) -> Score:
-    """Return the accuracy on a split, and that of the baselines."""
+    """Return the model's accuracy on a split, and that of the baselines."""
     print(f'Classifying {split.name} ({len(split):,} examples), and fitting the baselines …', flush=True)
     sums = sums_of(params, split)
     self._classifier.params = params
@@ -127,7 +127,7 @@ class Classification(Task):
 
   @classmethod
   def describe(cls, results: Mapping[str, Any]) -> str:
-    """Return the accuracy beside that of every rule that does not understand."""
+    """Return the accuracy beside that of each baseline, as text."""
     others = '  '.join(f'{name.replace("_", " ")} {value:.3f}' for name, value in results['baselines'].items())
     return (f'accuracy {results["accuracy"]:.3f} on {results["test_set"]} ({results["examples"]:,} examples, '
             f'{results["task"].replace("_", " ")})\n  without understanding: {others}')
@@ -137,7 +137,7 @@ class Classification(Task):
   @classmethod
   def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
            n_best: int = 1) -> Classifier:
-    """Return a run, ready to classify lines. See Task.load; nothing is searched for: any search option is an error."""
+    """Return a run, ready to classify lines. See Task.load; any search option is an error, as nothing is searched."""
     del n_best
     workdir, checkpoint = only_run(workdirs, wanted)
     folder = RunFolder.open(workdir)
@@ -149,12 +149,12 @@ class Classification(Task):
 
   @classmethod
   def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> PlainAnswers:
-    """Return what decode.py asks: the label of each line's texts."""
+    """Return the Answers of decode.py: the label of each line's texts."""
     del setup, say
     classifier = cls.load(options.workdirs, options.checkpoints, options.search)
     return PlainAnswers('classifying', classifier.classify_lines, classifier.notes, lambda line: line.replace('\t', ' '))
 
 
 def with_classifier(model: Model, setup: Setup, outputs: int) -> Model:
-  """Return a language model with a classifier of so many labels on it."""
+  """Return a language model with a classifier on top, which has `outputs` outputs."""
   return classification.build(model, dataclasses.replace(setup.classification, outputs=outputs))

@@ -13,7 +13,7 @@ _BATCHES, _SHOWN = 10, 2  # batches written out, and pairs of each
 
 
 def report(corpus: Corpus, plan: Any, source: Vocabulary, target: Vocabulary) -> Iterator[str]:
-  """Line by line: what was read, kept and dropped, lengths, padding, unknown pieces, and ten batches as text.
+  """Yield, line by line, what was read, kept and dropped, lengths, padding, unknown pieces, and ten batches as text.
 
   Args:
     corpus: whose notes say what was dropped, and why.
@@ -41,7 +41,7 @@ def report(corpus: Corpus, plan: Any, source: Vocabulary, target: Vocabulary) ->
 
 
 def histogram(lengths: np.ndarray) -> Iterator[str]:
-  """Bars of how many sentences have so many tokens, in up to sixteen classes of equal width."""
+  """Yield the lines of a histogram of sentence lengths in tokens, in up to sixteen classes of equal width."""
   width = max(1, -(-int(lengths.max()) // 16))
   counts = np.bincount((lengths - 1).clip(0) // width)
   for place, count in enumerate(counts):
@@ -50,6 +50,6 @@ def histogram(lengths: np.ndarray) -> Iterator[str]:
 
 
 def pairs_of(batch: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-  """The ids of each pair of a batch, of packed rows as well."""
+  """Return the token ids of each pair of a batch, also where rows are packed."""
   return [tuple(side.ids[row][side.segments[row] == segment] for side in batch)
           for row in range(len(batch.source.ids)) for segment in range(1, batch.target.segments[row].max() + 1)]

@@ -26,7 +26,7 @@ from training.evaluation import Evaluation, Score, Sums, exponential, per_token
 
 
 class Prompt(NamedTuple):
-  """The first words of a line of a text, and what stands there after them."""
+  """The first words of a line of text, and the rest of the line."""
 
   prompt: str
   rest: str
@@ -34,7 +34,7 @@ class Prompt(NamedTuple):
 
 @task
 class LanguageModelling(Task):
-  """The next token of running text."""
+  """Language modelling: the next token of running text."""
 
   name = 'language_modelling'
   texts = 'documents'
@@ -48,10 +48,10 @@ class LanguageModelling(Task):
 
   @classmethod
   def mistakes(cls, setup: Setup) -> Iterator[str]:
-    """Yield what is for pairs alone, and lengths that do not fit the blocks of text."""
+    """Yield a sentence for each option that is for pairs alone, and for lengths that do not fit the blocks of text."""
     vocabulary, model, longest = setup.vocabulary, setup.model, setup.batches.max_length
     if not vocabulary.joint:
-      yield 'config.vocabulary.joint is False; a language model has one vocabulary'
+      yield 'config.vocabulary.joint is False; a language model has one vocabulary: set it to True'
     if vocabulary.kind == 'word' or not vocabulary.byte_fallback:
       yield (f'config.vocabulary.kind is {vocabulary.kind!r} and byte_fallback {vocabulary.byte_fallback}; a '
              'language model predicts every byte of its text: expected bpe, unigram or char, with byte_fallback')
@@ -87,7 +87,7 @@ class LanguageModelling(Task):
 
   @functools.cached_property
   def _continuer(self) -> Continuer:
-    """Made once: what it compiles serves every evaluation."""
+    """The continuer of all evaluations: made once, so that it compiles once."""
     return Continuer(self.model, None, self.target, self.setup.search, self.setup.batches.max_length,
                      self.setup.decoding.batch_tokens or BATCH_TOKENS, include_prompt=True)
 
@@ -123,7 +123,7 @@ class LanguageModelling(Task):
 
   @classmethod
   def describe(cls, results: Mapping[str, Any]) -> str:
-    """Return the final figures, and what they were measured on."""
+    """Return the final figures, and what they were measured on, as text."""
     return (f'perplexity {results["perplexity"]:.2f} per token, {results["perplexity_per_byte"]:.3f} per byte '
             f'({results["bits_per_byte"]:.4f} bits per byte)\n'
             f'  on {results["test_set"]}: {results["tokens"]:,} tokens, {results["bytes"]:,} bytes')
@@ -146,7 +146,7 @@ class LanguageModelling(Task):
 
   @classmethod
   def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> PlainAnswers:
-    """Return what decode.py asks: a continuation of each line."""
+    """Return the Answers of decode.py: a continuation of each line."""
     del setup, say
     continuer = cls.load(options.workdirs, options.checkpoints, options.search)
     return PlainAnswers('continuing', continuer.continue_lines, continuer.notes, plain)
@@ -159,7 +159,7 @@ def per_byte(sums: Mapping[str, float], num_bytes: int) -> dict[str, float]:
 
 
 def prompts(split: TextSplit, count: int) -> list[Prompt]:
-  """Return `count` prompts, the first halves of lines that lie evenly over a split; fewer where it has fewer lines."""
+  """Return `count` prompts, the first halves of lines spread evenly over a split; fewer where it has fewer lines."""
   lines = [line for text in split for line in text.split('\n') if len(line.split()) >= 4]
   chosen = [lines[len(lines) * n // count] for n in range(count)] if len(lines) >= count else lines
   halves = [line[:len(line) // 2].rpartition(' ')[0] or line[:len(line) // 2] for line in chosen]

@@ -1,4 +1,4 @@
-"""A run's options as records: what everything behind the door reads in place of a configuration."""
+"""A run's options as records (frozen dataclasses), which all other code reads in place of a configuration."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class DecodingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PlacesConfig:
-  """Where a run finds and keeps what is no result; all of it may differ when a run goes on."""
+  """Where a run finds its start and keeps its caches; all of this may change when the run resumes."""
 
   init_from: str | None  # folder of the run whose parameters and vocabulary to start from
   compile_cache: str | None  # None: in the run's folder
@@ -46,7 +46,7 @@ class PlacesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-  """All options of a run, each in the record of whoever reads it."""
+  """All options of a run, each in the record of the code that reads it."""
 
   saved: Mapping[str, Any]  # as config.json holds them
   seed: int
@@ -56,10 +56,10 @@ class Setup:
   vocabulary: vocabularies.VocabularyConfig
   sampling: subword_sampling.SamplingConfig
   batches: BatchConfig
-  model: ModelRecord  # the sizes of the vocabularies are those asked for until these are made
+  model: ModelRecord  # with the configured vocabulary sizes; sized() sets the actual ones
   loss: LossConfig
   consistency: ConsistencyConfig
-  classification: ClassificationConfig  # of labelled text; as many outputs as there are at least until it is read
+  classification: ClassificationConfig  # of labelled text; two outputs until the labels are read
   optimizer: OptimizerConfig
   search: SearchConfig
   decoding: DecodingConfig
@@ -71,7 +71,7 @@ class Setup:
 
   @property
   def memory(self) -> MemoryOptions:
-    """The options by which a step needs less memory."""
+    """The options that can make a step need less memory."""
     return MemoryOptions(self.mesh.fsdp, self.model.d_model, self.loop.accumulation_steps, self.batches.batch_tokens)
 
   def sized(self, source_size: int, target_size: int) -> ModelRecord:

@@ -1,6 +1,6 @@
-"""From a configuration to records, of a new run or of a run's folder: the one place where sections become records.
+"""From a configuration, of a new run or in a run's folder, to records: the only place that makes records of sections.
 
-Every mistake is reported, together, before any file is read or made. Behind this door nothing sees a configuration.
+All mistakes are reported together, before any file is read or made. Code that gets the records sees no configuration.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ Config = Mapping[str, Any]  # a configuration as nested dictionaries
 
 
 def read(options: TrainOptions) -> Setup:
-  """Return the records of a run that train.py is asked for. Raises ConfigError naming every mistake."""
+  """Return the records of the run that train.py's options describe. Raises ConfigError naming every mistake."""
   return records(options.config, options.given)
 
 
@@ -46,10 +46,10 @@ def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best
   Args:
     folder: the run's.
     search: options of the section `search` that take the place of the run's own.
-    n_best: translations of a line that are wanted; of what is asked for, so no option of a run.
+    n_best: translations wanted of each line; given with each request, so not an option of the run.
 
   Raises:
-    ConfigError: naming every mistake; an option of `search` that changes nothing is one.
+    ConfigError: naming every mistake; an option of `search` that has no effect is one.
   """
   config, search = folder.read_config(), dict(search or {})
   config = config | {'search': config['search'] | search}
@@ -64,7 +64,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
 
   Args:
     config: resolved; exactly one of train.num_steps, num_epochs and num_minutes is set.
-    given: dotted names of the options that somebody asked for; one that changes nothing is a mistake.
+    given: dotted names of the options that the user set; one that has no effect is a mistake.
     n_best: see of_folder.
 
   Raises:
@@ -103,7 +103,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
 
 
 def model_record(build: Gathering, config: Config) -> ModelRecord | None:
-  """Return the record of the configured architecture, its vocabularies as large as asked for; None when refused."""
+  """Return the record of the configured architecture, with the configured vocabulary size; None when refused."""
   chosen = build(ArchitectureConfig, config['model'])
   if chosen is None:
     return None
@@ -119,12 +119,12 @@ def fields(record: type) -> set[str]:
 
 
 def largest_dropout(model: ModelRecord | None) -> float:
-  """Return the largest of a model record's rates; of a record that was refused, any."""
+  """Return the largest dropout rate in a model's record; 1.0 for a record that was refused."""
   return max(getattr(model, name) for name in fields(type(model)) if name.endswith('dropout')) if model else 1.0
 
 
 def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
-  """Yield what records may not be together; where one of them was refused, as far as that can be told."""
+  """Yield a sentence for each conflict between records, as far as it shows where one of them was refused."""
   config = setup.saved
   architecture, kind = config['model']['architecture'], config['data']['kind']
   if setup.model and architecture not in task.architectures:
@@ -132,21 +132,21 @@ def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
            f'{task.name.replace("_", " ")}; expected {" or ".join(task.architectures)}')
   if task.texts != 'pairs' and setup.cleaning not in (None, cleaning.CleaningConfig()):
     yield (f'config.data: filters, tag and mix are for pairs, and kind {kind!r} holds {task.texts}; leave '
-           'max_characters to mix at their defaults')
+           'the options from max_characters to mix at their defaults')
   if setup.evaluation and setup.evaluation.watch_attention is not None and not task.has_attention:
     yield (f'config.train.watch_attention is {setup.evaluation.watch_attention!r}; it is for translators and language '
            f'models, and data.kind {kind!r} holds {task.texts}')
-  if setup.loop and setup.loop.num_steps and setup.optimizer:  # epochs are known in steps once the text is
+  if setup.loop and setup.loop.num_steps and setup.optimizer:  # epochs become steps once the text is read
     try:
       optimizers.learning_rate(setup.optimizer, setup.loop.num_steps)
     except ValueError as error:
       yield str(error)
-  with contextlib.suppress(AttributeError):  # of a record that was refused, and is reported
+  with contextlib.suppress(AttributeError):  # from a record that was refused, which is reported already
     yield from task.mistakes(setup)
 
 
 def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterator[str]:
-  """Yield a sentence for each given option that changes nothing beside the others."""
+  """Yield a sentence for each option that the user set and that has no effect beside the others."""
   config, reasons = setup.saved, idle(setup, task)
   architecture = config['model']['architecture']
   known = fields(type(setup.model)) | {'architecture'} if setup.model else None
@@ -155,12 +155,12 @@ def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterat
     if section in ('model', 'recurrent') and known is not None and option not in known:
       yield (f'config.{name} has no effect: model.architecture is {architecture!r}, which has no such option; leave it '
              'out, or choose another architecture')
-    elif reason := reasons.get(section) or reasons.get(name):  # a section that means nothing goes first
+    elif reason := reasons.get(section) or reasons.get(name):  # a section without effect goes first
       yield f'config.{name} has no effect: {reason}; leave it out'
 
 
 def idle(setup: Setup, task: type[Task]) -> dict[str, str]:
-  """Return the options that mean nothing beside the others, by dotted name, each with the reason and the remedy."""
+  """Return the options that have no effect beside the others, by dotted name, each with the reason and the remedy."""
   reasons: dict[str, str] = {}
   sections = {'data': (setup.corpus, setup.sampling, setup.batches), 'model': (setup.model,),
               'train': (setup.loss, setup.consistency), 'optimizer': (setup.optimizer,), 'search': (setup.search,)}

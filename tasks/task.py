@@ -1,7 +1,7 @@
-"""What a run is for: its text, vocabulary, model, batches, and what its results are measured by.
+"""A task is what a run is trained for: its text, vocabulary, model and batches, and how its results are measured.
 
-train.py and decode.py are written once. Whatever they do in another way for another task is a method here, and a task
-is a class that fills them in: one file, and one line in tasks/setup.py that imports it.
+train.py and decode.py are written once. Whatever they do differently for different tasks is a method here. A new task
+is a class that implements these methods: one file, and one line in tasks/__init__.py that imports it.
 """
 
 import abc
@@ -33,15 +33,15 @@ TASKS: dict[str, type['Task']] = {}  # by what the splits of a corpus hold: 'pai
 
 
 def task(cls: type['Task']) -> type['Task']:
-  """Enter a task under what it reads; to be used as a decorator."""
+  """Register a task, by the kind of text that it reads; a decorator."""
   TASKS[cls.texts] = cls
   return cls
 
 
 def task_of(config: Mapping[str, Any]) -> type['Task']:
-  """Return the task of a configuration: what the splits of its corpus hold decides.
+  """Return the task of a configuration, which depends on what the splits of its corpus hold.
 
-  Of a kind of corpus that nobody knows it is translation, whose record of the corpus reports that.
+  For an unknown kind of corpus it is translation, whose corpus record reports the mistake.
   """
   return TASKS[loading.holds(config['data']['kind']) or 'pairs']
 
@@ -51,17 +51,17 @@ class Task(abc.ABC):
 
   name: ClassVar[str]
   texts: ClassVar[str]  # what its corpora hold, for people and as the key of TASKS: 'pairs'
-  has_attention: ClassVar[bool] = True  # whether attention on its validation text may be watched
+  has_attention: ClassVar[bool] = True  # whether the attention on its validation text can be recorded
   rows: ClassVar[str]  # what a row of a batch holds, for people
   architectures: ClassVar[tuple[str, ...]]  # values of model.architecture that can be trained for it
-  measure: ClassVar[Measure]  # the figure on validation by which one checkpoint is better than another
-  corpus_record: ClassVar[type] = loading.CorpusConfig  # what is made of the section `data`
-  own_options: ClassVar[tuple[str, ...]] = ()  # options that mean nothing to other tasks, by dotted name
+  measure: ClassVar[Measure]  # the validation metric that ranks checkpoints
+  corpus_record: ClassVar[type] = loading.CorpusConfig  # the record made from the section `data`
+  own_options: ClassVar[tuple[str, ...]] = ()  # options that have no effect in other tasks, by dotted name
   references: ClassVar[bool] = False  # whether its answers may be compared with reference texts
-  line_by_line: ClassVar[bool] = False  # whether an answer depends on its line alone, so that lines may come in a pipe
-  outputs: ClassVar[str]  # how the file in samples/ ends that holds what the model wrote for a test set
-  invitation: ClassVar[str]  # to try decode.py
-  own_text: ClassVar[str]  # the options of train.py for text of one's own
+  line_by_line: ClassVar[bool] = False  # whether answers depend on their line alone, so that lines can be piped
+  outputs: ClassVar[str]  # end of the name of the file in samples/ with the model's outputs for a test set
+  invitation: ClassVar[str]  # to try decode.py: 'Translate a sentence'
+  own_text: ClassVar[str]  # the options of train.py to train on the user's own text
 
   def __init__(self, setup: Setup, folder: RunFolder):
     """Read the text, make or read the vocabularies, tokenise, plan the batches.
@@ -89,12 +89,12 @@ class Task(abc.ABC):
 
   @classmethod
   def mistakes(cls, setup: Setup) -> Iterator[str]:
-    """Yield what options may not be together, beyond what each record checks."""
+    """Yield a sentence for each conflict between options, beyond what each record checks."""
     yield from ()
 
   @classmethod
   def idle(cls, setup: Setup) -> Mapping[str, str]:
-    """Return the options, or sections of them, that this task has no use for, with the reason."""
+    """Return the options, or sections of them, that have no effect in this task, with the reason."""
     return {}
 
   @abc.abstractmethod
@@ -110,7 +110,7 @@ class Task(abc.ABC):
     """Yield the words of the training text that a user may write."""
 
   def build_model(self, model: models.Model) -> models.Model:
-    """Return what is trained, from the architecture's model."""
+    """Return the model to train, made from the architecture's model."""
     return model
 
   @abc.abstractmethod
@@ -122,9 +122,9 @@ class Task(abc.ABC):
     """Return figures and samples on validation text.
 
     Args:
-      params: whole on every device.
+      params: replicated on every device.
       sums: of loss, tokens and hits over the validation split.
-      step: updates done, by which the example on the terminal changes.
+      step: updates done, which decides the example on the terminal.
     """
 
   @abc.abstractmethod
@@ -132,7 +132,7 @@ class Task(abc.ABC):
     """Return the final figures on one held-out split.
 
     Args:
-      params: whole on every device.
+      params: replicated on every device.
       split: one of self.examined.
       sums_of: (params, split) -> sums of loss, tokens and hits over it.
     """
@@ -140,7 +140,7 @@ class Task(abc.ABC):
   @classmethod
   @abc.abstractmethod
   def describe(cls, results: Mapping[str, Any]) -> str:
-    """Return what score() found, as people read it; results as in results.json."""
+    """Return the figures that score() found as text for people; `results` as in results.json."""
 
   @classmethod
   @abc.abstractmethod
@@ -149,11 +149,11 @@ class Task(abc.ABC):
     """Return a trained run, ready for lines of text.
 
     Args:
-      workdirs: its folder; several are an ensemble, where the task knows such.
+      workdirs: its folder; several are an ensemble, where the task supports ensembles.
       wanted: checkpoints, one for all runs or one for each: 'final', 'best', 'latest', 'average:N' or a step; see
         trained.chosen_steps.
       search: the options of the section `search` that take the place of the run's own.
-      n_best: answers to a line that are wanted.
+      n_best: how many answers to a line are wanted.
 
     Raises:
       ConfigError, CheckpointError: when a folder is no run or has no such checkpoint.
@@ -162,12 +162,12 @@ class Task(abc.ABC):
   @classmethod
   @abc.abstractmethod
   def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> Answers:
-    """Return what answers lines as decode.py is asked to.
+    """Return the Answers of decode.py: what answers lines as its options ask.
 
     Args:
-      options: what decode.py was given; those that are for translations are refused before, where they mean nothing.
+      options: those of decode.py; options for translations alone were already refused for other tasks.
       setup: the (first) run's.
-      say: is told what a user should know before it happens.
+      say: called with notes that the user should read beforehand.
     """
 
   def adopt(self, wanted: Any, fresh: Any) -> Any:
@@ -175,13 +175,13 @@ class Task(abc.ABC):
 
     Args:
       wanted: shapes and shardings of all parameters.
-      fresh: newly drawn ones.
+      fresh: newly initialised ones.
     """
     del fresh
     return best_params(self.setup.places.init_from, wanted)
 
   def watchable(self) -> list[tuple[str, str]]:
-    """Return validation texts, (source or '', target), whose attention may be watched; see has_attention."""
+    """Return validation texts, (source or '', target), whose attention can be recorded; see has_attention."""
     return []
 
   def inspect(self) -> Iterator[str]:
@@ -191,7 +191,7 @@ class Task(abc.ABC):
   # ------------------------------------------------------------------------------------------ what all tasks share
 
   def objective(self) -> training.Objective:
-    """Return what training descends on."""
+    """Return the loss that training minimises."""
     return training.build_objective(self.model, self.setup.loss, self.target.bos_id, self.setup.consistency)
 
   def evaluation_objective(self) -> training.Objective:
@@ -210,16 +210,16 @@ class Task(abc.ABC):
 
   @property
   def text_folder(self) -> str:
-    """Where tokenised text is kept."""
+    """The folder of tokenised text."""
     return self.setup.places.cache_dir or self.folder.data
 
   @property
   def fingerprints(self) -> list[str]:
-    """Of the vocabularies, source and target."""
+    """The fingerprints of the vocabularies, source and target."""
     return [self.source.fingerprint, self.target.fingerprint]
 
   def _report_corpus(self) -> None:
-    """Print how much text there is, and compare it with what the run was begun with."""
+    """Print the size of each split, and check that it is the text that the run was begun with."""
     corpus, folder = self.corpus, self.folder
     splits = [corpus.train, corpus.validation, *corpus.tests]
     print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
@@ -233,7 +233,7 @@ class Task(abc.ABC):
       run_folder.write_json(folder.labels, corpus.labels)
 
   def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-    """The run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
+    """Return the run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
     if not self.folder.has_vocabularies():
       options, init_from = self.setup.vocabulary, self.setup.places.init_from
       keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
@@ -255,7 +255,7 @@ class Task(abc.ABC):
 
 
 def only_run(workdirs: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
-  """Return the one folder and the one checkpoint. Raises ConfigError when there are several: no ensembles here."""
+  """Return the one folder and checkpoint. Raises ConfigError when there are several: only translation has ensembles."""
   if len(workdirs) > 1 or len(wanted) > 1:
     raise ConfigError(f'--workdir names {len(workdirs)} runs and --checkpoint {len(wanted)}; ensembles are for '
                       'translations: expected one of each')
@@ -263,12 +263,12 @@ def only_run(workdirs: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
 
 
 def best_params(workdir: str, wanted: Any) -> Any:
-  """Return the parameters of a run's best checkpoint. Raises CheckpointError when they are not as wanted."""
+  """Return the parameters of a run's best checkpoint. Raises CheckpointError when their shapes differ from `wanted`."""
   folder = RunFolder.open(workdir)
   checkpoints = Checkpoints(folder.checkpoints, measure=task_of(folder.read_config()).measure)
   return checkpoints.average(checkpoints.resolve('best'), wanted)
 
 
 def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterable]:
-  """Return what wraps the iterator over a split while it is tokenised: a progress bar."""
+  """Return a function that wraps the iterator over a split in a progress bar, while the split is tokenised."""
   return functools.partial(tqdm.tqdm, total=total, desc='tokenising', unit=unit, leave=False, disable=None)

@@ -27,7 +27,7 @@ def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search: Any
     workdir: folder of a run; several, separated by commas, are an ensemble.
     checkpoint: 'final' (those averaged for the run's results), 'best', 'latest', 'average:N' or a step; several,
       separated by commas, are an ensemble, too.
-    n_best: answers to a line that are wanted.
+    n_best: how many answers to a line are wanted.
     **search: options of the section `search` that take the place of the run's own.
 
   Raises:
@@ -79,9 +79,9 @@ def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model) 
 
 
 def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:
-  """Return the steps to average: 'final' are those that results.json was scored with, else see Checkpoints.resolve.
+  """Return the steps to average: for 'final' those behind the scores in results.json, else see Checkpoints.resolve.
 
-  A run without results, or one that went on after them, has no final steps: 'final' is its best then.
+  For a run without results, or one that was trained further since, 'final' means 'best'.
   """
   if wanted != 'final':
     return checkpoints.resolve(wanted)
@@ -91,7 +91,7 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
 
 
 def search_mistakes(setup: Setup, with_source: bool) -> Iterator[str]:
-  """Yield what the model cannot do of what the search asks for.
+  """Yield a sentence for each option of the search that the model does not support.
 
   Args:
     with_source: whether outputs may be as long as a source and search.extra_length, as translations may.

@@ -30,7 +30,7 @@ from transformer.search import SearchConfig
 
 @task
 class Translation(Task):
-  """Lines in one language into lines in another."""
+  """Translation: lines in one language into lines in another."""
 
   name = 'translation'
   texts = rows = 'pairs'
@@ -43,7 +43,7 @@ class Translation(Task):
 
   @classmethod
   def mistakes(cls, setup: Setup) -> Iterator[str]:
-    """Yield a sentence when two vocabularies were to share one matrix, or the search asks for more than the model has."""
+    """Yield a sentence when two vocabularies would share one matrix, or the model lacks what the search needs."""
     if setup.model.share_embeddings and not setup.vocabulary.joint:
       yield ('config.model.share_embeddings is True, but vocabulary.joint is False: the languages\' pieces would share '
              'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True')
@@ -62,7 +62,7 @@ class Translation(Task):
     return (word for pair in self.corpus.train for word in vocabularies.words(pair.source))
 
   def plan(self, split: Split, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
-    """Return the batch plan of a parallel split. With subword sampling, training's text is tokenised for each epoch."""
+    """Return the batch plan of a parallel split. With subword sampling, training text is tokenised for each epoch."""
     setup, bar = self.setup, tokenising(len(split), ' pairs')
     if shuffle and setup.sampling.draws:
       return input_pipeline.plan_sampled_pairs(split, self.source, self.target, batches, setup.sampling, setup.seed,
@@ -77,7 +77,7 @@ class Translation(Task):
 
   @functools.cached_property
   def _greedy(self) -> Translator:
-    """Made once: what it compiles serves every evaluation."""
+    """The greedy translator of all evaluations: made once, so that it compiles once."""
     return self._make_translator(dataclasses.replace(
         self.setup.search, strategy='beam', beam_size=1, groups=1, halvings=0, coverage_penalty=0.0))
 
@@ -104,7 +104,7 @@ class Translation(Task):
         summary=f'BLEU {scored["bleu"]:.1f} (greedy, {len(pairs)} sentences)\n    {pair.source}\n    {hypothesis}')
 
   def score(self, params: Any, split: Split, sums_of: Callable[[Any, Any], Sums]) -> Score:
-    """Return the scores of a split's translations; with the first one, the corpus's own measures and its showcase."""
+    """Return the scores of a split's translations; for the first split, also the corpus's measures and showcase."""
     del sums_of
     corpus, translator, pairs = self.corpus, self._searching, list(split)
     translator.params = [params]
@@ -125,7 +125,7 @@ class Translation(Task):
 
   @classmethod
   def describe(cls, results: Mapping[str, Any]) -> str:
-    """Return BLEU and chrF with their signatures."""
+    """Return BLEU and chrF with their signatures, as text."""
     return scores.describe(results, results['test_set'])
 
   def watchable(self) -> list[tuple[str, str]]:
@@ -161,7 +161,7 @@ class Translation(Task):
 
   @classmethod
   def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> TranslationAnswers:
-    """Return what decode.py asks: translations in the format of its options."""
+    """Return the Answers of decode.py: translations in the format that its options choose."""
     search = {**options.search, 'strategy': 'sample'} if options.mbr else options.search
     translator = cls.load(options.workdirs, options.checkpoints, search, 1 if options.mbr else options.n_best)
     translator.say = say
@@ -180,7 +180,7 @@ def translation_scores(translator: Translator, pairs: Sequence[Pair],
 
 
 def marked(pairs: Iterable[tuple[str, str]], hypotheses: list[str]) -> tuple[str, int]:
-  """Return sentences beside their references with a mark, and how many were right."""
+  """Return the translations, each marked right or, with its reference, WRONG; and how many are right."""
   lines, right = [], 0
   for (source, reference), hypothesis in zip(pairs, hypotheses):
     correct = hypothesis == reference

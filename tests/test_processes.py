@@ -154,7 +154,7 @@ def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, aske
     for number in asked:
       children[number].send_signal(signal.SIGTERM)
     end(children, workdir, (exit_codes.PREEMPTED,) * 2, timeout=30)
-    assert time.monotonic() - began < 10 and 'The same command goes on' in said(workdir, 0)
+    assert time.monotonic() - began < 10 and 'The same command resumes' in said(workdir, 0)
   finally:
     for child in children:
       child.kill()
@@ -201,7 +201,7 @@ def test_two_processes_share_a_job(corpus, alone, tmp_path):
                                                '')) == 0
   assert (tmp_path / 'out').read_text() == (tmp_path / 'one').read_text() and not parts.exists()
   codes, told = share_decoding(alone, asked[0])
-  assert codes == [exit_codes.CONFIG] * 2 and 'into --output=FILE that all of them see' in told[0]
+  assert codes == [exit_codes.CONFIG] * 2 and 'into --output=FILE, in a folder that all of them see' in told[0]
 
 
 def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():

@@ -164,7 +164,7 @@ def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):
   process.send_signal(signal.SIGTERM)
   out, errors = process.communicate(timeout=60)
   assert process.returncode == exit_codes.PREEMPTED, errors
-  assert time.monotonic() - began < 10 and 'The same command goes on' in out and 'Traceback' not in errors
+  assert time.monotonic() - began < 10 and 'The same command resumes' in out and 'Traceback' not in errors
   if phase != 'Corpus':
     expected = 0 if phase.startswith('compiling') else 3
     assert Checkpoints(str(tmp_path / 'run' / 'checkpoints')).steps()[-1] == expected

@@ -208,13 +208,13 @@ def test_killed_and_interrupted_and_continued(config, tmp_path):
   assert first.returncode == 1 and 'narrow seed 0: FAILED with exit code -9' in out
 
   second = start(config, tmp_path, *endless)
-  told = wait_for(log, ', going on from step ', second, behind='\nstep ')
-  assert int(told.rpartition('going on from step ')[2].split()[0].replace(',', '')) >= 2
+  told = wait_for(log, ', resuming from step ', second, behind='\nstep ')
+  assert int(told.rpartition('resuming from step ')[2].split()[0].replace(',', '')) >= 2
   second.send_signal(signal.SIGINT)
   out, errors = second.communicate(timeout=300)
   assert second.returncode == 130 and out.count('\n') == 1 and 'started, see ' in out
-  assert errors == 'Stopped at narrow seed 0, after 0 of 1 runs. The same command goes on from here.\n'
-  assert 'saved. The same command goes on from here' in log.read_text()
+  assert errors == 'Stopped at narrow seed 0, after 0 of 1 runs. The same command resumes from here.\n'
+  assert 'saved. The same command resumes from here' in log.read_text()
   with RunFolder(str(run)).create_or_resume(read_json(f'{run}/config.json')):
     pass  # its lock is free: the child has ended
 

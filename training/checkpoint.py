@@ -1,8 +1,8 @@
 """Checkpoints of a run, through Orbax: save, verify, restore, compare with the wanted model, average.
 
 A checkpoint holds the train state, and as JSON the run's progress and the validation scores measured at its step.
-Orbax commits it by a rename, whole or not at all, but notices no flipped bit: checksums/<step>.json holds the SHA-256
-of its files, and what does not agree with that is never read.
+Orbax commits a checkpoint by a rename, whole or not at all, but does not detect flipped bits. So checksums/<step>.json
+holds the SHA-256 of each of its files, and a checkpoint that does not match them is never read.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ from checks import exit_codes
 from checks.whole_files import write_whole
 from training import peers
 
-logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax narrates every save through absl
+logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
 
 
 class CheckpointError(Exception):
@@ -34,11 +34,11 @@ class CheckpointError(Exception):
 
 
 class DamagedError(CheckpointError):
-  """A checkpoint whose files are not those that were saved."""
+  """A checkpoint whose files differ from those that were saved."""
 
 
-# Where in a model, or in its training, a leaf of a train state comes from: pattern of its dotted name, and the options
-# that decide its shape. The first that fits is told.
+# The options that decide the shape of a leaf of a train state, each with a pattern of the leaf's dotted name. Messages
+# name those of the first pattern that matches.
 SOURCES = (
     (r'^average', 'train.ema_decay'),
     (r'^opt_state', 'optimizer.kind, momentum or clip_norm'),
@@ -53,13 +53,13 @@ SOURCES = (
 
 
 class Measure(NamedTuple):
-  """A figure on validation text by which one checkpoint is better than another."""
+  """A validation metric that ranks checkpoints."""
 
-  name: str  # among the metrics that save() is given
+  name: str  # a key of the metrics that are passed to save()
   higher_is_better: bool = True
 
   def rank(self, metrics: dict) -> float:
-    """Larger for better; NaN, which sorts nowhere, is worse than any."""
+    """Return a number that is larger for better metrics; NaN ranks below everything."""
     value = float(metrics[self.name])
     return -math.inf if math.isnan(value) else value if self.higher_is_better else -value
 
@@ -68,10 +68,10 @@ BLEU = Measure('bleu')
 
 
 class Checkpoints:
-  """The checkpoints in one folder: the newest few, and the best few by a measure on validation text besides."""
+  """The checkpoints in one folder: the newest few, and the best few by a validation metric."""
 
   def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU):
-    """keep_last None keeps all: for readers."""
+    """Open the folder; with `keep_last` None it is only read, and every checkpoint is kept."""
     self._folder, self._measure = os.path.abspath(folder), measure
     self._checksums = os.path.join(self._folder, 'checksums')
     best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
@@ -82,12 +82,12 @@ class Checkpoints:
     self._pool, self._finishing = concurrent.futures.ThreadPoolExecutor(1), None
 
   def save(self, step: int, state: Any, progress: dict, metrics: dict | None = None) -> None:
-    """Starts saving; wait() ends it. `metrics` are validation figures measured at this step, if any.
+    """Start saving; wait() returns when it is done. `metrics` are the validation metrics of this step, if any.
 
-    A checkpoint of the same step, such as a stop leaves that came before the evaluation, is replaced.
+    A checkpoint of the same step, which a stop before the evaluation may have left, is replaced.
 
     Raises:
-      CheckpointError: when there is no room.
+      CheckpointError: when the disk is full.
     """
     self.wait()
     try:
@@ -97,14 +97,14 @@ class Checkpoints:
           state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)))
     except Exception as error:
       raise self._explained(error, step) from error
-    # Several processes finish in their main threads, where all of them wait for each other.
+    # Several processes wait for each other in _finish(), and do so in their main threads.
     alone = jax.process_count() == 1
     self._finishing = step, self._pool.submit(self._finish, step) if alone else None
-    if jax.default_backend() == 'cpu':  # there the next step would overwrite the very memory being saved
+    if jax.default_backend() == 'cpu':  # on a CPU the next step would overwrite the memory being saved
       self.wait()
 
   def wait(self) -> None:
-    """Returns when everything is on disk. Raises CheckpointError when there is no room."""
+    """Wait until everything is on disk. Raises CheckpointError when the disk is full."""
     if self._finishing:
       (step, future), self._finishing = self._finishing, None
       try:
@@ -113,7 +113,7 @@ class Checkpoints:
         raise self._explained(error, step) from error
 
   def _finish(self, step: int) -> None:
-    """Waits until a step is committed, and writes down the checksums of its files."""
+    """Wait until a step is committed, then write the checksums of its files."""
     self._manager.wait_until_finished()
     if peers.is_main():
       os.makedirs(self._checksums, exist_ok=True)
@@ -124,7 +124,7 @@ class Checkpoints:
     peers.meet(f'checksums {step}')
 
   def _explained(self, error: Exception, step: int) -> Exception:
-    """An error of saving, in words where it is one that is foreseen."""
+    """Return a CheckpointError in place of an error of saving that means a full disk; return other errors unchanged."""
     full = getattr(error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if not full and not re.search('RESOURCE_EXHAUSTED|No space left|[Qq]uota|File too large', str(error)):
       return error
@@ -138,10 +138,10 @@ class Checkpoints:
     return os.path.join(self._checksums, f'{step}.json')
 
   def damage(self, step: int) -> str | None:
-    """What of a step's files is not what was saved, for people; None when all is well.
+    """Return in words how a step's files differ from what was saved; None when they do not.
 
-    A step without checksums was cut short between its commit and theirs; where no step has any, they are older than
-    checksums, or the first save was cut short, and Orbax's commit has to do.
+    A step without checksums was interrupted between its commit and the writing of its checksums. Where no step has
+    any, the run is older than checksums, or its first save was interrupted; then Orbax's commit is trusted.
     """
     try:
       with open(self._checksums_path(step), encoding='utf-8') as file:
@@ -164,16 +164,16 @@ class Checkpoints:
     return None
 
   def check(self, step: int) -> None:
-    """Raises DamagedError when a step is not what was saved."""
+    """Raise DamagedError when a step's files differ from what was saved."""
     if problem := self.damage(step):
       raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; choose another with '
                          f'--checkpoint=…: there are steps {", ".join(map(str, self.steps()))}')
 
   def newest_whole(self) -> tuple[int | None, list[str]]:
-    """The newest step that is what was saved, and what was found of newer ones, which are moved to damaged/.
+    """Return the newest undamaged step (or None), and a note on each newer one, which is moved to damaged/.
 
     Raises:
-      CheckpointError: when there are steps, and all are damaged.
+      CheckpointError: when there are steps, and all of them are damaged.
     """
     found, notes = None, []
     if peers.is_main():
@@ -196,28 +196,29 @@ class Checkpoints:
     os.rename(os.path.join(self._folder, str(step)), os.path.join(aside, str(step)))
 
   def steps(self) -> list[int]:
-    """Steps that can be restored, oldest first."""
+    """Return the steps that can be restored, oldest first."""
     return sorted(self._manager.all_steps())
 
   def latest(self) -> int | None:
-    """The newest step, or None."""
+    """Return the newest step, or None."""
     return max(self.steps(), default=None)
 
   def best(self) -> int | None:
-    """The step that measured best on validation, or None when none was measured."""
+    """Return the step with the best validation metric, or None when no step has metrics."""
     measured = {step: self._manager.metrics(step) for step in self.steps()}
     return max((step for step in measured if measured[step]), default=None,
                key=lambda step: self._measure.rank(measured[step]))
 
   def restore(self, step: int, wanted: Any) -> tuple[Any, dict]:
-    """The state and progress saved at a step.
+    """Return the state and the progress saved at a step.
 
     Args:
       step: one of steps().
       wanted: the state as ShapeDtypeStructs that carry the target shardings.
 
     Raises:
-      CheckpointError: naming the first leaf that does not fit, before anything is read; DamagedError.
+      CheckpointError: naming a leaf that does not fit, before any array is read.
+      DamagedError: see check().
     """
     self.check(step)
     self._compare(step, self._saved_tree(step), wanted)
@@ -226,14 +227,14 @@ class Checkpoints:
     return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
 
   def restore_params(self, step: int, wanted: Any, averaged: bool = True) -> Any:
-    """The parameters alone; with `averaged`, their moving average where the run keeps one."""
+    """Return the parameters alone; with `averaged`, their moving average where the run keeps one."""
     self.check(step)
     tree = self._saved_tree(step)
     field = 'average' if averaged and isinstance(tree['average'], dict) else 'params'
     self._compare(step, tree[field], wanted, f'{field}.')
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(
         leaf, 'sharding', None) or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])), wanted)
-    # A reader of its own: a manager that has saved is bound to the way it saved.
+    # A separate reader: a manager that has saved can restore only in the form in which it saved.
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
       restored = reader.restore(os.path.join(self._folder, str(step), 'state'), args=ocp.args.PyTreeRestore(
           item={field: abstract}, partial_restore=True,
@@ -241,17 +242,17 @@ class Checkpoints:
     return restored[field]
 
   def average(self, steps: list[int], wanted: Any) -> Any:
-    """Arithmetic mean of the parameters of several steps (§6.1), added up in float32 one after the other."""
+    """Return the arithmetic mean of the parameters of several steps (§6.1), added up in float32 one by one."""
     total = self.restore_params(steps[0], wanted)
     for step in steps[1:]:
       total = jax.tree.map(lambda a, b: a + b, total, self.restore_params(step, wanted))
     return jax.tree.map(lambda a: a / len(steps), total)
 
   def resolve(self, wanted: str) -> list[int]:
-    """The steps meant by 'best', 'latest', 'average:N' (the last N) or a step's number; several are to be averaged.
+    """Return the steps that 'best', 'latest', 'average:N' (the last N) or a step's number means; average several.
 
     Raises:
-      CheckpointError: naming the steps that are there.
+      CheckpointError: when there are no such steps, naming those that exist.
     """
     steps = self.steps()
     if not steps:
@@ -261,7 +262,7 @@ class Checkpoints:
     if wanted == 'latest':
       return steps[-1:]
     if wanted == 'best':
-      return [self.best() or steps[-1]]  # a run too short for an evaluation has only its last
+      return [self.best() or steps[-1]]  # a run too short for an evaluation has no best
     if kind == 'average' and count.isdigit() and int(count):
       if int(count) > len(steps):
         raise CheckpointError(f'--checkpoint={wanted} asks for {count} checkpoints; {there}')
@@ -273,7 +274,7 @@ class Checkpoints:
     raise CheckpointError(f'--checkpoint={wanted}: expected best, latest, average:N or the number of a step; {there}')
 
   def _saved_tree(self, step: int) -> dict:
-    """Names, shapes and dtypes of what was saved, read from the checkpoint's description alone."""
+    """Return the names, shapes and dtypes of a saved state, read from the checkpoint's metadata alone."""
     with ocp.StandardCheckpointer() as reader:
       return reader.metadata(os.path.join(self._folder, str(step), 'state')).item_metadata.tree
 
@@ -281,17 +282,17 @@ class Checkpoints:
     have, want = _describe(saved, prefix), _describe(wanted, prefix)
     wrong = [name for name in [*want, *(have.keys() - want.keys())] if have.get(name) != want.get(name)]
     if wrong:
-      # A width shows in every leaf; told is one whose shape says most.
+      # A wrong width changes many leaves; the message names the one that points best to the option.
       source_of = lambda name: next(place for place, (pattern, _) in enumerate(SOURCES) if re.search(pattern, name))
       name = min(wrong, key=lambda name: (re.match('average|opt_state', name) is not None, source_of(name)))
       raise CheckpointError(
           f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
-          f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, as '
-          f'{SOURCES[source_of(name)][1]} decide; use the configuration of that run, or another --workdir')
+          f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, depending on '
+          f'{SOURCES[source_of(name)][1]}; use the configuration of that run, or another --workdir')
 
 
 def checksums_of(folder: str) -> dict[str, str]:
-  """The SHA-256 of every file below a folder, by its path there."""
+  """Return the SHA-256 of every file below a folder, by the file's path relative to it."""
   paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
 
   def digest(path):
@@ -302,7 +303,7 @@ def checksums_of(folder: str) -> dict[str, str]:
 
 
 def _describe(tree: Any, prefix: str) -> dict[str, str]:
-  """'float32 (512, 8, 64)' of each leaf by its dotted name. Random keys are saved as their bits."""
+  """Return 'float32 (512, 8, 64)' for each leaf, by its dotted name. Random keys appear as their raw bits."""
   described = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
     if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):

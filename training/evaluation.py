@@ -1,4 +1,4 @@
-"""Evaluation of a run on held-out text: sums over all tokens of a split, and what a task makes of them."""
+"""Evaluation of a run on held-out text: sums over all tokens of a split, and the figures that its task adds."""
 
 import dataclasses
 import math
@@ -23,12 +23,12 @@ Sums = dict[str, float]  # over all tokens of a split: loss, nll, tokens, correc
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig:
-  """What is looked at when a run is evaluated. Raises ValueError on creation."""
+  """What an evaluation covers. Raises ValueError on creation."""
 
-  eval_every: int  # updates between evaluations, by which the example shown on the terminal changes
+  eval_every: int  # updates between evaluations; each shows the next example on the terminal
   eval_sentences: int  # validation sentences that are translated
-  num_samples: int  # of these, how many are written to samples/
-  watch_attention: str | None  # 'samples', or a file of sentences: their attention is recorded
+  num_samples: int  # how many of these are written to samples/
+  watch_attention: str | None  # the sentences whose attention is recorded: 'samples', or a file
 
   def __post_init__(self):
     refuse(f'{name} is {getattr(self, name)}; expected 1 or more'
@@ -36,41 +36,41 @@ class EvaluationConfig:
 
 
 class Evaluation(NamedTuple):
-  """What a task finds at an evaluation, beside loss and perplexity."""
+  """A task's figures and samples at one evaluation, beside loss and perplexity."""
 
   measures: dict[str, float]
-  samples: list[list[tuple[str, str]]]  # for people: of each example, lines of (label, text)
+  samples: list[list[tuple[str, str]]]  # for people to read: lines of (label, text) for each example
   summary: str  # figures and an example, for the terminal
 
 
 class Score(NamedTuple):
-  """What a task finds on one held-out split at the end of a run."""
+  """A task's figures and outputs on one held-out split at the end of a run."""
 
   results: dict[str, Any]  # for results.json
   summary: str  # for the terminal
-  outputs: list[str]  # what the model wrote, a line each, in order
-  example: str  # a line to try
+  outputs: list[str]  # the model's outputs, a line each, in order
+  example: str  # an input line for the user to try
 
 
 class Evaluated(Protocol):
-  """What the evaluator asks of a task."""
+  """What the Evaluator needs of a task."""
 
   measure: Measure
   model: Model
   corpus: Any  # with a split `validation`
 
   def evaluation_objective(self) -> training.Objective:
-    """Return the loss without dropout, whose sums are added up."""
+    """Return the loss without dropout."""
 
   def heldout_plan(self, split: Any) -> Any:
-    """Return the batch plan of a split that is only read."""
+    """Return the batch plan of a split that is evaluated, not trained on."""
 
   def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
     """Return the task's own figures on validation."""
 
 
 def totals(eval_step: Callable, params: Any, batches: Iterable) -> Sums:
-  """Add up what eval_step returns, over all batches."""
+  """Return the sums that eval_step returns, added up over all batches."""
   found: Sums = {}
   for batch in batches:
     for name, value in eval_step(params, batch).items():
@@ -79,19 +79,19 @@ def totals(eval_step: Callable, params: Any, batches: Iterable) -> Sums:
 
 
 def per_token(sums: Mapping[str, float]) -> dict[str, float]:
-  """Return loss, perplexity and accuracy per token (per labelled example): one division, at the end."""
+  """Return loss, perplexity and accuracy per token (per example, for labelled text) from the sums over a split."""
   count = max(loss.count(sums), 1.0)
   return {'loss': sums['loss'] / count, 'perplexity': exponential(sums['nll'] / count),
           'accuracy': sums['correct'] / count}
 
 
 def exponential(nats: float) -> float:
-  """Return exp(nats), kept finite: no perplexity becomes infinite."""
+  """Return exp(nats), capped so that no perplexity is infinite."""
   return math.exp(min(nats, 700.0))
 
 
 def write_samples(path: str, step: int, samples: Iterable[list[tuple[str, str]]]) -> None:
-  """Write what the model makes of the same examples at every evaluation, as text for people."""
+  """Write the samples of one evaluation, for people to read; see Evaluation.samples."""
   with open(path, 'w', encoding='utf-8') as file:
     file.write(f'Step {step:,}\n')
     for lines in samples:
@@ -99,16 +99,16 @@ def write_samples(path: str, step: int, samples: Iterable[list[tuple[str, str]]]
 
 
 class Evaluator:
-  """Evaluates a run: figures over all tokens of a held-out split, and what its task makes of them."""
+  """Evaluates a run: sums over all tokens of a held-out split, and the figures that its task adds."""
 
   def __init__(self, task: Evaluated, mesh: jax.sharding.Mesh, compiled: str, averaged: bool, run: Supervision):
     """Nothing is computed yet.
 
     Args:
-      task: whose batches are read and whose figures are asked for.
+      task: provides the batches, the loss and its own figures.
       mesh, compiled: where and how a step runs, see partitioning.compile_step.
       averaged: whether the moving average of the parameters is evaluated in place of the parameters.
-      run: whose folder has samples/, and what may end an evaluation.
+      run: provides the folder of samples/ and the stop requests that may interrupt an evaluation.
     """
     self.mesh, self._task, self._axes = mesh, task, task.model.axes()
     self._averaged, self._folder, self._stop = averaged, run.folder, run.stop
@@ -116,9 +116,9 @@ class Evaluator:
     self._eval_step = partitioning.compile_step(training.make_eval_step(objective), mesh, compiled, donate=False)
 
   def sums(self, params: Any, split: Any) -> Sums:
-    """Return loss, tokens and hits over all of a split. Raises Stopped when a stop is asked for meanwhile."""
+    """Return the sums of loss, tokens and hits over a split. Raises Stopped when a stop is requested meanwhile."""
     plan, share = self._task.heldout_plan(split), partitioning.share_of_rows(self.mesh)
-    # Averaged parameters come whole; the step is compiled for split ones.
+    # Averaged parameters come replicated; the step is compiled for sharded ones.
     params = partitioning.lay_out(params, partitioning.parameter_shardings(self._axes, params, self.mesh))
 
     def batches():
@@ -129,7 +129,7 @@ class Evaluator:
     return totals(self._eval_step, params, batches())
 
   def whole(self, state: training.TrainState) -> Any:
-    """Return the parameters to evaluate, whole on every device."""
+    """Return the parameters to evaluate, replicated on every device."""
     return partitioning.lay_out(self._params(state), partitioning.replicated(self.mesh))
 
   def _params(self, state: training.TrainState) -> Any:
@@ -137,13 +137,13 @@ class Evaluator:
 
   def evaluate(self, state: training.TrainState, step: int, loop: Loop, progress: Progress
                ) -> tuple[dict[str, float], str]:
-    """Evaluate on the validation split, bring progress up to date, and write samples/.
+    """Evaluate on the validation split, update `progress`, and write samples/.
 
     Returns:
       The figures, and a summary for the terminal.
 
     Raises:
-      stopping.Stopped: when a stop is asked for meanwhile; progress is as before then.
+      stopping.Stopped: when a stop is requested meanwhile; `progress` is then unchanged.
     """
     measure = self._task.measure
     sums = self._stop.run_together(self.sums, self._params(state), self._task.corpus.validation)

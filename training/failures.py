@@ -1,4 +1,4 @@
-"""What a run does when its numbers or its memory fail: it stops, says where, and leaves what shows it again."""
+"""Updates that are not finite and lack of memory: the run ends, says where, and leaves what reproduces the failure."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ class NonFiniteError(Exception):
 
 
 class OutOfMemoryError(Exception):
-  """A step that does not fit; scripts end with this exit code."""
+  """A step that does not fit into memory; scripts end with this exit code."""
 
   exit_code = exit_codes.OUT_OF_MEMORY
 
@@ -33,12 +33,12 @@ class OutOfMemoryError(Exception):
 
 
 def in_bits(measures: dict[str, Any]) -> dict[str, str]:
-  """Measures as text that loses no bit; NaN and infinity have names."""
+  """Return measures as hexadecimal text, which is exact and can hold NaN and infinity."""
   return {name: float(value).hex() for name, value in measures.items()}
 
 
 def fingerprint(batch: Any) -> str:
-  """SHA-256 of a batch's arrays, shapes and all."""
+  """Return the SHA-256 of a batch's arrays, with their dtypes and shapes."""
   digest = hashlib.sha256()
   for leaf in jax.tree.leaves(batch):
     digest.update(f'{leaf.dtype} {leaf.shape} '.encode() + np.ascontiguousarray(leaf).tobytes())
@@ -46,12 +46,12 @@ def fingerprint(batch: Any) -> str:
 
 
 def dump(folder: RunFolder, state: Any, measures: dict[str, str], batch: Any, skipped: int) -> None:
-  """Writes down what a step that was not finite started from and found, for replay(), and raises NonFiniteError.
+  """Write the state before a step that was not finite and its measures, for replay(), and raise NonFiniteError.
 
   Args:
     folder: the run's.
-    state: the train state before the step; skipped steps have left it as it was but for its number.
-    measures: what the step returned, in_bits().
+    state: the train state before the step; the skipped steps have changed only its step number.
+    measures: what the step returned, as in_bits() gives it.
     batch: this process's rows of the step's batch.
     skipped: how many steps in a row were not finite.
   """
@@ -64,17 +64,17 @@ def dump(folder: RunFolder, state: Any, measures: dict[str, str], batch: Any, sk
   wrong = ', '.join(f'{name} {float.fromhex(value):g}' for name, value in measures.items())
   raise NonFiniteError(
       f'{skipped} updates in a row were not finite, the first after step {step:,} ({wrong}). All were skipped: the '
-      f'checkpoints are sound. What that update started from lies in {place}; the same command with --replay={step} '
+      f'checkpoints are sound. The state before that update is in {place}; the same command with --replay={step} '
       'computes it again. A lower learning rate (optimizer.peak or learning_rate_scale), a longer warm-up or '
       'optimizer.clip_norm may help, in another --workdir')
 
 
 def read_dump(folder: RunFolder, step: int, wanted: Any) -> tuple[Any, dict[str, Any]]:
-  """The state before a step that was dumped, and what step.json holds.
+  """Return the state before a dumped step, and the content of its step.json.
 
   Args:
     folder: the run's.
-    step: its number.
+    step: the number of the step.
     wanted: the state as ShapeDtypeStructs that carry shardings.
 
   Raises:
@@ -93,7 +93,7 @@ def read_dump(folder: RunFolder, step: int, wanted: Any) -> tuple[Any, dict[str,
 
 @dataclasses.dataclass(frozen=True)
 class MemoryOptions:
-  """The options by which a step needs less memory, as a run has them."""
+  """A run's values of the options that can make a step need less memory."""
 
   fsdp: int
   d_model: int
@@ -102,12 +102,12 @@ class MemoryOptions:
 
 
 def check_memory(program: Program, options: MemoryOptions, shape: Any, state: Any) -> None:
-  """Raise OutOfMemoryError when a program, of which nothing has run yet, needs more than the device has."""
+  """Raise OutOfMemoryError when a compiled program, before it first runs, needs more memory than the device has."""
   device = jax.local_devices()[0]
   room, need = hardware.available_bytes(device), program.peak_bytes
   if room is None or need is None:
     return
-  if device.platform == 'cpu':  # what is left there is beside the inputs, which are in memory already
+  if device.platform == 'cpu':  # there `room` is what is left beside the inputs, which are in memory already
     room += program.memory.argument_size_in_bytes
   if need > room:
     raise OutOfMemoryError(f'a step over {shape.rows} × ({shape.source}, {shape.target}) needs '
@@ -117,7 +117,7 @@ def check_memory(program: Program, options: MemoryOptions, shape: Any, state: An
 
 @contextlib.contextmanager
 def lack_of_memory_named(options: MemoryOptions) -> Iterator[None]:
-  """Turn the backend's own lack of memory into an OutOfMemoryError that names what would help."""
+  """Turn the backend's out-of-memory error into an OutOfMemoryError that names options that would help."""
   try:
     yield
   except jax.errors.JaxRuntimeError as error:
@@ -127,10 +127,10 @@ def lack_of_memory_named(options: MemoryOptions) -> Iterator[None]:
 
 
 def remedies(program: Program, options: MemoryOptions, shape: Any, state: Any, room: int) -> str:
-  """Return two overrides that would fit. What a step needs beside state and gradient grows with its rows."""
+  """Return two overrides that would fit, if memory beside state and gradient is proportional to a batch's rows."""
   fixed = program.memory.argument_size_in_bytes + bytes_per_device(state.params)
   growing = program.peak_bytes - fixed
-  spare = 0.9 * room - fixed  # XLA lays smaller batches out in another way: a tenth is left to it
+  spare = 0.9 * room - fixed  # XLA plans smaller batches differently: leave it a tenth
   parts = 2
   while spare > 0 and growing / parts > spare and parts < shape.rows // 8:
     parts *= 2

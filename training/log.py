@@ -1,4 +1,4 @@
-"""A run's log: the terminal, metrics.jsonl with TensorBoard, and the clock, as the training loop sees them."""
+"""A run's log, for the training loop: the terminal, metrics.jsonl and TensorBoard, the profile and the clock."""
 
 import contextlib
 import time
@@ -18,19 +18,19 @@ from transformer.partitioning import Program
 
 
 class Log:
-  """Records what steps measure and how long everything takes. A context: it closes what it writes to."""
+  """Records the measures of steps and the time that everything takes. A context manager, which closes its files."""
 
   def __init__(self, folder: RunFolder, loop: Loop, step: int, progress: Progress, flops: tuple[float, float],
                peak_tflops: float | None, learning_rate: Callable[[int], Any]):
-    """Open the log of a run that goes on from `step`.
+    """Open the log of a run that starts or resumes at `step`.
 
     Args:
-      folder: the run's; the main process alone writes there.
-      loop: which steps get a line of metrics.
-      step, progress: where the run stands; progress.seconds is kept up to date.
+      folder: the run's; only the main process writes there.
+      loop: decides which steps get a line of metrics.
+      step, progress: how far the run is; progress.seconds is kept up to date.
       flops: of a source token and of a target token, see hardware.flops_per_token.
-      peak_tflops: of all devices together; None where nobody knows.
-      learning_rate: of an update, by the number of updates done before it.
+      peak_tflops: of all devices together; None where it is unknown.
+      learning_rate: returns that of an update, given the number of updates before it.
     """
     self._loop, self._progress, self._flops, self._peak = loop, progress, flops, peak_tflops
     self._rate = learning_rate
@@ -52,12 +52,12 @@ class Log:
 
   @property
   def skipped(self) -> int:
-    """How many updates in a row, up to the last one settled, were not finite."""
+    """The number of updates in a row that were not finite, see Meter."""
     return self._meter.skipped
 
   @property
   def first_skipped(self) -> dict[str, str]:
-    """What the first of them measured, in bits."""
+    """The measures of the first of them, see failures.in_bits."""
     return self._meter.first_skipped
 
   def settle(self) -> None:
@@ -65,16 +65,16 @@ class Log:
     self._meter.settle()
 
   def waiting(self) -> contextlib.AbstractContextManager[None]:
-    """Count the time that goes by until a batch is there."""
+    """Count the time of the block as waiting for a batch."""
     return self._meter.waiting()
 
   def paused(self) -> contextlib.AbstractContextManager[None]:
-    """Leave out time that is not spent on steps: evaluating, saving."""
+    """Leave the time of the block, such as evaluating or saving, out of the time spent on steps."""
     return self._meter.paused()
 
   @contextlib.contextmanager
   def compiling(self, shape: Any) -> Iterator[Callable[[Program], None]]:
-    """Announce that a step is compiled; the block calls what it gets with the program, once that may run."""
+    """Announce that a step is being compiled; yield a function to call with the program once that may run."""
     self._bar.announce_compilation(shape)
 
     def compiled(program: Program) -> None:
@@ -84,18 +84,18 @@ class Log:
     yield compiled
 
   def profiled(self, step: int) -> contextlib.AbstractContextManager[None]:
-    """Stand around each step, to profile those that were asked for."""
+    """Return the context in which to run a step; it profiles the steps that train.profile_steps asks for."""
     return self._profile.of(step)
 
   def add(self, step: int, measures: Mapping[str, Any], batch: Any, cells: int,
           epochs_done: Callable[[int], float]) -> None:
-    """Record the update after which `step` are done; a line of metrics is written where it is due.
+    """Record an update, after which `step` updates are done, and write a line of metrics where one is due.
 
     Args:
-      measures: what the update returned; read only once a few more steps are under way.
-      batch: what it learned from, this process's rows.
+      measures: what the update returned; read from the device only once a few more steps are under way.
+      batch: this process's rows of its batch.
       cells: target cells of the batch, padding included.
-      epochs_done: passes over the training text after a number of updates.
+      epochs_done: returns the passes over the training text after a number of updates.
     """
     self._meter.add(dict(measures), cells, flops=hardware.step_flops(self._flops, batch))
     self._progress.seconds = time.monotonic() - self._start
@@ -111,11 +111,11 @@ class Log:
     self._bar.write(summary)
 
   def suspend(self) -> None:
-    """Put into progress what a checkpoint needs for the log to go on as if nothing had happened."""
+    """Store in progress what the log needs to resume from a checkpoint as if the run had not been interrupted."""
     self._progress.seconds, self._progress.meter = time.monotonic() - self._start, self._meter.suspend()
 
   def _with_mfu(self, measured: dict[str, float]) -> dict[str, float]:
-    """The measures, with model FLOPs utilisation where the devices' peak is known."""
+    """Return the measures, with model FLOPs utilisation where the devices' peak is known."""
     return measured | ({'train/mfu': measured['train/tflops'] / self._peak} if self._peak else {})
 
   def _write(self, step: int, values: Mapping[str, float]) -> None:

@@ -49,16 +49,16 @@ class LoopConfig:
 
   @property
   def length(self) -> dict[str, float | None]:
-    """How long the run was asked to be, as results.json records it."""
+    """The configured length of the run, as results.json records it."""
     return {name: getattr(self, name) for name in ('num_steps', 'num_epochs', 'num_minutes')}
 
   @property
   def longer(self) -> str | None:
-    """The option that makes a run of a known length twice as long; None where that takes the number of steps."""
+    """The option that doubles the length of a run limited by num_minutes; None for other runs."""
     return None if self.num_minutes is None else f'num_minutes={2 * self.num_minutes:g}'
 
   def over(self, batches_per_epoch: int) -> 'Loop':
-    """Return the loop of a run whose epochs have so many batches."""
+    """Return the loop of a run whose epochs have `batches_per_epoch` batches."""
     total = self.num_steps
     if self.num_epochs is not None:
       total = math.ceil(self.num_epochs * batches_per_epoch)
@@ -86,34 +86,34 @@ class Loop:
   total_steps: int | None  # None when time decides
 
   def steps(self, first: int) -> Iterator[int]:
-    """Yield the number of updates done, from `first` on; whoever iterates ends it when is_over() says so."""
+    """Return an endless iterator over the number of updates done, from `first` on; end it when is_over() is true."""
     return itertools.count(first)
 
   def is_over(self, step: int, progress: Progress) -> bool:
-    """Whether the run has reached its length, or its patience has come to its end."""
+    """Return whether the run has reached its length, or ends early because evaluations no longer improve."""
     if self.total_steps is None:
       return progress.stopped_early or progress.seconds >= 60 * self.config.num_minutes
     return progress.stopped_early or step >= self.total_steps
 
   def is_evaluation(self, step: int, progress: Progress) -> bool:
-    """Whether step is one to evaluate at and was not evaluated yet: a stop may have come in the middle of it."""
+    """Return whether an evaluation is due at this step and not completed yet; a stop may have interrupted it."""
     due = step % self.config.eval_every == 0 or step == self.config.first_eval
     return due and step > max(0, progress.evaluated)
 
   def is_checkpoint(self, step: int) -> bool:
-    """Whether step is one to save at, evaluated or not."""
+    """Return whether to save at this step, whether or not it is evaluated."""
     return step > 0 and step % self.config.checkpoint_every == 0
 
   def is_log(self, step: int) -> bool:
-    """Whether step gets a line of metrics."""
+    """Return whether this step gets a line of metrics."""
     return step % self.config.log_every == 0
 
   def lost_patience(self, evaluations_since_best: int) -> bool:
-    """Whether so many evaluations without a better one end the run."""
+    """Return whether this many evaluations since the best one end the run."""
     return 0 < self.config.patience <= evaluations_since_best
 
   def describe(self, batches_per_epoch: int) -> str:
-    """'2,500 steps (3.1 epochs)' or '10 minutes'."""
+    """Return the length as text: '2,500 steps (3.1 epochs)' or '10 minutes'."""
     if self.total_steps is None:
       return f'{self.config.num_minutes:g} minutes'
     return f'{self.total_steps:,} steps ({self.total_steps / batches_per_epoch:.1f} epochs)'

@@ -14,17 +14,17 @@ from transformer import loss
 
 
 class Meter:
-  """Adds up the measures of steps; what it keeps stays on the device until somebody reads.
+  """Adds up the measures of steps, which stay on the device until a few more steps are under way.
 
-  At most `ahead` steps are left in flight: further ones would only queue, and the clock would run ahead of the work.
+  At most `ahead` steps are in flight: further ones would only queue, and the clock would run ahead of the work.
 
   Attributes:
-    skipped: updates in a row, up to the last one settled, that were not finite.
-    first_skipped: measures of the first of them, in bits.
+    skipped: number of updates in a row that were not finite, up to the last one read from the device.
+    first_skipped: measures of the first of them, see failures.in_bits.
   """
 
   def __init__(self, before: dict[str, Any] | None = None, ahead: int = 2):
-    """`before`: what suspend() returned when the run was last saved."""
+    """Start from zero, or from `before`: what suspend() returned when the run was last saved."""
     self._ahead, self._pending, self._summary = ahead, collections.deque(), ''
     self.skipped, self.first_skipped = 0, {}
     self._start()
@@ -39,7 +39,7 @@ class Meter:
     self._waited = self._compiling = 0.0
 
   def suspend(self) -> dict[str, Any]:
-    """Return all that was added since the last read, as JSON; numbers come back as they were, bit for bit."""
+    """Return all that was added since the last read() as values for JSON, which restores them bit for bit."""
     self.settle()
     return {'totals': dict(self._totals), 'steps': self._steps, 'cells': self._cells, 'skipped': self.skipped,
             'first_skipped': self.first_skipped}
@@ -58,14 +58,14 @@ class Meter:
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
-    """Count the time that goes by until a batch is there."""
+    """Count the time of the block as waiting for a batch."""
     began = time.monotonic()
     yield
     self._waited += time.monotonic() - began
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
-    """Leave out time that is not spent on steps: compiling, evaluating, saving."""
+    """Leave the time of the block, such as compiling, evaluating or saving, out of the time spent on steps."""
     began = time.monotonic()
     yield
     self._since += time.monotonic() - began
@@ -81,7 +81,7 @@ class Meter:
     if skipped and not self.skipped:
       self.first_skipped = in_bits(values)
     self.skipped = self.skipped + 1 if skipped else 0
-    # What is not finite would spoil every mean; a skipped update is counted and nothing else.
+    # Measures that are not finite would spoil every mean: a skipped update is counted, and adds nothing else.
     found = {'skipped': skipped} if skipped else {'skipped': 0.0, **values, **counts}
     self._totals.update(found)
     self._settled_since.update(found)
@@ -89,22 +89,25 @@ class Meter:
     self._cells += 0 if skipped else cells
 
   def settle(self) -> None:
-    """Wait for all steps that were added."""
+    """Wait for all steps that were added, and add up their measures."""
     while self._pending:
       self._settle_one()
 
   def summary(self) -> str:
-    """Return the mean loss per token and real target tokens per second of the steps done since the last read, else before it."""
+    """Return the mean loss per token and the real target tokens per second since the last read(), as text.
+
+    Where no step is done since then, return the previous text.
+    """
     if self._settled_since['tokens']:
       self._summary = f"loss {self._totals['loss'] / loss.count(self._totals):.3f}, {self._rate('tokens'):,.0f} tokens/s"
     return self._summary
 
   def _rate(self, name: str) -> float:
-    """Return one of the sums per second."""
+    """Return one of the sums since the last read(), per second."""
     return self._settled_since[name] / max(time.monotonic() - self._since, 1e-9)
 
   def read(self) -> dict[str, float]:
-    """Return the metrics since the last read, and start afresh."""
+    """Return the metrics of the steps since the last read(), and start again from zero."""
     self.settle()
     totals, tokens, count = self._totals, self._totals['tokens'], max(loss.count(self._totals), 1.0)
     measured = {

@@ -1,4 +1,4 @@
-"""What a run measures, on the disk: metrics.jsonl, a line for each measurement, and the same as TensorBoard events."""
+"""A run's metrics on disk: metrics.jsonl, a line for each measurement, and the same values as TensorBoard events."""
 
 import json
 import math
@@ -10,10 +10,10 @@ from training.run_folder import RunFolder
 
 
 class Metrics:
-  """Writes metrics.jsonl and TensorBoard events. A run going on from an earlier step forgets what it measured later."""
+  """Writes metrics.jsonl and TensorBoard events. A run that resumes at a step discards what was measured after it."""
 
   def __init__(self, folder: RunFolder, step: int):
-    """Open both for a run that goes on from `step`."""
+    """Open both for a run that starts or resumes at `step`."""
     import tensorboardX  # slow to import; only training writes events
     if os.path.isfile(folder.metrics):
       with open(folder.metrics, encoding='utf-8') as file:
@@ -23,7 +23,7 @@ class Metrics:
     self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
-    """Write one line, and a scalar each. JSON knows no NaN and no infinity: they become null there."""
+    """Write the values as one JSON line, where NaN and infinity become null, and as TensorBoard scalars."""
     values = {name: float(value) for name, value in values.items()}
     finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
     self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
@@ -32,6 +32,6 @@ class Metrics:
       self._events.add_scalar(name, value, step)
 
   def close(self) -> None:
-    """Write out what is buffered."""
+    """Write what is buffered, and close both."""
     self._lines.close()
     self._events.close()

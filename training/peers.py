@@ -2,8 +2,8 @@
 
     python -m training.peers --count=2 train.py --config=configs/phrasebook.py --workdir=runs/two
 
-On TPU pod slices and under SLURM the cluster says who takes part, and the same train.py command is started once on
-each host (see docs/launching.md). Process 0 writes the run's folder, which all of them have to see.
+On TPU pod slices and under SLURM the processes find each other through the cluster: start the same train.py command
+once on each host (see docs/launching.md). Process 0 writes the run's folder, which all of them have to see.
 """
 
 import argparse
@@ -24,11 +24,12 @@ from jax.experimental import multihost_utils
 
 from checks.exit_codes import PEER_LOST, UNEXPECTED
 
-ADDRESS, COUNT, NUMBER = 'LAUNCHER_ADDRESS', 'LAUNCHER_COUNT', 'LAUNCHER_NUMBER'  # what the launcher tells its children
+ADDRESS, COUNT, NUMBER = 'LAUNCHER_ADDRESS', 'LAUNCHER_COUNT', 'LAUNCHER_NUMBER'  # set by the launcher
 _PATIENCE = 15  # seconds until a process that lost another one ends by itself
 
 
-# Where a run of several processes is recognised: its name, whether this is one, and what jax.distributed is told.
+# What starts a run of several processes: its name, how its environment is recognised, and the arguments that
+# jax.distributed.initialize() gets from it.
 CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping[str, str]], dict[str, Any]]]] = {
     'launcher': (
         lambda env: NUMBER in env,
@@ -42,12 +43,12 @@ CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping
 
 
 def found(environment: Mapping[str, str] = os.environ) -> str | None:
-  """The name in CLUSTERS of what started this process as one of several; None when it is alone."""
+  """Return the name in CLUSTERS of what started this process as one of several; None when it is alone."""
   return next((name for name, (is_this, _) in CLUSTERS.items() if is_this(environment)), None)
 
 
 def join(heartbeat_seconds: int) -> None:
-  """Meets the other processes, where there are any. Has to come before anything else is asked of jax.
+  """Connect to the other processes, where there are any. Call it before anything else of jax.
 
   Args:
     heartbeat_seconds: a process that is silent for so long counts as dead, and the others end.
@@ -63,23 +64,23 @@ def join(heartbeat_seconds: int) -> None:
       raise
     return  # the library is installed, but there is no TPU
   if jax.process_index():
-    sys.stdout = open(os.devnull, 'w', encoding='utf-8')  # one voice is enough; errors still go to stderr
+    sys.stdout = open(os.devnull, 'w', encoding='utf-8')  # only process 0 prints; errors still go to stderr
 
 
 def is_main() -> bool:
-  """Whether this is the process that writes."""
+  """Return whether this is process 0, which alone writes the run's folder."""
   return jax.process_index() == 0
 
 
 def meet(name: str) -> None:
-  """Returns when all processes have come here."""
+  """Wait until all processes have called this with the same name."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
 
 
 @contextlib.contextmanager
 def main_first(name: str) -> Iterator[None]:
-  """Process 0 goes through the block before the others: it makes the files that they then find."""
+  """Let process 0 run the block before the others, which then find the files that it makes."""
   if not is_main():
     meet(name)
   yield
@@ -88,22 +89,22 @@ def main_first(name: str) -> Iterator[None]:
 
 
 def agreed(value: int) -> int:
-  """Process 0's value, on every process."""
+  """Return process 0's value, on every process."""
   return int(multihost_utils.broadcast_one_to_all(value)) if jax.process_count() > 1 else value
 
 
 def leave() -> None:
-  """Says goodbye to the other processes, which all say it, so that nobody takes an end for a death."""
+  """Disconnect from the other processes. All have to call it, so that none takes the end of another for a crash."""
   if jax.process_count() > 1:
     jax.distributed.shutdown()
 
 
 @contextlib.contextmanager
 def errors_end_all() -> Iterator[None]:
-  """In a run of several processes, an error of one ends it at once, so that the others notice and end, too.
+  """End this process at once when the block raises in a run of several processes, so that the others end, too.
 
-  A collective whose other end is gone is told as a lost process; which one, jax's coordination service knows after
-  its heartbeats, and says so by aborting this process.
+  A failed collective is reported as a lost process. Which one was lost, jax's coordination service knows once
+  heartbeats are missing; it then says so and aborts this process.
   """
   try:
     yield
@@ -114,7 +115,7 @@ def errors_end_all() -> Iterator[None]:
     if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and any(
         sign in str(error).lower() for sign in signs):
       print(f'error: process {jax.process_index()} of {jax.process_count()} lost another one; start all of them again: '
-            f'the same command goes on from the last checkpoint. {error}', file=sys.stderr, flush=True)
+            f'the same command resumes from the last checkpoint. {error}', file=sys.stderr, flush=True)
       time.sleep(_PATIENCE)
       os._exit(PEER_LOST)
     if not isinstance(getattr(error, 'exit_code', None), int):
@@ -129,14 +130,14 @@ def errors_end_all() -> Iterator[None]:
 
 
 class Command(NamedTuple):
-  """How one process is started."""
+  """The command line and the environment of one process."""
 
   arguments: list[str]
   environment: dict[str, str]
 
 
 def commands(count: int, script: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[Command]:
-  """A Python script with its arguments, as `count` processes of this machine that find each other."""
+  """Return the commands that start a Python script as `count` connected processes on this machine."""
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
@@ -145,9 +146,9 @@ def commands(count: int, script: Sequence[str], environment: Mapping[str, str] =
 
 
 def main() -> int:
-  """The launcher: passes signals on, and ends with the first exit code that is not 0."""
+  """Start the processes, pass signals on to them, and return the first exit code that is not 0."""
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--count', type=int, default=2, help='processes')
+  parser.add_argument('--count', type=int, default=2, help='number of processes')
   parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
   options = parser.parse_args()
   children = [subprocess.Popen(command.arguments, env=command.environment)

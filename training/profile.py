@@ -7,7 +7,7 @@ import jax
 
 
 class Profile:
-  """Records `count` steps once the first of a start are compiled."""
+  """Records `count` steps, after the first steps of a start, which compile."""
 
   def __init__(self, folder: str, step: int, count: int, after: int = 3):
     """Record `count` steps, once `after` steps from `step` are done; none where count is 0."""
@@ -15,7 +15,7 @@ class Profile:
 
   @contextlib.contextmanager
   def of(self, step: int) -> Iterator[None]:
-    """Stand around each step."""
+    """Return the context in which to run a step, which records it where it is one of the `count` steps."""
     if not self._first <= step <= self._last:
       yield
       return
@@ -28,7 +28,7 @@ class Profile:
       self.close()
 
   def close(self) -> None:
-    """Write the profile, also when the run ends before the last of its steps."""
+    """Write the profile, if one is being recorded; also called when the run ends before the last of its steps."""
     if self._is_open:
       jax.effects_barrier()
       jax.profiler.stop_trace()

@@ -1,4 +1,4 @@
-"""What a run shows on the terminal while it trains: a bar, or plain lines where nobody watches."""
+"""What a run shows while it trains: a progress bar on a terminal, plain lines elsewhere."""
 
 import math
 import sys
@@ -12,7 +12,7 @@ from training.meter import Meter
 
 
 class ProgressBar:
-  """Training's bar: steps, or minutes when time decides. Where nobody watches (no terminal), a line now and then."""
+  """The progress bar of training, over steps or, where time limits the run, seconds; without a terminal, lines."""
 
   def __init__(self, total_steps: int | None, total_seconds: float | None, step: int, seconds: float):
     self._timed = total_steps is None
@@ -30,11 +30,11 @@ class ProgressBar:
     self._bar.close()
 
   def announce_compilation(self, shape: Any) -> None:
-    """Announce that a step is compiled first, which takes long."""
+    """Announce that the step is being compiled for a shape of batch, which takes long."""
     self._say(f'compiling the step for {shape.rows} × ({shape.source}, {shape.target}) …')
 
   def compiled(self, shape: Any, seconds: float, num_bytes: int | None) -> None:
-    """Show what compiling took, and what the step will need on each device, state included."""
+    """Show how long compiling took, and how much memory the step will need on each device, state included."""
     self._say(f'compiled {shape.rows} × ({shape.source}, {shape.target}) in {seconds:.1f} s'
               + ('' if num_bytes is None else f'; it needs {in_units(num_bytes)} on each device'))
 
@@ -45,7 +45,7 @@ class ProgressBar:
       print(text, flush=True)
 
   def advance(self, step: int, seconds: float, meter: Meter) -> None:
-    """Show a step that was done."""
+    """Show that `step` updates are done."""
     summary = meter.summary()
     if self._watched:
       self._bar.set_description(f'step {step:,}', refresh=False)

@@ -12,11 +12,11 @@ from transformer.partitioning import CompiledStep
 
 
 def replay(step_fn: CompiledStep, state: training.TrainState, folder: RunFolder, step: int, batch: Any) -> int:
-  """Compute an update again, say whether it came out the same, bit for bit, and return the exit code.
+  """Compute an update again, print whether the result is the same, bit for bit, and return the exit code.
 
   Args:
     step_fn: the training step.
-    state: one like that which the update started from.
+    state: a train state with the shapes and shardings of the dumped one.
     folder: the run's, which holds the dump.
     step: the number of the update.
     batch: this process's rows of its batch.

@@ -1,15 +1,15 @@
-"""A run is its folder: what lies where, who may write, and whether a configuration still is this run's.
+"""The folder of a run: which files it holds, who may write to it, and which options may change when a run resumes.
 
     config.json       the resolved configuration      vocabulary.model  or source.model and target.model
     environment.json  versions, devices, data hashes  words.txt.gz      source words that training has seen
     metrics.jsonl     one line per measurement        checkpoints/      Orbax
     results.json      the final scores                tensorboard/      events
-    suggestions.json  sentences that one may try      samples/          the same sentences, translated
+    suggestions.json  example sentences to try        samples/          what the model writes for test and validation
     labels.json       a classifier's labels, in the order of its outputs
-    attention/        of a few sentences at evaluations, where asked for (explorer/snapshots.py)
-    damaged/          checkpoints that were not what was saved
-    nonfinite/        what updates started from that were not finite
-    profile/          of a few steps, where asked for
+    attention/        attention at evaluations, with train.watch_attention (explorer/snapshots.py)
+    damaged/          checkpoints whose files changed after they were saved
+    nonfinite/        the states before updates that were not finite, for --replay
+    profile/          a profile of a few steps, with train.profile_steps
     data/             token stores, and compile_cache/: both may be deleted at any time
 """
 
@@ -33,7 +33,7 @@ from configs import default
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 
-# What may differ from the saved configuration when a run goes on; anything else would change what it computes.
+# Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
               # the place of the text; its content is compared by fingerprint
               'data.directory', 'data.tsv', 'data.jsonl', 'data.tfds_dir', 'data.text', 'data.validation_text',
@@ -60,36 +60,36 @@ class FolderFullError(Exception):
 
 
 def write_json(path: str, content: Any) -> None:
-  """Writes JSON whole or not at all."""
+  """Write a file of JSON, whole or not at all."""
   write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
 def read_json(path: str) -> Any:
-  """What write_json wrote."""
+  """Return what write_json wrote."""
   with open(path, encoding='utf-8') as file:
     return json.load(file)
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:
-  """Records of a file of JSON lines, such as metrics.jsonl."""
+  """Return the records of a file of JSON lines, such as metrics.jsonl, without an unfinished last line."""
   with open(path, encoding='utf-8') as file:
     return [json.loads(line) for line in file if line.endswith('\n')]
 
 
 def as_written(content: Any) -> Any:
-  """What read_json gives after write_json: tuples have become lists."""
+  """Return what read_json returns after write_json: tuples become lists."""
   return json.loads(json.dumps(content))
 
 
 class RunFolder:
-  """Paths below a run's folder. As a context it holds the folder's lock."""
+  """The paths in a run's folder. As a context manager, it releases the folder's lock at the end."""
 
   def __init__(self, workdir: str):
     if '://' in workdir:
       raise ConfigError(
-          f'--workdir={workdir}: a run cannot live in a bucket: its lock (flock), its memory-mapped token store and the '
-          'renames that make writes whole need a file system; give a folder on a disk, shared by all hosts of the run, '
-          'and copy it to the bucket afterwards')
+          f'--workdir={workdir}: a run cannot live in a bucket: its lock (flock), its memory-mapped token store and '
+          'the renames that make writes atomic need a file system; give a folder on a disk, shared by all hosts of the '
+          'run, and copy it to the bucket afterwards')
     self.path = os.path.abspath(os.path.expanduser(workdir))
     place = lambda name: os.path.join(self.path, name)
     self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
@@ -103,7 +103,7 @@ class RunFolder:
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
-    """An existing run. Raises ConfigError when the folder is none."""
+    """Return the folder of an existing run. Raises ConfigError when it holds no run."""
     folder = cls(workdir)
     if not os.path.isfile(folder.config):
       found = sorted(os.listdir(folder.path))[:10] if os.path.isdir(folder.path) else None
@@ -112,14 +112,14 @@ class RunFolder:
     return folder
 
   def create_or_resume(self, config: dict, bound: Sequence[str] = ()) -> 'RunFolder':
-    """Takes the folder for a run of `config` (plain dict): new, or one saved with the same configuration.
+    """Lock the folder for a run of `config`: a new run, or one that was saved with the same configuration.
 
     Args:
-      config: the resolved configuration.
+      config: the resolved configuration, a plain dict.
       bound: names in MAY_CHANGE that may not change in this run.
 
     Raises:
-      ConfigError: naming each field that differs and may not; or when this is no place for a run.
+      ConfigError: naming each option that differs and may not; or when the folder cannot hold a run.
       FolderBusyError: when another process works there.
     """
     self._check_place()
@@ -135,9 +135,9 @@ class RunFolder:
     return self
 
   def read_config(self) -> dict[str, Any]:
-    """Return the saved configuration under today's names.
+    """Return the saved configuration, with the present names of renamed options.
 
-    Options younger than the run have their defaults, which do what was done before them.
+    Options newer than the run get their defaults, which behave as the program did without them.
     """
     try:
       return _laid_over(_renamed(read_json(self.config)), as_written(default.get_config().to_dict()))
@@ -145,12 +145,12 @@ class RunFolder:
       raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
 
   def give_up(self) -> None:
-    """Removes what a new run has made so far: a mistake found while preparing shall not bind the next try."""
+    """Remove what a new run has made so far, so that a mistake found while preparing does not bind the next attempt."""
     if self._new:
       shutil.rmtree(self.path)
 
   def probe(self, num_bytes: int) -> None:
-    """Raises FolderFullError when a checkpoint of so many bytes, beside those that are there, finds no room."""
+    """Raise FolderFullError when the disk has no room for a further checkpoint of `num_bytes`."""
     path = os.path.join(self.path, 'probe.unfinished')
     try:
       with open(path, 'wb') as file:
@@ -174,7 +174,7 @@ class RunFolder:
     except OSError as error:
       raise ConfigError(f'--workdir={self.path} cannot be a folder: {error.strerror}; give another') from None
     if 'config.json' not in found and set(found) - {'lock', 'config.json.unfinished'}:
-      raise ConfigError(f'--workdir={self.path} is no run and not empty; it holds {", ".join(found[:10])}; '
+      raise ConfigError(f'--workdir={self.path} is not a run and not empty; it holds {", ".join(found[:10])}; '
                         'give a new folder, or that of a run')
 
   def _check_same(self, config: dict, bound: Sequence[str]) -> None:
@@ -185,7 +185,7 @@ class RunFolder:
                if (name in bound or not _may_change(name)) and saved.get(name) != asked.get(name)]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
-                          + '\nGive the same values to go on with it, or another --workdir.')
+                          + '\nGive the same values to resume it, or another --workdir.')
 
   def _acquire(self) -> None:
     self._lock = open(os.path.join(self.path, 'lock'), 'a+', encoding='utf-8')
@@ -208,26 +208,26 @@ class RunFolder:
       self._lock.close()
 
   def has_vocabularies(self) -> bool:
-    """Whether the run's vocabularies are there."""
+    """Return whether the folder holds the run's vocabularies."""
     return os.path.isfile(self._joint) or os.path.isfile(self._source) and os.path.isfile(self._target)
 
   def save_vocabularies(self, source: bytes, target: bytes | None) -> None:
-    """Writes SentencePiece models: one when target is None (joint), else two."""
+    """Write SentencePiece models: one when target is None (joint), else two."""
     for path, model in ((self._joint, source),) if target is None else ((self._source, source), (self._target, target)):
       write_whole(path, model)
 
   def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-    """(source, target); the same object twice when joint."""
+    """Return the (source, target) vocabularies; the same object twice when joint."""
     if os.path.isfile(self._joint):
       return (Vocabulary.load(self._joint),) * 2
     return Vocabulary.load(self._source), Vocabulary.load(self._target)
 
   def check_data(self, hashes: dict[str, str]) -> None:
-    """Raises ConfigError when the run was begun with other text.
+    """Raise ConfigError when the run was begun with other text.
 
     Args:
-      hashes: fingerprints of train, validation and each test set, in this order. Their names may differ: files may
-        move. Test sets may be added and taken away.
+      hashes: fingerprints of train, validation and each test set, in this order. Their names may differ, since files
+        may move. Test sets may be added and removed.
     """
     if os.path.isfile(self.environment):
       first = read_json(self.environment)
@@ -239,7 +239,7 @@ class RunFolder:
                           'give the same text, or another --workdir')
 
   def record_environment(self, now: dict[str, Any]) -> None:
-    """Writes environment.json: that of the run's first start, and each later one that was different."""
+    """Write environment.json: the environment of the run's first start, and that of each later start that differs."""
     starts = [now]
     if os.path.isfile(self.environment):
       first = read_json(self.environment)
@@ -249,15 +249,17 @@ class RunFolder:
 
 
 def _laid_over(tree: dict, ground: dict) -> dict:
+  """Return `ground` with the values of `tree` in place of its own; sections are merged option by option."""
   both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
           if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
   return ground | tree | both
 
 
 def _counterparts(now: dict[str, str], before: dict[str, str]) -> dict[str, str]:
-  """Return what the fingerprint of each split of now should be, by its name; a test set that is new is not among them.
+  """Return the fingerprint that each present split had before, by its present name; new test sets are left out.
 
-  A test set's counterpart is the one of its name, or else that in its place, unless this still has its own name.
+  A test set's counterpart is the earlier one of the same name, or else the one at the same position, unless that one
+  still goes by its own name.
   """
   first, last = list(before.items())[:2], list(before.items())[2:]
   found = {name: fingerprint for name, (_, fingerprint) in zip(now, first)}
@@ -270,7 +272,7 @@ def _counterparts(now: dict[str, str], before: dict[str, str]) -> dict[str, str]
 
 
 def _renamed(tree: dict) -> dict:
-  """Return a saved configuration with the options that have other names now under these, and their values as of now."""
+  """Return a saved configuration with the present names and values of options that have been renamed."""
   for old, new in default.RENAMED.items():
     section, _, leaf = old.rpartition('.')
     found = tree
@@ -291,7 +293,7 @@ def _may_change(name: str) -> bool:
 
 
 def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
-  """What a number depends on besides the configuration."""
+  """Return what a result depends on besides the configuration: code, versions, hardware and data."""
   here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
   git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=True).stdout
   try:

@@ -1,4 +1,4 @@
-"""The training step as a run takes it: compiled per shape of batch, checked against the memory before it first runs."""
+"""The training step of a run: compiled for each shape of batch, and checked against the memory before it first runs."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from transformer.model import Model
 def compile_training(model: Model, objective: training.Objective, optimizer: optax.GradientTransformation,
                      mesh: jax.sharding.Mesh, mode: str, state: training.TrainState, ema_decay: float = 0.0,
                      accumulation_steps: int = 1) -> partitioning.CompiledStep:
-  """Return the training step on a mesh; the state stays laid out as it is. Nothing is compiled before a batch comes.
+  """Return the training step on a mesh, which keeps the shardings of the state. Nothing is compiled yet.
 
   Args:
-    model: for the names of its parameters' dimensions.
-    objective: what a step descends on.
+    model: gives the names of its parameters' dimensions.
+    objective: the loss that a step minimises.
     optimizer, ema_decay, accumulation_steps: see training.make_train_step.
     mesh, mode: see partitioning.compile_step.
-    state: where its arrays lie.
+    state: gives the shardings of its arrays.
   """
   step = training.make_train_step(partitioning.gathering(objective, model.axes(), mesh), optimizer, ema_decay,
                                   accumulation_steps)
@@ -31,10 +31,10 @@ def compile_training(model: Model, objective: training.Objective, optimizer: opt
 
 
 class Stepper:
-  """step(state, batch, shape, number): one update; a shape that is new is compiled, announced and checked first."""
+  """step(state, batch, shape, number): one update. For a new shape, it is first announced, compiled and checked."""
 
   def __init__(self, compiled: partitioning.CompiledStep, memory: failures.MemoryOptions, log: Log, run: Supervision):
-    """`memory`: the options to name when a step does not fit."""
+    """Nothing runs yet. `memory` holds the options that messages name when a step does not fit."""
     self._compiled, self._memory, self._log, self._run = compiled, memory, log, run
 
   def __call__(self, state: training.TrainState, batch: Any, shape: Any, step: int
@@ -43,7 +43,7 @@ class Stepper:
 
     Raises:
       OutOfMemoryError: before anything runs, when the step needs more memory than there is.
-      Stopped: when a stop is asked for while the step is compiled.
+      Stopped: when a stop is requested while the step is compiled.
     """
     if self._compiled.is_new(batch):
       with self._log.compiling(shape) as compiled, self._log.paused(), self._run.watchdog.paused():

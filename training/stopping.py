@@ -1,4 +1,4 @@
-"""How a run ends when it is asked to, by Ctrl-C or SIGTERM, in one process or in several."""
+"""How a run stops on Ctrl-C or SIGTERM, in one process or in several."""
 
 import concurrent.futures
 import contextlib
@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import jax
-from jax._src import distributed  # the store of keys in which processes tell each other has no public name
+from jax._src import distributed  # the key-value store that processes share has no public name
 from jax.experimental import multihost_utils
 
 from checks.exit_codes import INTERRUPTED, PREEMPTED
@@ -20,19 +20,19 @@ _VERY_LONG = 10**9  # milliseconds; a process that dies is noticed by its heartb
 
 
 class Stopped(BaseException):
-  """A stop was asked for while something ran that may be given up; no `except Exception` may swallow it."""
+  """A stop was requested during work that may be abandoned. No `except Exception` catches it."""
 
 
 class StopRequest:
-  """Ctrl-C or SIGTERM asks for a stop after the step at hand; a second Ctrl-C stops at once.
+  """Ctrl-C or SIGTERM requests a stop after the current step; a second Ctrl-C stops at once.
 
-  In a run of several processes jax itself listens for SIGTERM, and all agree on the step after which they stop.
+  In a run of several processes jax itself listens for SIGTERM, and all of them agree on the step after which they stop.
   """
 
   def __init__(self):
     self.exit_code = 0
     self._before, self._waiting = {}, False
-    self._calls = self._votes = 0  # of all processes alike
+    self._calls = self._votes = 0  # equal in all processes
 
   def __enter__(self):
     codes = {signal.SIGINT: INTERRUPTED} | ({signal.SIGTERM: PREEMPTED} if jax.process_count() == 1 else {})
@@ -52,7 +52,7 @@ class StopRequest:
       signal.signal(number, handler)
 
   def is_asked(self) -> bool:
-    """Whether to stop now. Every process has to ask equally often."""
+    """Return whether to stop now. Every process has to call this equally often."""
     if jax.process_count() > 1 and not self.exit_code:
       self._calls += 1
       if multihost_utils.reached_preemption_sync_point(self._calls):
@@ -60,20 +60,20 @@ class StopRequest:
     return bool(self.exit_code)
 
   def check(self) -> None:
-    """Raises Stopped when it is time to. Every process has to ask equally often."""
+    """Raise Stopped when a stop was requested. Every process has to call this equally often."""
     if self.is_asked():
       raise Stopped
 
   def run(self, function: Callable, *inputs: Any) -> Any:
-    """function(*inputs), which a stop gives up.
+    """Return function(*inputs), unless a stop abandons it.
 
-    It runs in a thread of its own: a signal's handler has to wait for native code in the main thread, and compiling
-    or searching can take longer than what is left between SIGTERM and the end. A function that was given up may run
-    on until the program ends, so it must not change anything that is saved; and where something is saved after it, it
-    must not compute together with other processes, see run_together.
+    The function runs in a separate thread: a signal handler has to wait for native code in the main thread, and
+    compiling or searching can take longer than the time between SIGTERM and the kill that follows. An abandoned
+    function may run on until the program ends, so it must not change anything that is saved; and where something is
+    saved after it, it must not compute together with other processes, see run_together.
 
     Raises:
-      Stopped: when a stop is asked for, before or meanwhile; by all processes or by none.
+      Stopped: when a stop is requested before or meanwhile; in all processes or in none.
     """
     if self.exit_code and jax.process_count() == 1:
       raise Stopped
@@ -85,15 +85,15 @@ class StopRequest:
       return future.result()
 
   def run_together(self, function: Callable, *inputs: Any) -> Any:
-    """run() of a function that computes together with other processes, if there are any, and is to be followed by more.
+    """Do as run() does, for a function that computes together with other processes and after which work continues.
 
-    None of them can leave alone what all compute, so there it is the function that has to call check() between its
-    parts; it runs in this thread.
+    No process can leave a joint computation alone. With several processes the function therefore runs in this thread,
+    and itself has to call check() between its parts.
     """
     return function(*inputs) if jax.process_count() > 1 else self.run(function, *inputs)
 
   def _result_of_all(self, future: Future) -> Any:
-    """The result, once every process has its own; Stopped once one of them was told to stop before that."""
+    """Return the result once every process has its own; raise Stopped when one received a stop before that."""
     self._votes += 1
     while not (stop := self.exit_code or _is_preempted()) and not concurrent.futures.wait([future], 0.1).done:
       pass
@@ -110,7 +110,7 @@ class StopRequest:
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
-    """While it lasts, a stop raises Stopped in the main thread, which waits in Python."""
+    """Let a stop raise Stopped within the block, in which the main thread waits in Python code."""
     self._waiting = jax.process_count() == 1
     try:
       if self._waiting and self.exit_code:
@@ -121,10 +121,10 @@ class StopRequest:
 
 
 def _is_preempted() -> bool:
-  """Whether SIGTERM has come to a process of the run: jax, which listens for it, tells all of them by this key."""
+  """Return whether a process of the run has received SIGTERM: jax, which listens for it, then sets this key for all."""
   try:
     return bool(distributed.global_state.client.key_value_try_get('RECEIVED_PREEMPTION_NOTICE'))
-  except jax.errors.JaxRuntimeError:  # there is none
+  except jax.errors.JaxRuntimeError:  # the key is not set
     return False
 
 
@@ -136,9 +136,9 @@ def _settle(future: Future, function: Callable, inputs: tuple) -> None:
 
 
 def end(code: int) -> int:
-  """A script's exit code; after a stop the program ends here and now.
+  """Return a script's exit code; after a stop, end the program at once instead.
 
-  A thread that was given up may still be compiling, and the interpreter's own end would wait for it.
+  An abandoned thread may still be compiling, and a normal exit of the interpreter would wait for it.
   """
   if code in (INTERRUPTED, PREEMPTED):
     sys.stdout.flush()

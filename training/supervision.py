@@ -4,7 +4,7 @@
       …                      # a stop raises Stopped out of run.interruptible(), or shows in run.is_stopping()
     return run.exit_code
 
-What each part promises stands in docs/reliability.md.
+docs/reliability.md lists what each part promises.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ Result = TypeVar('Result')
 
 @dataclasses.dataclass(frozen=True)
 class GuardConfig:
-  """When a run gives up. Raises ValueError on creation."""
+  """The limits beyond which a run ends itself. Raises ValueError on creation."""
 
   max_skipped: int  # updates in a row that are not finite
-  stall_seconds: float  # without progress; 0 is never
-  heartbeat_seconds: int  # of another process's silence
+  stall_seconds: float  # without progress; 0: no limit
+  heartbeat_seconds: int  # without a sign of life from another process
 
   def __post_init__(self):
     refuse(self._mistakes())
@@ -45,7 +45,7 @@ class GuardConfig:
 
 @dataclasses.dataclass
 class Supervision:
-  """A run that is watched over."""
+  """What surrounds a run while it trains: its folder, stop requests and watchdog, and the exit code it will have."""
 
   folder: RunFolder
   stop: StopRequest
@@ -54,11 +54,11 @@ class Supervision:
   saved: int | None = None  # the last step that was saved once training began, for the message after a stop
 
   def interruptible(self, function: Callable[..., Result], *inputs: Any) -> Result:
-    """Return function(*inputs); a stop gives it up and raises Stopped. It must change nothing that is saved."""
+    """Return function(*inputs); a stop abandons it and raises Stopped. It must change nothing that is saved."""
     return self.stop.run(function, *inputs)
 
   def is_stopping(self) -> bool:
-    """Whether a stop was asked for; every process of a run has to ask equally often."""
+    """Return whether a stop was requested. Every process of a run has to call this equally often."""
     self.watchdog.beat()
     return self.stop.is_asked()
 
@@ -66,17 +66,17 @@ class Supervision:
 @contextlib.contextmanager
 def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], bound: Sequence[str],
               remedies: failures.MemoryOptions) -> Iterator[Supervision]:
-  """Take a run's folder, meet the other processes, and turn what ends the block into a message and an exit code.
+  """Connect to the other processes, lock a run's folder, and turn what ends the block into a message and an exit code.
 
   Args:
-    guards: when to give up.
-    folder: where the run lives; it is locked, and new or a run of the same configuration.
+    guards: the limits beyond which the run ends itself.
+    folder: the run's; new, or that of a run with the same configuration.
     saved: the configuration as config.json holds it.
-    bound: options that may usually change when a run goes on, but not in this one.
-    remedies: the options that are named when memory is short.
+    bound: options that may usually change when a run resumes, but not in this one.
+    remedies: the options that messages about lack of memory name.
 
   Raises:
-    ConfigError, DataError: as the block does; then what a new run has made so far is removed.
+    ConfigError, DataError: as the block does; what a new run has made so far is then removed.
   """
   peers.join(guards.heartbeat_seconds)
   with (peers.errors_end_all(), StopRequest() as stop,
@@ -92,6 +92,6 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
       pass
     if stop.exit_code:
       print(('Stopped before training began.' if run.saved is None else f'Stopped at step {run.saved:,}, saved.')
-            + ' The same command goes on from here.', flush=True)
+            + ' The same command resumes from here.', flush=True)
       peers.leave()
       run.exit_code = stop.exit_code

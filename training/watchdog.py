@@ -1,4 +1,4 @@
-"""Ends a program in which nothing happens any more."""
+"""A watchdog, which ends a program that no longer makes progress."""
 
 import contextlib
 import faulthandler
@@ -21,16 +21,16 @@ class Watchdog:
   """
 
   def __init__(self, seconds: float):
-    """`seconds` without beat() until the end; 0 is never."""
+    """End the program after `seconds` without beat(); 0 is never."""
     self._seconds, self._last, self._ended = seconds, math.inf, threading.Event()
 
   def beat(self) -> None:
-    """Record that something happened."""
+    """Record that the program has made progress."""
     self._last = time.monotonic()
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
-    """While it lasts, nothing has to happen: compiling takes what it takes."""
+    """Do not watch during the block: compiling may take any time."""
     self._last = math.inf
     yield
     self.beat()
@@ -48,6 +48,6 @@ class Watchdog:
       silent = time.monotonic() - self._last
       if silent > self._seconds:
         print(f'error: stalled: nothing happened for {silent:.0f} s (train.stall_seconds is {self._seconds:g}). '
-              f'Process {jax.process_index()} stands at:', file=sys.stderr, flush=True)
+              f'The stack of each thread of process {jax.process_index()}:', file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
         os._exit(STALLED)
