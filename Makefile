@@ -1,5 +1,5 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
-# every test but the long drills. `make check` reads the code without running it: ruff, and the floors of the house.
+# every test but the long drills. `make check` reads the code without running it: ruff, types, and the floors of the house.
 # `make explore` shows what the heads of the trained run do.
 # Other Python: make train PYTHON=python3.12
 
@@ -21,6 +21,7 @@ explore: $(VENV)/ready
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m basedpyright --pythonpath $(VENV)/bin/python
 	$(VENV)/bin/python -m pytest -q tests/test_house.py
 
 test: $(VENV)/ready-to-test

@@ -233,8 +233,8 @@ class CompiledStep:
   A program is compiled for each shape of batch, when the first such batch comes or when program() is called.
   """
 
-  def __init__(self, function: Callable, lay: Callable):
-    """Wrap a step under jit or pmap; `lay` puts a host batch onto the devices."""
+  def __init__(self, function: Any, lay: Callable):
+    """Wrap a step that jax.jit or jax.pmap returned; `lay` puts a host batch onto the devices."""
     self._function, self._lay, self._programs = function, lay, {}
 
   def program(self, first: PyTree, batch: PyTree) -> Program:

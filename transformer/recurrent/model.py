@@ -117,7 +117,8 @@ class LookBefore(EveryStep):
   def source(self, values: Float[Array, 'B S A']) -> Source:
     return self.attention.source(values)
 
-  def before(self, carry: Carry, at: Moment, source: Source) -> Glance:
+  def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
+    assert source is not None  # what source() returned
     return self.attention(carry.layers[-1][0], source, at.mask)
 
 
@@ -138,10 +139,11 @@ class LookAfter(FirstState):
   def source(self, values: Float[Array, 'B S A']) -> Source:
     return self.attention.source(values)
 
-  def before(self, carry: Carry, at: Moment, source: Source) -> Glance:
+  def before(self, carry: Carry, at: Moment, source: Source | None) -> Glance:
     return Glance(carry.fed, None)
 
-  def after(self, top: Float[Array, 'B W D'], glance: Glance, at: Moment, source: Source) -> Glance:
+  def after(self, top: Float[Array, 'B W D'], glance: Glance, at: Moment, source: Source | None) -> Glance:
+    assert source is not None  # what source() returned
     context, weights = self.attention(top, source, at.mask)
     assert context is not None  # that of attention
     return Glance(jnp.tanh(jnp.concatenate([context, top.astype(context.dtype)], axis=-1) @ self.w_out), weights)
