@@ -17,21 +17,15 @@ import train
 from checks import exit_codes
 from options import decode_options
 from options.configurations import ROOT
-from tests.tiny_runs import TINY, in_numbers, metrics, options, saved
+from tests.tiny_runs import arguments, in_numbers, metrics, options, saved
 from training import peers
 
-ROWS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
-
-
-@pytest.fixture(scope='module')
-def flags(tmp_path_factory):
-  return [*ROWS, f'--config.compile_cache={tmp_path_factory.mktemp("programs")}']
+FLAGS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
 
 def launch(corpus, workdir, *more, script=('train.py',)):
   """Two processes of one run, their output in files beside its folder."""
-  command = [*script, f'--config={ROOT}/configs/multi30k.py',
-             f'--config.data.directory={corpus}', f'--workdir={workdir}', *TINY, *more]
+  command = [*script, *arguments(corpus, workdir, *more)[1:]]
   environment = {**os.environ, 'PYTHONUNBUFFERED': '1'}
   children = []
   for number, child in enumerate(peers.commands(2, command, environment)):
@@ -57,10 +51,10 @@ def end(children, workdir, codes=(0, 0), timeout=200):
 
 
 @pytest.fixture(scope='module')
-def alone(corpus, tmp_path_factory, flags):
+def alone(corpus, tmp_path_factory):
   """The folder of a run of one process on one device."""
   workdir = tmp_path_factory.mktemp('alone') / 'run'
-  assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', '--config.train.num_steps=12')) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', '--config.train.num_steps=12')) == 0
   return workdir
 
 
@@ -72,9 +66,9 @@ def assert_same_losses(one, other):
     np.testing.assert_allclose(a['train/loss'], b['train/loss'], atol=1e-4)
 
 
-def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, alone, tmp_path, flags):
+def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, alone, tmp_path):
   workdir = tmp_path / 'two'
-  children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000')
+  children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000')
   wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
   children[1].kill()
   began = time.monotonic()
@@ -84,17 +78,17 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
   assert re.search(r'unhealthy[^\n]*:\n1\n', said(workdir, 0)), said(workdir, 0)[-3000:]
   assert children[1].wait() == -signal.SIGKILL
 
-  end(launch(corpus, workdir, *flags, '--config.train.num_steps=8'), workdir)
+  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=8'), workdir)
   # One process with eight devices, split in two more ways, goes on from what two have saved.
   mesh = ['--config.mesh.fsdp=4', '--config.mesh.tensor=2']
-  assert train.main(options(corpus, workdir, *flags, *mesh, '--config.train.num_steps=12')) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, *mesh, '--config.train.num_steps=12')) == 0
   assert_same_losses(alone, workdir)
 
 
 @pytest.mark.drill
-def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monkeypatch):
+def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, monkeypatch):
   workdir = tmp_path / 'run'
-  end(launch(corpus, workdir, *flags, '--config.train.num_steps=4'), workdir)
+  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=4'), workdir)
   before, begun, begin = saved(workdir, 4), [], train.begin
 
   def noted(*inputs):
@@ -103,12 +97,12 @@ def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, flags, monk
     return state, progress
 
   monkeypatch.setattr(train, 'begin', noted)
-  assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', '--config.train.num_steps=8')) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', '--config.train.num_steps=8')) == 0
   assert len(begun[0]) == len(before) > 50
   by_name = lambda state: [state[name] for name in sorted(state, key=lambda name: re.findall(r'\w+', name))]
   for one, other in zip(by_name(before), by_name(begun[0])):
     np.testing.assert_array_equal(one, other)
-  end(launch(corpus, workdir, *flags, '--config.train.num_steps=12'), workdir)
+  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=12'), workdir)
   assert_same_losses(alone, workdir)
 
 
@@ -142,10 +136,10 @@ programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, '')))
     'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
     'training/evaluation.totals', 'decoding/translator.Translator.translate',
     'training/checkpoint.Checkpoints.save', 'train.conclude'])
-def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, asked):
+def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, phase, asked):
   workdir = tmp_path / 'run'
   steps = '--config.train.num_steps=12'
-  children = launch(corpus, workdir, *flags, steps, script=('-c', ANNOUNCED, phase))
+  children = launch(corpus, workdir, *FLAGS, steps, script=('-c', ANNOUNCED, phase))
   try:
     while 'PHASE' not in said(workdir, 0):
       assert children[0].poll() is None, said(workdir, 0)
@@ -158,7 +152,7 @@ def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, flags, phase, aske
   finally:
     for child in children:
       child.kill()
-  assert train.main(options(corpus, workdir, *flags, '--config.mesh.data=1', steps)) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', steps)) == 0
   assert_same_losses(alone, workdir)
 
 
@@ -214,9 +208,9 @@ def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():
 
 
 @pytest.mark.drill
-def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path, flags):
+def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path):
   workdir = tmp_path / 'run'
-  children = launch(corpus, workdir, *flags, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
+  children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
                     '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')
   try:
     wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)

@@ -1,10 +1,8 @@
-"""What docs/reliability.md promises, by the names of its rows: processes are killed, files broken, disks filled."""
+"""What docs/reliability.md promises of runs, by the names of its rows: processes are killed, stopped, stalled and raced."""
 
-import ast
 import contextlib
 import json
 import os
-import pickle
 import re
 import shutil
 import signal
@@ -12,46 +10,29 @@ import subprocess
 import sys
 import time
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import train
 from checks import exit_codes
 from checks.errors import ConfigError, DataError
-from corpora.vocabulary import Vocabulary
 from decoding.translator import Translator
 from options.configurations import ROOT
-from tests.tiny_runs import TINY, metrics, options, saved
+from tests.tiny_runs import metrics, options, saved, start
 from training import checkpoint, evaluation, failures, run_folder, stopping
 from training.checkpoint import CheckpointError, Checkpoints
 from transformer import partitioning
-from transformer.config import ModelConfig
 
 STEPS = 10  # more than three epochs of three batches
+FLAGS = ['--config.train.average_last=1', '--config.train.batch_tokens=1024', '--config.mesh.data=1']
 
 
 @pytest.fixture(scope='module')
-def programs(tmp_path_factory):
-  """Compiled programs, shared by all runs of this file."""
-  return [f'--config.compile_cache={tmp_path_factory.mktemp("programs")}', '--config.train.average_last=1',
-          '--config.train.batch_tokens=1024', '--config.mesh.data=1']
-
-
-@pytest.fixture(scope='module')
-def whole(corpus, tmp_path_factory, programs):
+def whole(corpus, tmp_path_factory):
   """The folder of a run that nothing disturbed."""
   workdir = tmp_path_factory.mktemp('reliability') / 'whole'
-  assert train.main(options(corpus, workdir, *programs, f'--config.train.num_steps={STEPS}')) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, f'--config.train.num_steps={STEPS}')) == 0
   return workdir
-
-
-def start(corpus, workdir, *more, limit=None):
-  """The same as a process of its own."""
-  command = [sys.executable, 'train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-             f'--workdir={workdir}', *TINY, *more]
-  return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def until(process, text):
@@ -83,17 +64,17 @@ def left_behind(workdir):
   return found
 
 
-def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole, tmp_path, programs):
+def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole, tmp_path):
   workdir = tmp_path / 'killed'
   shared = set(os.listdir('/dev/shm'))
-  process = start(corpus, workdir, *programs, '--config.train.num_steps=100000', '--config.train.log_every=2')
+  process = start(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.log_every=2')
   while not (workdir / 'checkpoints' / '6').exists():
     assert process.poll() is None, process.stderr.read()
     time.sleep(0.01)
   process.kill()
   process.communicate()
   assert not left_behind(workdir) and not set(os.listdir('/dev/shm')) - shared
-  assert train.main(options(corpus, workdir, *programs, f'--config.train.num_steps={STEPS}')) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, f'--config.train.num_steps={STEPS}')) == 0
   assert_same_run(whole, workdir)
 
 
@@ -101,10 +82,10 @@ def test_R1_K3_K4_a_killed_run_goes_on_as_if_nothing_had_happened(corpus, whole,
 @pytest.mark.parametrize('seed', range(3))
 @pytest.mark.parametrize('more', [[], ['--config.model.dtype=bfloat16'], ['--config.train.accumulation_steps=4'],
                                   ['--config.model.dtype=bfloat16', '--config.train.accumulation_steps=4']])
-def test_R1_K3_drill(corpus, tmp_path, programs, seed, more):
+def test_R1_K3_drill(corpus, tmp_path, seed, more):
   """Each run is killed three times at random: 36 kills."""
   draw = np.random.default_rng([seed, len(more)])
-  flags = [*programs, *more, f'--config.seed={seed}']
+  flags = [*FLAGS, *more, f'--config.seed={seed}']
   assert train.main(options(corpus, tmp_path / 'whole', *flags, f'--config.train.num_steps={STEPS}')) == 0
   for _ in range(3):
     process = start(corpus, tmp_path / 'parts', *flags, f'--config.train.num_steps={STEPS}')
@@ -116,7 +97,7 @@ def test_R1_K3_drill(corpus, tmp_path, programs, seed, more):
   assert_same_run(tmp_path / 'whole', tmp_path / 'parts')
 
 
-def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, programs, monkeypatch):
+def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, monkeypatch):
   ledger, call = [], partitioning.CompiledStep.__call__
 
   def noted(self, first, batch):
@@ -129,18 +110,18 @@ def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, programs, monk
   prepared = []
   monkeypatch.setattr(train, 'prepare', lambda *inputs: prepared.append(prepare(*inputs)) or prepared[-1])
   for steps in (2, 3, STEPS):  # in an epoch, at its end, twice in a row
-    train.main(options(corpus, tmp_path / 'parts', *programs, f'--config.train.num_steps={steps}'))
+    train.main(options(corpus, tmp_path / 'parts', *FLAGS, f'--config.train.num_steps={steps}'))
   plan = prepared[0][1].batches
   assert 3 * plan.batches_per_epoch < STEPS
   assert ledger == [(step, failures.fingerprint(plan.batch_at(step))) for step in range(STEPS)]
   assert_same_run(whole, tmp_path / 'parts')
 
 
-def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, programs, tmp_path):
+def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, tmp_path):
   other = tmp_path / 'other'
   shutil.copytree(corpus, other)
   (other / 'train.en').write_text((corpus / 'train.en').read_text().replace('dog', 'wolf'))
-  flags = [*programs, f'--config.train.num_steps={STEPS}']
+  flags = [*FLAGS, f'--config.train.num_steps={STEPS}']
   for change, words in (('--config.seed=1', 'seed is 1'),
                         ('--config.train.batch_tokens=512', 'train.batch_tokens is 512'),
                         (f'--config.data.directory={other}', 'other text than train'),
@@ -155,10 +136,10 @@ def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, programs, tmp
 
 @pytest.mark.parametrize('phase', ['compiling the step', pytest.param('Translating', marks=pytest.mark.drill),
                                    pytest.param('Corpus', marks=pytest.mark.drill)])
-def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):
+def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, phase):
   """In the middle of compiling, which is native code: the handler must not have to wait for its end."""
-  cold = [flag.replace('programs', 'cold') for flag in programs] if phase.startswith('compiling') else programs
-  process = start(corpus, tmp_path / 'run', *cold, '--config.train.num_steps=3')
+  cold = [f'--config.compile_cache={tmp_path}/cold'] if phase.startswith('compiling') else []
+  process = start(corpus, tmp_path / 'run', *FLAGS, *cold, '--config.train.num_steps=3')
   until(process, phase)
   began = time.monotonic()
   process.send_signal(signal.SIGTERM)
@@ -168,23 +149,23 @@ def test_K1_sigterm_saves_and_says_so(corpus, tmp_path, programs, phase):
   if phase != 'Corpus':
     expected = 0 if phase.startswith('compiling') else 3
     assert Checkpoints(str(tmp_path / 'run' / 'checkpoints')).steps()[-1] == expected
-  assert train.main(options(corpus, tmp_path / 'run', *programs, '--config.train.num_steps=3')) == 0
+  assert train.main(options(corpus, tmp_path / 'run', *FLAGS, '--config.train.num_steps=3')) == 0
 
 
 FEW = ['--config.train.num_steps=3', '--config.train.eval_every=2', '--config.train.checkpoint_every=2']
 
 
 @pytest.fixture(scope='module')
-def short(corpus, tmp_path_factory, programs):
+def short(corpus, tmp_path_factory):
   """The folder of a run of three steps, one evaluation and two saves."""
   workdir = tmp_path_factory.mktemp('reliability') / 'short'
-  assert train.main(options(corpus, workdir, *programs, *FEW)) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, *FEW)) == 0
   return workdir
 
 
 @pytest.mark.parametrize('place, name', [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'),
                                          (Checkpoints, 'save'), (train, 'conclude')])
-def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, programs, monkeypatch,
+def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, monkeypatch,
                                                 place, name):
   phase, asked = getattr(place, name), []
 
@@ -196,7 +177,7 @@ def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, program
     return phase(*inputs, **named)
 
   monkeypatch.setattr(place, name, interrupted)
-  command = options(corpus, tmp_path / 'run', *programs, *FEW)
+  command = options(corpus, tmp_path / 'run', *FLAGS, *FEW)
   assert train.main(command) == exit_codes.PREEMPTED and time.monotonic() - asked[0] < 10
   assert train.main(command) == 0
   assert_same_run(short, tmp_path / 'run', 3)
@@ -278,11 +259,11 @@ def test_H3_of_two_runs_in_one_folder_one_is_refused(whole, tmp_path, count):
     assert f'in use by process {winner} on ' in ''.join(said) or 'in use by another process' in ''.join(said)
 
 
-# --------------------------------------------------------------------------------------------- numbers and disks
+# ------------------------------------------------------------------------------------------------------- numbers
 
 
-def test_C3_what_is_not_finite_is_skipped_and_replays_bit_for_bit(corpus, tmp_path, programs, capsys):
-  flags = [*programs, '--config.train.num_steps=100', '--config.optimizer.learning_rate_scale=1e22',
+def test_C3_what_is_not_finite_is_skipped_and_replays_bit_for_bit(corpus, tmp_path, capsys):
+  flags = [*FLAGS, '--config.train.num_steps=100', '--config.optimizer.learning_rate_scale=1e22',
            '--config.train.max_skipped=3', '--config.train.eval_every=1000']
   workdir = tmp_path / 'run'
   with pytest.raises(failures.NonFiniteError, match=r'3 updates in a row|4 updates|5 updates') as caught:
@@ -296,260 +277,3 @@ def test_C3_what_is_not_finite_is_skipped_and_replays_bit_for_bit(corpus, tmp_pa
   assert 'came out the same, bit for bit' in capsys.readouterr().out
   with pytest.raises(failures.NonFiniteError, match='no dump of step 77'):
     train.main(options(corpus, workdir, *flags, '--replay=77'))
-
-
-def flip(path, place):
-  data = bytearray(path.read_bytes())
-  data[place % len(data)] ^= 4
-  path.write_bytes(bytes(data))
-
-
-BREAKS = {
-    'flip': lambda path, place: flip(path, place),
-    'truncate': lambda path, place: path.write_bytes(path.read_bytes()[:-1]),
-    'empty': lambda path, place: path.write_bytes(b''),
-    'delete': lambda path, place: path.unlink(),
-}
-
-
-@pytest.mark.parametrize('count', [8, pytest.param(80, marks=pytest.mark.drill)])
-def test_C1_a_damaged_checkpoint_is_found_and_named_and_the_one_before_it_is_used(tmp_path, count):
-  state = {'params': {'a': jnp.arange(5000.0), 'b': jnp.ones((7, 11))}}
-  wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state)
-  writer = Checkpoints(str(tmp_path / 'good' / 'checkpoints'), 5)
-  for step in (3, 6):
-    writer.save(step, jax.tree.map(lambda x: x * step, state), {'seconds': step})
-  writer.wait()
-  draw = np.random.default_rng(0)
-  for number in range(count):
-    copy = tmp_path / str(number)
-    shutil.copytree(tmp_path / 'good', copy)
-    files = sorted(path for path in (copy / 'checkpoints' / '6').rglob('*') if path.is_file() and path.stat().st_size)
-    path, kind = files[draw.integers(len(files))], list(BREAKS)[number % 4]
-    BREAKS[kind](path, int(draw.integers(1 << 40)))
-    broken = str(path.relative_to(copy / 'checkpoints' / '6'))
-    with pytest.raises(checkpoint.DamagedError, match=re.escape(broken)):
-      Checkpoints(str(copy / 'checkpoints')).restore(6, wanted)
-    found = Checkpoints(str(copy / 'checkpoints'), 5)
-    step, notes = found.newest_whole()
-    assert step == 3 and broken in notes[0] and (copy / 'damaged' / '6').is_dir()
-    np.testing.assert_array_equal(found.restore(3, wanted)[0]['params']['a'], 3 * np.arange(5000.0))
-    found.save(6, state, {})  # its place is free again
-    found.wait()
-    assert found.newest_whole() == (6, [])
-
-
-def test_C1_a_checkpoint_that_was_cut_short_or_is_the_last_one(tmp_path):
-  folder = tmp_path / 'checkpoints'
-  writer = Checkpoints(str(folder), 5)
-  for step in (1, 2):
-    writer.save(step, {'a': jnp.ones(3)}, {})
-  writer.wait()
-  (folder / 'checksums' / '2.json').unlink()
-  step, notes = Checkpoints(str(folder), 5).newest_whole()
-  assert step == 1 and 'never written' in notes[0]
-  (folder / 'checksums' / '1.json').write_text('[]')
-  with pytest.raises(CheckpointError, match='no checkpoint in .* is whole'):
-    Checkpoints(str(folder), 5).newest_whole()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-  """A file system of 2.5 MB."""
-  place = tmp_path / 'disk'
-  place.mkdir()
-  if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=2500k', 'tmpfs', str(place)], capture_output=True).returncode:
-    pytest.skip('file systems cannot be mounted here')
-  yield place
-  subprocess.run(['umount', '-l', str(place)], check=True)
-
-
-def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
-  state = lambda step: {'a': jax.random.normal(jax.random.key(step), (1 << 18,))}  # 1 MB that does not compress
-  writer = Checkpoints(str(small_disk / 'run' / 'checkpoints'), 5)
-  for step in (1, 2):
-    writer.save(step, state(step), {})
-    writer.wait()
-  with pytest.raises(CheckpointError, match='no room to save step 3 .*; step 2 is whole'):
-    writer.save(3, state(3), {})
-    writer.wait()
-  found = Checkpoints(str(small_disk / 'run' / 'checkpoints'), 5)
-  assert found.newest_whole() == (2, [])
-  here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  wanted = {'a': jax.ShapeDtypeStruct((1 << 18,), jnp.float32, sharding=here)}
-  np.testing.assert_array_equal(found.restore(2, wanted)[0]['a'], state(2)['a'])
-  folder = run_folder.RunFolder(str(small_disk / 'run'))
-  with pytest.raises(run_folder.FolderFullError, match='bytes free, and a checkpoint takes about 50,000,000'):
-    folder.probe(50_000_000)
-  assert os.listdir(folder.path) == ['checkpoints']
-
-
-@pytest.mark.parametrize('changes, leaf, option', [
-    (dict(d_model=24), 'embedding', 'model.d_model'), (dict(num_heads=4), 'attention', 'num_heads'),
-    (dict(d_ff=32), 'feed_forward', 'd_ff'), (dict(num_layers=2), 'layers_1', 'num_layers'),
-    (dict(vocab_size=301, target_vocab_size=301), 'embedding', 'vocabulary.size'),
-    (dict(attention_bias=True), 'b_', 'attention_bias'), (dict(positions='learned'), 'positions', 'model.positions'),
-    (dict(norm_bias=False), 'bias', 'norm_bias')])
-def test_C4_a_checkpoint_of_another_model_names_leaf_and_option(whole, changes, leaf, option):
-  from transformer import model as models
-  sizes = dict(vocab_size=300, target_vocab_size=300, d_model=16, num_heads=2, num_layers=1, d_ff=24, norm='pre')
-  wanted = jax.eval_shape(models.build(ModelConfig(**sizes | changes)).init, jax.random.key(0))
-  began = time.monotonic()
-  with pytest.raises(CheckpointError) as caught:
-    Checkpoints(str(whole / 'checkpoints')).restore_params(STEPS, wanted)
-  assert leaf in str(caught.value) and option in str(caught.value) and time.monotonic() - began < 5
-
-
-def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, whole, tmp_path, programs):
-  workdir = tmp_path / 'run'
-  shutil.copytree(whole, workdir)
-  model = bytearray((workdir / 'vocabulary.model').read_bytes())
-  at = model.index(b'Baum') if b'Baum' in model else model.index(b'Haus')
-  model[at:at + 1] = b'P'  # the same size, another entry
-  (workdir / 'vocabulary.model').write_bytes(bytes(model))
-  with pytest.raises(CheckpointError, match='another vocabulary'):
-    train.main(options(corpus, workdir, *programs, f'--config.train.num_steps={STEPS + 1}'))
-
-
-# ------------------------------------------------------------------------------------------- mistakes and malice
-
-
-SHORT_OF_MEMORY = '''
-import re, resource, types
-import jax, jax.numpy as jnp, numpy as np
-from training import failures
-from batching.shapes import Shape
-from transformer import partitioning
-from transformer.config import MeshConfig
-
-options, mesh = failures.MemoryOptions(1, 512, 1, 25_000), partitioning.make_mesh(MeshConfig(1))
-state = types.SimpleNamespace(params={'w': jax.device_put(jnp.ones(8192), partitioning.replicated(mesh))})
-hungry = lambda w, x, axis=None: jnp.sort(jnp.sin(x[:, :, None] * w[None, None]), axis=1).sum()  # 1 MB a row, twice
-step = partitioning.compile_step(hungry, mesh, 'jit', False)
-rows = lambda count: np.ones((count, 32), np.float32)
-step(state.params['w'], rows(8))
-programs = {count: step.program(state.params['w'], rows(count)) for count in (512, 256, 128, 64, 32)}
-with open('/proc/self/statm') as file:
-  used = int(file.read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000,) * 2)
-try:
-  failures.check_memory(programs[512], options, Shape(512, 32, 32), state)
-except failures.OutOfMemoryError as error:
-  print(error)
-  parts = int(re.search('accumulation_steps=([0-9]+)', str(error)).group(1))
-  assert f'batch_tokens={options.batch_tokens // parts} ' in str(error)
-try:
-  with failures.lack_of_memory_named(options):
-    print(float(step(state.params['w'], rows(512))))
-except failures.OutOfMemoryError as error:
-  print('really', error.exit_code, 'accumulation_steps=2' in str(error))
-failures.check_memory(programs[512 // parts], options, Shape(512 // parts, 32, 32), state)
-print('fits', float(step(state.params['w'], rows(512 // parts))) > 0, parts)
-'''
-
-
-def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
-  done = subprocess.run([sys.executable, '-c', SHORT_OF_MEMORY], cwd=ROOT, capture_output=True, text=True, timeout=120)
-  assert done.returncode == 0, done.stderr[-3000:]
-  forecast, really, fits = done.stdout.splitlines()
-  assert 'a step over 512 × (32, 32) needs' in forecast and 'on a device that has' in forecast
-  assert really == 'really 8 True' and fits.startswith('fits True') and int(fits.split()[-1]) >= 2
-
-
-WRONG = [  # option, value, what the message says is expected
-    ('model.num_heads', 7, 'divisible'), ('model.norm', 'mid', 'post, pre'), ('model.dropout', 1.5, 'probability'),
-    ('data.batching', 'loose', 'buckets, fixed, packed'), ('data.max_length', 0, 'positive'),
-    ('optimizer.kind', 'adams', 'adamw'), ('optimizer.clip_norm', -1.0, 'positive'), ('mesh.fsdp', 0, 'positive'),
-    ('train.max_skipped', 0, 'positive'), ('search.beam_size', 0, 'positive'), ('search.extra_length', 0, 'positive'),
-    ('vocabulary.kind', 'bpes', 'unigram'), ('train.log_every', 0, '1 or more'), ('train.ema_decay', 1.0, 'below 1')]
-
-
-def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
-  def told(*flags):
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, 'train.py', '--config=configs/phrasebook.py', f'--workdir={tmp_path}/run',
-                           *flags], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == exit_codes.CONFIG and not os.listdir(tmp_path), done.stderr
-    assert 'Traceback' not in done.stderr
-    return done.stderr, time.monotonic() - began
-
-  text, _ = told('--config.model.d_modle=3', '--config.model.d_ff=wide', '--config.seed=1.5', '--confg=3',
-                 'configs/toy.py', '--config.train.num_steps=5', '--config.train.num_minutes=3')
-  for words in ('config.model.d_modle', 'config.model.d_ff=wide', 'config.seed=1.5', '--confg=3', "'configs/toy.py'"):
-    assert words in text
-  text, seconds = told(*(f'--config.{name}={value}' for name, value, _ in WRONG))
-  for name, _, remedy in WRONG:  # several of one section are told, too
-    section, _, option = name.rpartition('.')
-    assert any(f'config.{section}: ' in line and option in line and remedy in line for line in text.split('\n')), name
-  assert f'{len(WRONG)} mistakes' in text and seconds < 20  # the 5 s of a machine that has nothing else to do
-
-
-def test_G1_what_cannot_be_divided_does_not_hide_other_mistakes():
-  with pytest.raises(ValueError) as caught:
-    ModelConfig(vocab_size=11, target_vocab_size=11, num_heads=0, d_k=-1, norm='mid', dropout=1.5)
-  assert [line.split()[0] for line in str(caught.value).split('\n')] == ['num_heads', 'd_k', 'norm', 'dropout']
-
-
-def sources():
-  for place, folders, names in os.walk(ROOT):
-    folders[:] = [name for name in folders if not name.startswith('.') and name not in ('runs', 'data', 'tests')]
-    yield from (os.path.join(place, name) for name in names if name.endswith('.py'))
-
-
-FORBIDDEN = {'eval', 'exec', 'compile', 'system', 'popen', 'exec_module', 'allow_pickle', '__import__'}
-ALLOWED = {('options/configurations.py', 'exec_module')}  # the Python file that the user names with --config
-
-
-def test_S1_nothing_that_is_loaded_is_executed():
-  for path in sources():
-    name = os.path.relpath(path, ROOT)
-    with open(path, encoding='utf-8') as file:
-      tree = ast.parse(file.read())
-    for node in ast.walk(tree):
-      if isinstance(node, (ast.Import, ast.ImportFrom)):
-        names = [alias.name for alias in node.names] + [getattr(node, 'module', None) or '']
-        modules = {name.split('.')[0] for name in names}
-        assert not modules & {'pickle', 'cloudpickle', 'dill', 'joblib', 'shelve', 'marshal'}, name
-      if isinstance(node, ast.Call):
-        called = getattr(node.func, 'id', None) or (node.func.attr if isinstance(node.func, ast.Attribute) else None)
-        plain = isinstance(node.func, ast.Name) or getattr(getattr(node.func, 'value', None), 'id', '') in (
-            'os', 'builtins', 'module_spec') or called == 'exec_module' or isinstance(
-            getattr(node.func, 'value', None), ast.Attribute) and called == 'exec_module'
-        if called in FORBIDDEN and plain:
-          assert (name, called) in ALLOWED, f'{name}, line {node.lineno}: {called}'
-        for keyword in node.keywords:
-          assert not (keyword.arg in ('shell', 'allow_pickle') and getattr(keyword.value, 'value', True)), name
-
-
-class Trap:
-  """What a pickle may carry."""
-
-  def __reduce__(self):
-    return os.mkdir, ('trapped',)
-
-
-def test_S2_malicious_files_are_refused_without_a_side_effect(whole, tmp_path, monkeypatch):
-  from batching import store as stores
-  monkeypatch.chdir(tmp_path)
-  workdir = tmp_path / 'run'
-  shutil.copytree(whole, workdir)
-  trap = pickle.dumps(Trap())
-  store = next(path for path in (workdir / 'data').iterdir() if path.is_dir())
-  np.save(store / 'source.ids.npy', np.array([Trap()], dtype=object), allow_pickle=True)
-  with pytest.raises(DataError, match='source.ids.npy'):  # a pickle in a token store
-    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
-  (store / 'source.ids.npy').write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'shape': (9000000000000,), "
-                                         b"'fortran_order': False}".ljust(128) + b'1234')
-  with pytest.raises(DataError, match='source.ids.npy'):  # a header that claims 36 terabytes
-    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
-  (workdir / 'vocabulary.model').write_bytes(trap)
-  with pytest.raises(DataError):
-    Vocabulary.load(str(workdir / 'vocabulary.model'))
-  sums = workdir / 'checkpoints' / 'checksums' / f'{STEPS}.json'
-  sums.write_text(json.dumps(json.loads(sums.read_text()) | {'../../../../etc/passwd': 'x'}))
-  with pytest.raises(CheckpointError, match='damaged'):
-    Checkpoints(str(workdir / 'checkpoints')).check(STEPS)
-  (workdir / 'config.json').write_bytes(trap)
-  with pytest.raises(ConfigError, match='config.json'):
-    run_folder.RunFolder.open(str(workdir)).read_config()
-  assert not os.path.exists('trapped')

@@ -18,7 +18,7 @@ from checks.errors import ConfigError
 from options import configurations, decode_options, train_options
 from options.configurations import ROOT
 from tasks import trained
-from tests.tiny_runs import TINY, metrics, options, saved
+from tests.tiny_runs import metrics, options, saved, start
 from training import checkpoint, run_folder
 
 
@@ -268,10 +268,7 @@ def test_a_mistake_while_preparing_leaves_no_run_behind(corpus, run, tmp_path):
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(corpus, tmp_path):
-  command = [sys.executable, 'train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-             f'--workdir={tmp_path}/run', *TINY, '--config.train.num_steps=100000', '--config.train.eval_every=100000']
-  environment = {k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'}
-  process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+  process = start(corpus, tmp_path / 'run', '--config.train.num_steps=100000', '--config.train.eval_every=100000')
   for line in process.stdout:
     if line.startswith('step '):
       break

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -27,12 +29,20 @@ def write_corpus(folder):
   return folder
 
 
+def arguments(corpus, workdir, *more):
+  """What train.py is given for a tiny run on the corpus. What a run compiles, the next ones find."""
+  return ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
+          f'--config.compile_cache={corpus}/programs', f'--workdir={workdir}', *TINY, *more]
+
+
 def options(corpus, workdir, *more):
-  """What train.py is given for a tiny run on the corpus."""
-  programs = os.path.join(os.path.dirname(corpus), 'programs')  # compiled once for all tests of a session
-  argv = ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-          f'--config.compile_cache={programs}', f'--workdir={workdir}', *TINY, *more]
-  return train_options.parse(argv, '')
+  return train_options.parse(arguments(corpus, workdir, *more), '')
+
+
+def start(corpus, workdir, *more):
+  """The run as a process of its own."""
+  return subprocess.Popen([sys.executable, *arguments(corpus, workdir, *more)], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
 
 
 def saved(workdir, step=8):

@@ -1,0 +1,283 @@
+"""What docs/reliability.md promises of files, memory and mistakes: checkpoints are broken, disks filled, traps laid."""
+
+import ast
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import train
+from checks import exit_codes
+from checks.errors import ConfigError, DataError
+from corpora.vocabulary import Vocabulary
+from options.configurations import ROOT
+from tests.tiny_runs import options
+from training import checkpoint, run_folder
+from training.checkpoint import CheckpointError, Checkpoints
+from transformer.config import ModelConfig
+
+
+def flip(path, place):
+  data = bytearray(path.read_bytes())
+  data[place % len(data)] ^= 4
+  path.write_bytes(bytes(data))
+
+
+BREAKS = {
+    'flip': lambda path, place: flip(path, place),
+    'truncate': lambda path, place: path.write_bytes(path.read_bytes()[:-1]),
+    'empty': lambda path, place: path.write_bytes(b''),
+    'delete': lambda path, place: path.unlink(),
+}
+
+
+@pytest.mark.parametrize('count', [8, pytest.param(80, marks=pytest.mark.drill)])
+def test_C1_a_damaged_checkpoint_is_found_and_named_and_the_one_before_it_is_used(tmp_path, count):
+  state = {'params': {'a': jnp.arange(5000.0), 'b': jnp.ones((7, 11))}}
+  wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state)
+  writer = Checkpoints(str(tmp_path / 'good' / 'checkpoints'), 5)
+  for step in (3, 6):
+    writer.save(step, jax.tree.map(lambda x: x * step, state), {'seconds': step})
+  writer.wait()
+  draw = np.random.default_rng(0)
+  for number in range(count):
+    copy = tmp_path / str(number)
+    shutil.copytree(tmp_path / 'good', copy)
+    files = sorted(path for path in (copy / 'checkpoints' / '6').rglob('*') if path.is_file() and path.stat().st_size)
+    path, kind = files[draw.integers(len(files))], list(BREAKS)[number % 4]
+    BREAKS[kind](path, int(draw.integers(1 << 40)))
+    broken = str(path.relative_to(copy / 'checkpoints' / '6'))
+    with pytest.raises(checkpoint.DamagedError, match=re.escape(broken)):
+      Checkpoints(str(copy / 'checkpoints')).restore(6, wanted)
+    found = Checkpoints(str(copy / 'checkpoints'), 5)
+    step, notes = found.newest_whole()
+    assert step == 3 and broken in notes[0] and (copy / 'damaged' / '6').is_dir()
+    np.testing.assert_array_equal(found.restore(3, wanted)[0]['params']['a'], 3 * np.arange(5000.0))
+    found.save(6, state, {})  # its place is free again
+    found.wait()
+    assert found.newest_whole() == (6, [])
+
+
+def test_C1_a_checkpoint_that_was_cut_short_or_is_the_last_one(tmp_path):
+  folder = tmp_path / 'checkpoints'
+  writer = Checkpoints(str(folder), 5)
+  for step in (1, 2):
+    writer.save(step, {'a': jnp.ones(3)}, {})
+  writer.wait()
+  (folder / 'checksums' / '2.json').unlink()
+  step, notes = Checkpoints(str(folder), 5).newest_whole()
+  assert step == 1 and 'never written' in notes[0]
+  (folder / 'checksums' / '1.json').write_text('[]')
+  with pytest.raises(CheckpointError, match='no checkpoint in .* is whole'):
+    Checkpoints(str(folder), 5).newest_whole()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A file system of 2.5 MB."""
+  place = tmp_path / 'disk'
+  place.mkdir()
+  if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=2500k', 'tmpfs', str(place)], capture_output=True).returncode:
+    pytest.skip('file systems cannot be mounted here')
+  yield place
+  subprocess.run(['umount', '-l', str(place)], check=True)
+
+
+def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
+  state = lambda step: {'a': jax.random.normal(jax.random.key(step), (1 << 18,))}  # 1 MB that does not compress
+  writer = Checkpoints(str(small_disk / 'run' / 'checkpoints'), 5)
+  for step in (1, 2):
+    writer.save(step, state(step), {})
+    writer.wait()
+  with pytest.raises(CheckpointError, match='no room to save step 3 .*; step 2 is whole'):
+    writer.save(3, state(3), {})
+    writer.wait()
+  found = Checkpoints(str(small_disk / 'run' / 'checkpoints'), 5)
+  assert found.newest_whole() == (2, [])
+  here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  wanted = {'a': jax.ShapeDtypeStruct((1 << 18,), jnp.float32, sharding=here)}
+  np.testing.assert_array_equal(found.restore(2, wanted)[0]['a'], state(2)['a'])
+  folder = run_folder.RunFolder(str(small_disk / 'run'))
+  with pytest.raises(run_folder.FolderFullError, match='bytes free, and a checkpoint takes about 50,000,000'):
+    folder.probe(50_000_000)
+  assert os.listdir(folder.path) == ['checkpoints']
+
+
+@pytest.mark.parametrize('changes, leaf, option', [
+    (dict(d_model=24), 'embedding', 'model.d_model'), (dict(num_heads=4), 'attention', 'num_heads'),
+    (dict(d_ff=32), 'feed_forward', 'd_ff'), (dict(num_layers=2), 'layers_1', 'num_layers'),
+    (dict(vocab_size=301, target_vocab_size=301), 'embedding', 'vocabulary.size'),
+    (dict(attention_bias=True), 'b_', 'attention_bias'), (dict(positions='learned'), 'positions', 'model.positions'),
+    (dict(norm_bias=False), 'bias', 'norm_bias')])
+def test_C4_a_checkpoint_of_another_model_names_leaf_and_option(run, changes, leaf, option):
+  from transformer import model as models
+  sizes = dict(vocab_size=300, target_vocab_size=300, d_model=16, num_heads=2, num_layers=1, d_ff=24, norm='pre')
+  wanted = jax.eval_shape(models.build(ModelConfig(**sizes | changes)).init, jax.random.key(0))
+  began = time.monotonic()
+  with pytest.raises(CheckpointError) as caught:
+    Checkpoints(str(run / 'checkpoints')).restore_params(8, wanted)
+  assert leaf in str(caught.value) and option in str(caught.value) and time.monotonic() - began < 5
+
+
+def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, run, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  model = bytearray((workdir / 'vocabulary.model').read_bytes())
+  at = model.index(b'Baum') if b'Baum' in model else model.index(b'Haus')
+  model[at:at + 1] = b'P'  # the same size, another entry
+  (workdir / 'vocabulary.model').write_bytes(bytes(model))
+  with pytest.raises(CheckpointError, match='another vocabulary'):
+    train.main(options(corpus, workdir, '--config.train.num_steps=9'))
+
+
+# ------------------------------------------------------------------------------------------- mistakes and malice
+
+
+SHORT_OF_MEMORY = '''
+import re, resource, types
+import jax, jax.numpy as jnp, numpy as np
+from training import failures
+from batching.shapes import Shape
+from transformer import partitioning
+from transformer.config import MeshConfig
+
+options, mesh = failures.MemoryOptions(1, 512, 1, 25_000), partitioning.make_mesh(MeshConfig(1))
+state = types.SimpleNamespace(params={'w': jax.device_put(jnp.ones(8192), partitioning.replicated(mesh))})
+hungry = lambda w, x, axis=None: jnp.sort(jnp.sin(x[:, :, None] * w[None, None]), axis=1).sum()  # 1 MB a row, twice
+step = partitioning.compile_step(hungry, mesh, 'jit', False)
+rows = lambda count: np.ones((count, 32), np.float32)
+step(state.params['w'], rows(8))
+programs = {count: step.program(state.params['w'], rows(count)) for count in (512, 256, 128, 64, 32)}
+with open('/proc/self/statm') as file:
+  used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000,) * 2)
+try:
+  failures.check_memory(programs[512], options, Shape(512, 32, 32), state)
+except failures.OutOfMemoryError as error:
+  print(error)
+  parts = int(re.search('accumulation_steps=([0-9]+)', str(error)).group(1))
+  assert f'batch_tokens={options.batch_tokens // parts} ' in str(error)
+try:
+  with failures.lack_of_memory_named(options):
+    print(float(step(state.params['w'], rows(512))))
+except failures.OutOfMemoryError as error:
+  print('really', error.exit_code, 'accumulation_steps=2' in str(error))
+failures.check_memory(programs[512 // parts], options, Shape(512 // parts, 32, 32), state)
+print('fits', float(step(state.params['w'], rows(512 // parts))) > 0, parts)
+'''
+
+
+def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
+  done = subprocess.run([sys.executable, '-c', SHORT_OF_MEMORY], cwd=ROOT, capture_output=True, text=True, timeout=120)
+  assert done.returncode == 0, done.stderr[-3000:]
+  forecast, really, fits = done.stdout.splitlines()
+  assert 'a step over 512 × (32, 32) needs' in forecast and 'on a device that has' in forecast
+  assert really == 'really 8 True' and fits.startswith('fits True') and int(fits.split()[-1]) >= 2
+
+
+WRONG = [  # option, value, what the message says is expected
+    ('model.num_heads', 7, 'divisible'), ('model.norm', 'mid', 'post, pre'), ('model.dropout', 1.5, 'probability'),
+    ('data.batching', 'loose', 'buckets, fixed, packed'), ('data.max_length', 0, 'positive'),
+    ('optimizer.kind', 'adams', 'adamw'), ('optimizer.clip_norm', -1.0, 'positive'), ('mesh.fsdp', 0, 'positive'),
+    ('train.max_skipped', 0, 'positive'), ('search.beam_size', 0, 'positive'), ('search.extra_length', 0, 'positive'),
+    ('vocabulary.kind', 'bpes', 'unigram'), ('train.log_every', 0, '1 or more'), ('train.ema_decay', 1.0, 'below 1')]
+
+
+def test_G1_mistakes_are_told_together_before_anything_is_made(tmp_path):
+  def told(*flags):
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, 'train.py', '--config=configs/phrasebook.py', f'--workdir={tmp_path}/run',
+                           *flags], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == exit_codes.CONFIG and not os.listdir(tmp_path), done.stderr
+    assert 'Traceback' not in done.stderr
+    return done.stderr, time.monotonic() - began
+
+  text, _ = told('--config.model.d_modle=3', '--config.model.d_ff=wide', '--config.seed=1.5', '--confg=3',
+                 'configs/toy.py', '--config.train.num_steps=5', '--config.train.num_minutes=3')
+  for words in ('config.model.d_modle', 'config.model.d_ff=wide', 'config.seed=1.5', '--confg=3', "'configs/toy.py'"):
+    assert words in text
+  text, seconds = told(*(f'--config.{name}={value}' for name, value, _ in WRONG))
+  for name, _, remedy in WRONG:  # several of one section are told, too
+    section, _, option = name.rpartition('.')
+    assert any(f'config.{section}: ' in line and option in line and remedy in line for line in text.split('\n')), name
+  assert f'{len(WRONG)} mistakes' in text and seconds < 20  # the 5 s of a machine that has nothing else to do
+
+
+def test_G1_what_cannot_be_divided_does_not_hide_other_mistakes():
+  with pytest.raises(ValueError) as caught:
+    ModelConfig(vocab_size=11, target_vocab_size=11, num_heads=0, d_k=-1, norm='mid', dropout=1.5)
+  assert [line.split()[0] for line in str(caught.value).split('\n')] == ['num_heads', 'd_k', 'norm', 'dropout']
+
+
+def sources():
+  for place, folders, names in os.walk(ROOT):
+    folders[:] = [name for name in folders if not name.startswith('.') and name not in ('runs', 'data', 'tests')]
+    yield from (os.path.join(place, name) for name in names if name.endswith('.py'))
+
+
+FORBIDDEN = {'eval', 'exec', 'compile', 'system', 'popen', 'exec_module', 'allow_pickle', '__import__'}
+ALLOWED = {('options/configurations.py', 'exec_module')}  # the Python file that the user names with --config
+
+
+def test_S1_nothing_that_is_loaded_is_executed():
+  for path in sources():
+    name = os.path.relpath(path, ROOT)
+    with open(path, encoding='utf-8') as file:
+      tree = ast.parse(file.read())
+    for node in ast.walk(tree):
+      if isinstance(node, (ast.Import, ast.ImportFrom)):
+        names = [alias.name for alias in node.names] + [getattr(node, 'module', None) or '']
+        modules = {name.split('.')[0] for name in names}
+        assert not modules & {'pickle', 'cloudpickle', 'dill', 'joblib', 'shelve', 'marshal'}, name
+      if isinstance(node, ast.Call):
+        called = getattr(node.func, 'id', None) or (node.func.attr if isinstance(node.func, ast.Attribute) else None)
+        plain = isinstance(node.func, ast.Name) or getattr(getattr(node.func, 'value', None), 'id', '') in (
+            'os', 'builtins', 'module_spec') or called == 'exec_module' or isinstance(
+            getattr(node.func, 'value', None), ast.Attribute) and called == 'exec_module'
+        if called in FORBIDDEN and plain:
+          assert (name, called) in ALLOWED, f'{name}, line {node.lineno}: {called}'
+        for keyword in node.keywords:
+          assert not (keyword.arg in ('shell', 'allow_pickle') and getattr(keyword.value, 'value', True)), name
+
+
+class Trap:
+  """What a pickle may carry."""
+
+  def __reduce__(self):
+    return os.mkdir, ('trapped',)
+
+
+def test_S2_malicious_files_are_refused_without_a_side_effect(run, tmp_path, monkeypatch):
+  from batching import store as stores
+  monkeypatch.chdir(tmp_path)
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  trap = pickle.dumps(Trap())
+  store = next(path for path in (workdir / 'data').iterdir() if path.is_dir())
+  np.save(store / 'source.ids.npy', np.array([Trap()], dtype=object), allow_pickle=True)
+  with pytest.raises(DataError, match='source.ids.npy'):  # a pickle in a token store
+    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
+  (store / 'source.ids.npy').write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'shape': (9000000000000,), "
+                                         b"'fortran_order': False}".ljust(128) + b'1234')
+  with pytest.raises(DataError, match='source.ids.npy'):  # a header that claims 36 terabytes
+    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
+  (workdir / 'vocabulary.model').write_bytes(trap)
+  with pytest.raises(DataError):
+    Vocabulary.load(str(workdir / 'vocabulary.model'))
+  sums = workdir / 'checkpoints' / 'checksums' / '8.json'
+  sums.write_text(json.dumps(json.loads(sums.read_text()) | {'../../../../etc/passwd': 'x'}))
+  with pytest.raises(CheckpointError, match='damaged'):
+    Checkpoints(str(workdir / 'checkpoints')).check(8)
+  (workdir / 'config.json').write_bytes(trap)
+  with pytest.raises(ConfigError, match='config.json'):
+    run_folder.RunFolder.open(str(workdir)).read_config()
+  assert not os.path.exists('trapped')
