@@ -18,6 +18,12 @@ class DataError(Exception):
   exit_code = exit_codes.DATA
 
 
+class DamagedError(Exception):
+  """A file of a run that differs from what the run wrote, or is gone."""
+
+  exit_code = exit_codes.CHECKPOINT
+
+
 @contextlib.contextmanager
 def config_errors() -> Iterator[None]:
   """Turn a ValueError about options, of a record or of the library, into a ConfigError."""

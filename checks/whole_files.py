@@ -1,5 +1,6 @@
-"""Atomic writing: a file is there whole or not at all."""
+"""Whole files: written atomically, there whole or not at all; and the sums by which a changed one is noticed."""
 
+import hashlib
 import os
 
 
@@ -8,3 +9,15 @@ def write_whole(path: str, data: bytes | str) -> None:
   with open(f'{path}.unfinished', 'wb') as file:
     file.write(data.encode() if isinstance(data, str) else data)
   os.replace(f'{path}.unfinished', path)
+
+
+def sum_of(path: str) -> str:
+  """Return the SHA-256 of a file."""
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def sums_of(folder: str) -> dict[str, str]:
+  """Return the SHA-256 of every file below a folder, by the file's path relative to it."""
+  paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+  return {os.path.relpath(path, folder): sum_of(path) for path in paths}

@@ -144,7 +144,7 @@ class Classification(Task):
     setup, labels = setups.of_folder(folder, search), read_json(folder.labels)
     vocabulary, _ = folder.load_vocabularies()
     model = with_classifier(trained.build_model(setup, vocabulary, vocabulary), setup, len(labels))
-    return Classifier(model, trained.read_params(folder, setup, checkpoint, model), vocabulary, labels,
+    return Classifier(model, trained.read_params(folder, setup, checkpoint, model, (vocabulary, vocabulary)), vocabulary, labels,
                       setup.corpus.task, setup.batches.max_length)
 
   @classmethod

@@ -19,6 +19,7 @@ from options import decode_options
 from options.configurations import ROOT
 from tests.tiny_runs import arguments, in_numbers, metrics, options, saved
 from training import peers
+from training.manifest import Manifest
 
 FLAGS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
@@ -39,8 +40,8 @@ def said(workdir, number):
     return file.read()
 
 
-def wait_for(path, children, workdir):
-  while not path.exists():
+def wait_for(there, children, workdir):
+  while not there():
     assert all(child.poll() is None for child in children), said(workdir, 0) + said(workdir, 1)
     time.sleep(0.02)
 
@@ -69,7 +70,7 @@ def assert_same_losses(one, other):
 def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, alone, tmp_path):
   workdir = tmp_path / 'two'
   children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000')
-  wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
+  wait_for(lambda: 4 in Manifest(str(workdir)).checkpoints(), children, workdir)
   children[1].kill()
   began = time.monotonic()
   assert children[0].wait(timeout=60) in (exit_codes.PEER_LOST, -signal.SIGABRT)
@@ -213,7 +214,7 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path):
   children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
                     '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')
   try:
-    wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
+    wait_for(lambda: 4 in Manifest(str(workdir)).checkpoints(), children, workdir)
     children[1].send_signal(signal.SIGSTOP)
     began = time.monotonic()
     assert children[0].wait(timeout=60) == exit_codes.STALLED
@@ -226,6 +227,7 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path):
 MEET = '''
 import jax
 from training import peers
+from training.manifest import Manifest
 print(peers.found())
 peers.join(10)
 from jax.experimental import multihost_utils
