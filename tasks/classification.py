@@ -12,7 +12,6 @@ from typing import Any
 import input_pipeline
 from batching.labelled import LabelledPlan
 from corpora import input_formats, labelled_baselines, loading
-from corpora import vocabulary as vocabularies
 from corpora.labelled import LabelledCorpus, LabelledSplit
 from corpora.splits import Pair
 from decoding.answers import PlainAnswers
@@ -74,10 +73,6 @@ class Classification(Task):
   def vocabulary_text(self) -> Iterator[Pair]:
     """Yield all training texts."""
     return (Pair(text, '') for example in self.corpus.train for text in example.texts)
-
-  def known_words(self) -> Iterator[str]:
-    """Yield the words of the training texts."""
-    return (word for example in self.corpus.train for text in example.texts for word in vocabularies.words(text))
 
   def build_model(self, model: Model) -> Model:
     """Return the language model with a classifier on top, which has an output for each label of the corpus."""

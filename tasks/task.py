@@ -104,13 +104,9 @@ class Task(abc.ABC):
   def read_corpus(self) -> Any:
     """Return the corpus: train, validation, tests, name, notes, suggestions, labels."""
 
-  @abc.abstractmethod
   def vocabulary_text(self) -> Iterable[Pair]:
-    """Return the training text that vocabularies are made from; text of one language as sources."""
-
-  @abc.abstractmethod
-  def known_words(self) -> Iterator[str]:
-    """Yield the words of the training text that a user may write."""
+    """Return the training text that vocabularies are made from: the training pairs; text of one language as sources."""
+    return self.corpus.train
 
   def build_model(self, model: models.Model) -> models.Model:
     """Return the model to train, made from the architecture's model."""
@@ -250,7 +246,8 @@ class Task(abc.ABC):
     options, init_from = self.setup.vocabulary, self.setup.places.init_from
     keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
     if not os.path.isfile(self.folder.words):
-      self.folder.write(self.folder.words, vocabularies.word_counts(self.known_words(), keep))
+      words = (word for pair in self.vocabulary_text() for word in vocabularies.words(pair.source))
+      self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))
     if not self.folder.has_vocabularies():
       if init_from:
         found = self._vocabularies_of(init_from)
