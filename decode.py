@@ -47,7 +47,7 @@ def main(options: DecodeOptions) -> int:
   peers.join(records.guards.heartbeat_seconds)
   with peers.errors_end_all():
     check_sharing(options, task)
-    jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+    hardware.keep_programs()
     answers = task.answering(options, records, say)
     if options.target:
       score(options, answers, lines)

@@ -115,8 +115,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
 
 def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]:
   """Return the mesh, and the task with text, vocabularies, token stores, batch plans and model: all but the state."""
-  jax.config.update('jax_compilation_cache_dir', records.places.compile_cache or folder.compile_cache)
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+  hardware.keep_programs(records.places.compile_cache)
   with config_errors():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)

@@ -192,7 +192,7 @@ def _load(path: str, mmap_mode: str | None = None) -> np.ndarray:
   """Read one array of a store. NumPy unpickles nothing here and maps no more than the file holds."""
   try:
     return np.load(path, mmap_mode=mmap_mode)
-  except (ValueError, OSError, EOFError) as error:
+  except (ValueError, OSError, EOFError, MemoryError) as error:  # the last for a header that claims too much
     raise DamagedError(f'{path} is damaged ({error}); delete its folder: it is made again') from None
 
 

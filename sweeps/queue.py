@@ -62,9 +62,8 @@ class Stopped(Exception):
 
 
 def queue(options: SweepOptions) -> list[QueuedRun]:
-  """Return all runs, row by row. They share vocabularies, tokenised text and compiled programs."""
-  cache = os.path.join(options.workdir, '.cache')
-  shared = {'data.cache_dir': os.path.join(cache, 'text'), 'compile_cache': os.path.join(cache, 'programs')}
+  """Return all runs, row by row. They share vocabularies and tokenised text; programs lie in the user's cache."""
+  shared = {'data.cache_dir': os.path.join(options.workdir, '.cache', 'text')}
   runs = []
   for row in options.rows:
     values = leaves(row.config)
@@ -110,7 +109,8 @@ def is_finished(run: QueuedRun) -> bool:
   if not (os.path.isfile(run.folder.results) and os.path.isfile(run.folder.config)):
     return False
   length = read_json(run.folder.results).get('length', {})
-  return run.folder.read_config() == run.config and all(
+  wherever = lambda config: with_options(config, {'compile_cache': None})
+  return wherever(run.folder.read_config()) == wherever(run.config) and all(
       run.config['train'][name] == value for name, value in length.items()) and bool(length)
 
 

@@ -12,7 +12,9 @@
     earlier/          what --begin_anew has set aside
     nonfinite/        the states before updates that were not finite, for --replay
     profile/          a profile of a few steps, with train.profile_steps
-    data/             token stores, and compile_cache/: both may be deleted at any time
+    data/             token stores; may be deleted at any time
+
+Nothing in it is code. compile_cache/, in folders of earlier versions, is not read; it may be deleted.
 """
 
 import contextlib
@@ -128,9 +130,8 @@ class RunFolder:
     self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
     self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
-    self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
     self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
-    self.attention = place('attention')
+    self.attention, self.suggestions = place('attention'), place('suggestions.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
     self._lock, self._new = None, False
