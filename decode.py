@@ -50,6 +50,7 @@ def main(options: DecodeOptions) -> int:
   if peers.found() is None:  # of several processes, each has to have as many devices as the others
     hardware.split_processor()
   peers.join(records.guards.heartbeat_seconds)
+  signals.restore()
   with peers.errors_end_all():
     jobs.check_sharing(options.output != '-' and not options.target and task.references)
     jax.config.update('jax_compilation_cache_dir', folder.compile_cache)

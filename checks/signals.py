@@ -36,6 +36,16 @@ def end_at_once(message: str = 'Interrupted.') -> None:
   atexit.register(_ignore)  # what is registered first is called last
 
 
+def restore() -> None:
+  """Install the handlers again after a library has put its own in their place, as jax.distributed does with SIGTERM's.
+
+  Without end_at_once() before, this does nothing.
+  """
+  for number in CODES:
+    if signal.getsignal(number) is _end:  # Python's record, which a library in C++ leaves as it is
+      signal.signal(number, _end)
+
+
 def exit_now(message: str, code: int) -> None:
   """Print a message on stderr and end the program, without closing anything; for signal handlers."""
   if not _ending.acquire(blocking=False):

@@ -123,7 +123,8 @@ class StopRequest:
     return items if jax.process_count() > 1 else self._fetched(items)
 
   def _fetched(self, items: Iterator[Item]) -> Iterator[Item]:
-    asked, fetched = queue.SimpleQueue(), queue.SimpleQueue()
+    # Not SimpleQueue: a signal near the end of its timeout makes CPython's wait for ever.
+    asked, fetched = queue.Queue(), queue.Queue()
     threading.Thread(target=_fetch, args=(items, asked, fetched), daemon=True).start()
     asked.put(True)
     try:
@@ -136,7 +137,7 @@ class StopRequest:
     finally:
       asked.put(False)
 
-  def _next(self, fetched: 'queue.SimpleQueue[Future]') -> Future:
+  def _next(self, fetched: 'queue.Queue[Future]') -> Future:
     while True:
       try:
         return fetched.get(timeout=_POLL)
@@ -160,7 +161,7 @@ def _settle(future: Future, function: Callable, inputs: tuple) -> None:
     future.set_exception(error)
 
 
-def _fetch(items: Iterator, asked: queue.SimpleQueue, fetched: 'queue.SimpleQueue[Future]') -> None:
+def _fetch(items: Iterator, asked: queue.Queue, fetched: 'queue.Queue[Future]') -> None:
   """Fetch an item each time that one is asked for, until False comes in place of True."""
   while asked.get():
     future = Future()
