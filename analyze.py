@@ -14,6 +14,11 @@ import os
 import re
 import sys
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 from options import analyze_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show

@@ -9,6 +9,11 @@ The same command resumes from the last checkpoint, with the batches and the drop
 import os
 import sys
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once('Stopped. The same command resumes from here.')  # before the seconds that the imports below take
+
 from options import train_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
@@ -77,7 +82,8 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     return announcement.finished(task, run.folder)
   announcement.begins(task, loop, state, mesh)
   evaluator = Evaluator(task, mesh, records.mesh.compile, config.ema_decay > 0, run)
-  batches = input_pipeline.batches(task.batches, step, loop.total_steps, *share, records.places.num_threads)
+  batches = run.stop.each(
+      input_pipeline.batches(task.batches, step, loop.total_steps, *share, records.places.num_threads))
   rate, peak = optimizers.learning_rate(records.optimizer, loop.total_steps), hardware.peak_of(mesh, config.peak_tflops)
   with Log(run.folder, loop, step, progress, hardware.flops_per_token(state.params), peak, rate) as log:
     advance = Stepper(step_fn, records.memory, log, run)
@@ -95,7 +101,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
           save(run, task, checkpoints, state, step, progress, log, measured)
         if loop.is_over(step, progress) or run.is_stopping():
           break
-        with log.waiting(), run.stop.waiting():
+        with log.waiting():
           batch = next(batches)
         shape = task.batches.shape_at(step)
         state, measures = advance(state, batch, shape, step)
