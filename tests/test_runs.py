@@ -111,6 +111,7 @@ def test_a_run_with_two_vocabularies_cannot_lend_them_to_shared_embeddings(corpu
   shutil.copytree(run, other)
   shutil.copy(other / 'vocabulary.model', other / 'source.model')
   (other / 'vocabulary.model').rename(other / 'target.model')
+  (other / 'manifest.json').unlink()  # which lists one vocabulary
   with pytest.raises(ConfigError, match='a vocabulary for each language'):
     train.main(options(corpus, tmp_path / 'new', f'--config.init_from={other}', '--config.train.num_steps=1'))
   assert not (tmp_path / 'new').exists()
