@@ -27,11 +27,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from checks import exit_codes
-from checks.errors import ConfigError
+from checks.errors import ConfigError, FileError
 from checks.whole_files import write_whole
 from configs import default
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
+from options.mistakes import listed
+from options.option_types import type_mistakes
 
 # Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
@@ -138,11 +140,17 @@ class RunFolder:
     """Return the saved configuration, with the present names of renamed options.
 
     Options newer than the run get their defaults, which behave as the program did without them.
+
+    Raises:
+      ConfigError: when the file is damaged, or options are of other types than in configs/default.py.
     """
     try:
-      return _laid_over(_renamed(read_json(self.config)), as_written(default.get_config().to_dict()))
+      saved = _renamed(read_json(self.config))
     except (ValueError, AttributeError) as error:
       raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
+    if mistakes := list(type_mistakes(saved)):
+      raise ConfigError(f'{self.config} is not what train.py wrote: {listed(mistakes)}')
+    return _laid_over(saved, as_written(default.get_config().to_dict()))
 
   def give_up(self) -> None:
     """Remove what a new run has made so far, so that a mistake found while preparing does not bind the next attempt."""
@@ -217,10 +225,25 @@ class RunFolder:
       write_whole(path, model)
 
   def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-    """Return the (source, target) vocabularies; the same object twice when joint."""
+    """Return the (source, target) vocabularies; the same object twice when joint.
+
+    Raises:
+      FileError: when they are not there.
+    """
     if os.path.isfile(self._joint):
       return (Vocabulary.load(self._joint),) * 2
+    if not self.has_vocabularies():
+      raise FileError(f'{self.path} has lost its vocabulary: {self._missing_vocabularies()}; put it back from a copy '
+                      'of the folder')
     return Vocabulary.load(self._source), Vocabulary.load(self._target)
+
+  def _missing_vocabularies(self) -> str:
+    """Return in words which files of vocabularies are missing."""
+    missing = [os.path.basename(path) for path in (self._source, self._target) if not os.path.isfile(path)]
+    if len(missing) == 1:  # the other one is there
+      return f'{missing[0]} is missing'
+    expected = 'vocabulary.model' if self.read_config()['vocabulary']['joint'] else ' and '.join(missing)
+    return f'{expected} is missing (vocabulary.model, or source.model and target.model)'
 
   def check_data(self, hashes: dict[str, str]) -> None:
     """Raise ConfigError when the run was begun with other text.
