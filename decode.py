@@ -34,6 +34,8 @@ from tasks.task import Task  # noqa: E402
 from training import hardware, peers  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
+PARTS_BAR = '{l_bar}{bar}| {n:,.2f}/{total:,} lines [{elapsed}<{remaining}]'  # a part is a fraction of its line
+
 
 def main(options: DecodeOptions) -> int:
   """Answer lines with a trained run: read, load, answer, score; return the exit code."""
@@ -104,7 +106,8 @@ def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], f
   """
   if peers.is_main():
     unseen.warn([answers.plain(line) for line in lines], folder, say)
-  with tqdm.tqdm(total=len(lines), desc=answers.verb, unit=' lines', leave=False, disable=None) as bar:
+  shown = PARTS_BAR if options.long_lines == 'split' else None
+  with tqdm.tqdm(total=len(lines), desc=answers.verb, unit=' lines', leave=False, disable=None, bar_format=shown) as bar:
     to_lines = lambda some, first: answers.answer(some, first, bar.update)
     if options.output != '-':
       asked = lambda: jobs.depends_on(options, answers.fingerprint())

@@ -6,7 +6,6 @@ holds the SHA-256 of each of its files, and a checkpoint that does not match the
 """
 
 import concurrent.futures
-import errno
 import hashlib
 import json
 import logging
@@ -22,9 +21,10 @@ from orbax.checkpoint import checkpoint_managers
 
 from checks import exit_codes
 from checks.whole_files import write_whole
-from training import peers
+from training import full_disk, peers
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
+full_disk.report_once()
 
 
 class CheckpointError(Exception):
@@ -125,8 +125,7 @@ class Checkpoints:
 
   def _explained(self, error: Exception, step: int) -> Exception:
     """Return a CheckpointError in place of an error of saving that means a full disk; return other errors unchanged."""
-    full = getattr(error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if not full and not re.search('RESOURCE_EXHAUSTED|No space left|[Qq]uota|File too large', str(error)):
+    if not full_disk.is_cause(error):
       return error
     rest = [found for found in self.steps() if found != step]
     return CheckpointError(
