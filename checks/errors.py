@@ -36,7 +36,7 @@ _DENIED = {errno.EACCES: 'change its permissions, or choose another place',
 
 def file_error(error: Exception) -> Exception:
   """Return a FileError in place of an OSError about a disk or permissions; return other errors unchanged."""
-  if not isinstance(error, OSError):
+  if not isinstance(error, OSError) or error.errno is None:
     return error
   remedy = _FULL.get(error.errno) or (_DENIED.get(error.errno) if error.filename is not None else None)
   if remedy is None:
