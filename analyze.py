@@ -14,6 +14,11 @@ import os
 import re
 import sys
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 from options import analyze_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
@@ -32,7 +37,7 @@ from explorer import analysis, gates, head_report, importance, pruned_run  # noq
 from options import programs  # noqa: E402
 from options.analyze_options import AnalyzeOptions  # noqa: E402
 from tasks import TASKS, setup  # noqa: E402
-from training import run_folder  # noqa: E402
+from training import hardware, run_folder  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
 
@@ -44,7 +49,7 @@ def main(options: AnalyzeOptions) -> int:
   if not task.references:
     raise ConfigError(f'{options.workdir} is not a run of a translator; analyze.py analyses translators only')
   pairs = read_pairs(options, records.corpus)
-  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+  hardware.keep_programs()
   translator = task.load([options.workdir], [options.checkpoint], {'beam_size': 1})
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])

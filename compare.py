@@ -10,6 +10,11 @@ resampled scores. BLEU by length follows, and the sentences on which the last sy
 
 import sys
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 from options import compare_options, programs
 
 # --help and mistaken flags are answered here, before the seconds that the imports below take.

@@ -14,13 +14,17 @@ import os
 import sys
 from collections.abc import Sequence
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 from options import decode_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
 OPTIONS = decode_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
-import jax  # noqa: E402
 import tqdm  # noqa: E402
 
 from checks.errors import ConfigError  # noqa: E402
@@ -47,9 +51,10 @@ def main(options: DecodeOptions) -> int:
   if peers.found() is None:  # of several processes, each has to have as many devices as the others
     hardware.split_processor()
   peers.join(records.guards.heartbeat_seconds)
+  signals.restore()
   with peers.errors_end_all(), outputs.claimed(options.output):
-    check_sharing(options, task)
-    jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+    jobs.check_sharing(options.output != '-' and not options.target and task.references)
+    hardware.keep_programs()
     answers = task.answering(options, records, say)
     if options.target:
       score(options, answers, lines)
@@ -74,15 +79,6 @@ def check(options: DecodeOptions, task: type[Task]) -> None:
     raise ConfigError(f'--input={options.input} is for translations; {kind}')
   if given := options.not_for(task.name):
     raise ConfigError(f'{", ".join(given)}: for translations; {kind}')
-
-
-def check_sharing(options: DecodeOptions, task: type[Task]) -> None:
-  """Raise ConfigError when several processes cannot share what is asked for."""
-  if jax.process_count() > 1 and (options.output == '-' or options.target or not task.references):
-    peers.leave()  # every process finds this mistake: the end of none should look like a crash to the others
-    raise ConfigError(
-        f'{jax.process_count()} processes can share only the translation of a file into --output=FILE, in a folder '
-        'that all of them see; start one process for anything else')
 
 
 def say(text: str) -> None:

@@ -10,6 +10,11 @@ any order, at the same time (a SLURM array, TPU pods); --table then makes the ta
 import os
 import sys
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 from options import programs, sweep_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show

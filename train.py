@@ -9,6 +9,11 @@ The same command resumes from the last checkpoint, with the batches and the drop
 import os
 import sys
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once('Stopped. The same command resumes from here.')  # before the seconds that the imports below take
+
 from options import train_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
@@ -28,11 +33,11 @@ from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
 from options.configurations import LENGTHS  # noqa: E402
 from options.train_options import TrainOptions  # noqa: E402
-from tasks import TASKS, announcement, setup  # noqa: E402
+from tasks import TASKS, announcement, setup, trained  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
-from training import failures, hardware, peers, replay, run_folder, stopping  # noqa: E402
-from training.checkpoint import CheckpointError, Checkpoints  # noqa: E402
+from training import failures, hardware, peers, replay, stopping  # noqa: E402
+from training.checkpoint import Checkpoints  # noqa: E402
 from training.evaluation import Evaluator, per_token  # noqa: E402
 from training.log import Log  # noqa: E402
 from training.loop import Progress  # noqa: E402
@@ -51,7 +56,7 @@ def main(options: TrainOptions) -> int:
   records, folder = setup.read(options), RunFolder(options.workdir)
   # A learning-rate schedule that ends with the run changes when the run gets longer.
   bound = LENGTHS if records.optimizer.ends_with_run else ()
-  with supervise(records.guards, folder, records.saved, bound, records.memory) as run:
+  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew) as run:
     run.exit_code = train(records, options, run)
   return run.exit_code
 
@@ -77,7 +82,8 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     return announcement.finished(task, run.folder)
   announcement.begins(task, loop, state, mesh)
   evaluator = Evaluator(task, mesh, records.mesh.compile, config.ema_decay > 0, run)
-  batches = input_pipeline.batches(task.batches, step, loop.total_steps, *share, records.places.num_threads)
+  batches = run.stop.each(
+      input_pipeline.batches(task.batches, step, loop.total_steps, *share, records.places.num_threads))
   rate, peak = optimizers.learning_rate(records.optimizer, loop.total_steps), hardware.peak_of(mesh, config.peak_tflops)
   with Log(run.folder, loop, step, progress, hardware.flops_per_token(state.params), peak, rate) as log:
     advance = Stepper(step_fn, records.memory, log, run)
@@ -92,10 +98,10 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
             watch.record(evaluator, state, step)
           log.validation(step, measured, summary)
         if measured or loop.is_checkpoint(step) and run.saved != step:
-          save(run, checkpoints, state, step, progress, log, measured)
+          save(run, task, checkpoints, state, step, progress, log, measured)
         if loop.is_over(step, progress) or run.is_stopping():
           break
-        with log.waiting(), run.stop.waiting():
+        with log.waiting():
           batch = next(batches)
         shape = task.batches.shape_at(step)
         state, measures = advance(state, batch, shape, step)
@@ -103,7 +109,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
         if log.skipped >= records.guards.max_skipped:
           give_up(run, checkpoints, state, task, share, log)
     if run.saved != int(state.step):
-      save(run, checkpoints, state, int(state.step), progress, log)
+      save(run, task, checkpoints, state, int(state.step), progress, log)
   checkpoints.wait()
   if not run.stop.exit_code:
     run.interruptible(conclude, task, state, progress, checkpoints, evaluator, options)
@@ -115,8 +121,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
 
 def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]:
   """Return the mesh, and the task with text, vocabularies, token stores, batch plans and model: all but the state."""
-  jax.config.update('jax_compilation_cache_dir', records.places.compile_cache or folder.compile_cache)
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+  hardware.keep_programs(records.places.compile_cache)
   with config_errors():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)
@@ -149,10 +154,7 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
     print(f'Note: {note}', flush=True)
   if step is not None:
     state, saved = checkpoints.restore(step, abstract)
-    if saved['vocabulary'] and saved['vocabulary'] != task.fingerprints:
-      raise CheckpointError(
-          f'checkpoint {step} in {folder.checkpoints} was trained with another vocabulary than the files of '
-          'vocabulary.* in the run\'s folder now hold; restore the run\'s own files, or give another --workdir')
+    trained.check_vocabularies(saved, (task.source, task.target), f'checkpoint {step} in {folder.checkpoints}')
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
   state, progress = jax.jit(fresh, out_shardings=shardings)(key), Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
@@ -162,10 +164,11 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   return state._replace(params=params, average=average), progress
 
 
-def save(run: Supervision, checkpoints: Checkpoints, state: training.TrainState, step: int, progress: Progress, log: Log,
-         measured: dict[str, float] | None = None) -> None:
+def save(run: Supervision, task: Task, checkpoints: Checkpoints, state: training.TrainState, step: int, progress: Progress,
+         log: Log, measured: dict[str, float] | None = None) -> None:
   """Save a checkpoint, with the figures that were measured at its step, if any."""
   with log.paused():
+    task.verify()  # nothing that damaged text has led to is kept
     log.suspend()
     checkpoints.save(step, state, dataclasses.asdict(progress), measured)
   run.saved = step
@@ -184,6 +187,7 @@ def give_up(run: Supervision, checkpoints: Checkpoints, state: training.TrainSta
 def conclude(task: Task, state: training.TrainState, progress: Progress, checkpoints: Checkpoints, evaluator: Evaluator,
              options: TrainOptions) -> None:
   """Average the last checkpoints, score every test set, write the results, and print commands to continue with."""
+  task.verify()
   steps = checkpoints.resolve(f'average:{min(task.setup.loop.average_last, len(checkpoints.steps()))}')
   replicated = partitioning.replicated(evaluator.mesh)
   params = checkpoints.average(steps, jax.tree.map(
@@ -201,7 +205,7 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
     for split, score in found.items():
       with open(os.path.join(task.folder.samples, task.outputs_of(split)), 'w', encoding='utf-8') as file:
         file.writelines(f'{line}\n' for line in score.outputs)
-    run_folder.write_json(task.folder.results, results)
+    task.folder.write_json(task.folder.results, results)
   for score in found.values():
     print(score.summary)
   print(announcement.next_commands(task, found[task.examined[0]].example, options))

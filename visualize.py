@@ -15,13 +15,17 @@ import pathlib
 import sys
 import webbrowser
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 from options import visualize_options
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
 OPTIONS = visualize_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
-import jax  # noqa: E402
 import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
@@ -32,7 +36,7 @@ from explorer import capture, figures, reports, snapshots, texts, training_page 
 from options import programs  # noqa: E402
 from options.visualize_options import VisualizeOptions  # noqa: E402
 from tasks import TASKS, setup, task_of  # noqa: E402
-from training import run_folder  # noqa: E402
+from training import hardware, run_folder  # noqa: E402
 from training.run_folder import RunFolder, read_json  # noqa: E402
 from transformer import architectures  # noqa: E402
 
@@ -106,7 +110,7 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
     scores.check_counts(lines, references, options.input, options.reference)
-  jax.config.update('jax_compilation_cache_dir', folder.compile_cache)
+  hardware.keep_programs()
   # Few rows in a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
   return reports.readable(task.load([options.workdir], [options.checkpoint], search)), lines, references

@@ -6,10 +6,11 @@ import it from `input_pipeline.py`, which imports all of them.
 
 import abc
 import bisect
+import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
@@ -101,6 +102,11 @@ class Plan(abc.ABC):
   dropped: int
   for_evaluation: ClassVar[str | None] = None  # batching of splits that are only evaluated, where it differs
 
+  @property
+  def store(self) -> Store | None:
+    """The tokens; with subword sampling, those of the first epoch. None where they lie in memory alone."""
+    return None
+
   def __init__(self):
     self._lock = threading.RLock()
     self._remembered = functools.lru_cache(maxsize=2)(self._plan_epoch)
@@ -169,25 +175,31 @@ class EqualEpochs(NamedTuple):
 class CountedEpochs:
   """Epochs of different lengths; an epoch's number of batches is known once its text is tokenised.
 
-  The numbers are kept in a file, so that a resumed run need not tokenise past epochs. Where the file is lost, they are
-  counted again.
+  The numbers are kept in a file, so that a resumed run need not tokenise past epochs. Where the file is lost or damaged,
+  they are counted again.
   """
 
   def __init__(self, count: Callable[[int], int], path: str):
     """Read the file `path`, where it exists; count(epoch) returns an epoch's number of batches."""
     self._count, self._path = count, path
     self._starts = [0]  # the first step of each epoch whose predecessors have been counted
-    if os.path.isfile(path):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
       with open(path, encoding='utf-8') as file:
-        self._starts = json.load(file)
+        content = json.load(file)
+      if content['sha256'] == _digest_of(content['starts']):
+        self._starts = content['starts']
 
   def locate(self, step: int) -> tuple[int, int]:
     """Return (epoch, place in it) of a step."""
     while self._starts[-1] <= step:
       self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
-      write_whole(self._path, json.dumps(self._starts))
+      write_whole(self._path, json.dumps({'starts': self._starts, 'sha256': _digest_of(self._starts)}))
     epoch = bisect.bisect_right(self._starts, step) - 1
     return epoch, step - self._starts[epoch]
+
+
+def _digest_of(numbers: Sequence[int]) -> str:
+  return hashlib.sha256(json.dumps(list(numbers)).encode()).hexdigest()
 
 
 def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, limits: str) -> None:

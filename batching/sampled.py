@@ -54,7 +54,9 @@ class SampledStores:
   def _make(self, epoch: int, future: concurrent.futures.Future) -> None:
     shown = lambda pairs: _while_main_lives(self._progress(pairs) if self._progress and not epoch else pairs)
     try:
-      future.set_result(open_store(self._split, *self._vocabularies(epoch), self._place(epoch), shown))
+      store = open_store(self._split, *self._vocabularies(epoch), self._place(epoch), shown)
+      store.verify()
+      future.set_result(store)
     except BaseException as error:
       future.set_exception(error)
 

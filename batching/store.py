@@ -1,6 +1,7 @@
 """Tokenised text on disk: ids and offsets, memory-mapped, in a folder named by a hash of everything that made it.
 
-The folder may be deleted at any time: its content is then made again, the same.
+The folder may be deleted at any time: its content is then made again, the same. sums.json in it lists the SHA-256 of
+each file; a store that does not match is never read: small ones are checked when they are opened, large ones meanwhile.
 """
 
 import hashlib
@@ -9,16 +10,21 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from checks.errors import DataError, naming
+from checks.errors import DamagedError, DataError, naming
+from checks.whole_files import sum_of, sums_of, write_whole
 from corpora.splits import Split, TextSplit
 from corpora.vocabulary import Vocabulary
 
 _STORE_VERSION = 2  # to be increased when the same text is stored in another way
+_SUMS = 'sums.json'
+_VERIFIED_AT_ONCE = 64 << 20  # bytes of a store that are read within some 50 ms
 _CHUNK = 4096  # pairs tokenised at a time
 
 Progress = Callable[[Iterable], Iterator]  # wraps the iterator over a split's texts, for a progress bar
@@ -56,11 +62,18 @@ class Store(NamedTuple):
   target: Side
   fingerprint: str  # of the text and both vocabularies
   shortest: tuple[int, int] = (2, 2)  # tokens of a source and of a target that is not empty: more than an EOS
+  sums: str = ''  # the sum of sums.json: the same for the same tokens
+  verified: Future[None] | None = None  # whether the files are as they were written, known in a while
   changing = False  # whether each epoch has other ids
 
   def at(self, epoch: int) -> 'Store':
     """Return the store that an epoch reads: this one."""
     return self
+
+  def verify(self) -> None:
+    """Return once all files are found to be as they were written. Raises DamagedError naming one that is not."""
+    if self.verified:
+      self.verified.result()
 
   def within(self, limits: tuple[int, int]) -> np.ndarray:
     """Return the numbers of the sentences of which neither side is empty or longer than its limit."""
@@ -117,30 +130,70 @@ def open_folder(fingerprint: str, folder: str, write: Callable[[str], None], sho
   """Open the store of a fingerprint; where it is not there, write(folder) makes it. It appears whole or not at all.
 
   Raises:
-    DataError: when a file of the store is damaged.
+    DamagedError: when a file of the store is damaged; of a large one, Store.verify() says so.
   """
   place = os.path.join(folder, fingerprint)
+  if os.path.isdir(place) and not os.path.isfile(os.path.join(place, _SUMS)):
+    shutil.rmtree(place)  # an earlier version's, which nothing vouches for
   if not os.path.isdir(place):
     os.makedirs(folder, exist_ok=True)
     unfinished = tempfile.mkdtemp(prefix=f'{fingerprint}.unfinished-', dir=folder)
     try:
       write(unfinished)
+      sums = json.dumps({'fingerprint': fingerprint, 'files': sums_of(unfinished)}, indent=1, sort_keys=True)
+      write_whole(os.path.join(unfinished, _SUMS), sums)
       os.rename(unfinished, place)
     except BaseException:
       shutil.rmtree(unfinished, ignore_errors=True)
       if not os.path.isdir(place):  # else another process was faster, and its store is as good
         raise
+  sums, verified = _verification(place, fingerprint)
   side = lambda name: Side(_load(os.path.join(place, f'{name}.ids.npy'), 'r'),
                            _load(os.path.join(place, f'{name}.offsets.npy')))
-  return Store(side('source'), side('target'), fingerprint, shortest)
+  return Store(side('source'), side('target'), fingerprint, shortest, sums, verified)
+
+
+def _verification(place: str, fingerprint: str) -> tuple[str, Future[None] | None]:
+  """Check a store's files against its sums; return the sum of these, and where it takes long, what tells the outcome."""
+  def verify(names: Iterable[str]) -> None:
+    for name in names:
+      path = os.path.join(place, name)
+      if name not in files or not os.path.isfile(path) or sum_of(path) != files[name]:
+        raise DamagedError(f'{path} is damaged: it differs from what was written. Delete the folder {place}: it is made '
+                           'again')
+
+  path = os.path.join(place, _SUMS)
+  try:
+    with open(path, encoding='utf-8') as file:
+      content = json.load(file)
+    files = dict(content['files'])
+    if content['fingerprint'] != fingerprint:
+      raise ValueError
+  except (ValueError, KeyError, TypeError):
+    raise DamagedError(f'{path} is damaged. Delete the folder {place}: it is made again') from None
+  small = sum(os.path.getsize(os.path.join(place, name)) for name in os.listdir(place)) <= _VERIFIED_AT_ONCE
+  everything = sorted({*files, *os.listdir(place)} - {_SUMS})
+  verify(name for name in everything if small or 'ids' not in name)  # plans are made of offsets, at once
+  if small:
+    return sum_of(path), None
+  future: Future[None] = Future()
+
+  def settle() -> None:
+    try:
+      future.set_result(verify(everything))
+    except BaseException as error:
+      future.set_exception(error)
+
+  threading.Thread(target=settle, daemon=True).start()
+  return sum_of(path), future
 
 
 def _load(path: str, mmap_mode: str | None = None) -> np.ndarray:
   """Read one array of a store. NumPy unpickles nothing here and maps no more than the file holds."""
   try:
     return np.load(path, mmap_mode=mmap_mode)
-  except (ValueError, OSError, EOFError) as error:
-    raise DataError(f'{path} is damaged ({error}); delete its folder: it is made again') from None
+  except (ValueError, OSError, EOFError, MemoryError) as error:  # the last for a header that claims too much
+    raise DamagedError(f'{path} is damaged ({error}); delete its folder: it is made again') from None
 
 
 def _write_pairs(split: Split, source_vocabulary: Tokeniser, target_vocabulary: Tokeniser, place: str,

@@ -35,7 +35,7 @@ def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
   """Measure the error rates of each layer and of the diagonal."""
   translator = tasks.load(workdir, checkpoint)
   languages = data['source_language'], data['target_language']
-  examples = builder.examples('test', data['tfds_dir'])
+  examples = builder.examples('test')
   turn = slice(None) if languages == builder.LANGUAGES else slice(None, None, -1)  # links are English, German
   gold = [{tuple(map(int, link[turn])) for link in example['alignment']} for example in examples]
   pairs = [tuple(example[language] for language in languages) for example in examples]

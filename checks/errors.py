@@ -20,6 +20,12 @@ class DataError(Exception):
   exit_code = exit_codes.DATA
 
 
+class DamagedError(Exception):
+  """A file of a run that differs from what the run wrote, or is gone."""
+
+  exit_code = exit_codes.CHECKPOINT
+
+
 class FileError(Exception):
   """A file of a run or an output that is missing or cannot be read or written."""
 

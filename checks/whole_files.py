@@ -1,6 +1,7 @@
-"""Atomic writing: a file is there whole or not at all."""
+"""Whole files: written atomically, there whole or not at all; and the sums by which a changed one is noticed."""
 
 import contextlib
+import hashlib
 import os
 
 from checks.errors import naming
@@ -17,3 +18,15 @@ def write_whole(path: str, data: bytes | str) -> None:
     with contextlib.suppress(OSError):
       os.remove(unfinished)  # on a full disk it takes room
     raise
+
+
+def sum_of(path: str) -> str:
+  """Return the SHA-256 of a file."""
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def sums_of(folder: str) -> dict[str, str]:
+  """Return the SHA-256 of every file below a folder, by the file's path relative to it."""
+  paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+  return {os.path.relpath(path, folder): sum_of(path) for path in paths}

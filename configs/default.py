@@ -19,7 +19,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.seed = 0  # decides parameters, batches, dropout, and which lines of an unsplit file are held out
   config.init_from = config_dict.placeholder(str)  # folder of a run that gives the first parameters, and the vocabulary
   config.compile = 'jit'  # how a training step is compiled
-  config.compile_cache = config_dict.placeholder(str)  # folder for compiled programs; unset: in the run's folder
+  config.compile_cache = config_dict.placeholder(str)  # folder for compiled programs; unset: in the user's cache
   config.mesh = ml_collections.ConfigDict()
   config.mesh.data = -1  # parts that a batch's rows are split into; -1: number of devices / (fsdp * tensor)
   config.mesh.fsdp = 1  # further parts that rows are split into; parameters and optimizer state are split, too
@@ -73,7 +73,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.data = data = ml_collections.ConfigDict()
   data.kind = 'tfds'  # kind of corpus
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: name of the set, with its variant
-  data.tfds_dir = config_dict.placeholder(str)  # kind tfds, phrasebook: folder of sets; unset: ~/tensorflow_datasets
+  data.tfds_dir = config_dict.placeholder(str)  # kind tfds: folder of sets; unset: ~/tensorflow_datasets
   data.directory = config_dict.placeholder(str)  # kinds text, labelled_text: folder of <split>.<language>, <split>.tsv
   data.tsv = config_dict.placeholder(str)  # kinds tsv, labelled_tsv: one tab-separated file, plain or .gz
   data.tsv_source_column = 1  # kind tsv: column of the source, counted from 1
@@ -112,7 +112,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.bpe_dropout = 0.1  # subword_sampling bpe_dropout: probability of dropping a possible merge at a step
   data.unigram_alpha = 0.1  # subword_sampling unigram: exponent of a segmentation's probability; 0: all equally likely
   data.unigram_nbest = -1  # subword_sampling unigram: draw from this many likeliest segmentations; -1: from all
-  data.cache_dir = config_dict.placeholder(str)  # folder of vocabularies and tokenised text; unset: in the run's folder
+  data.cache_dir = config_dict.placeholder(str)  # folder of vocabularies, token stores, phrasebook; unset: docs/data.md
   data.num_threads = 2  # threads that prepare batches
 
   config.vocabulary = vocabulary = ml_collections.ConfigDict()

@@ -6,6 +6,7 @@ know only the kinds that have been imported.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -77,7 +78,8 @@ class CorpusConfig:
   document: str = 'file'  # kind running_text: an entry of documents.DOCUMENTS
   heldout_share: float = 0.05  # kind running_text: share of the text's bytes held out for a split
   tfds_name: str | None = None  # kind tfds
-  tfds_dir: str | None = None  # None: TFDS's own default, ~/tensorflow_datasets
+  tfds_dir: str | None = None  # kind tfds; None: TFDS's own default, ~/tensorflow_datasets
+  cache_dir: str | None = None  # kind phrasebook; None: the user's cache
   seed: int = 0  # decides which pairs of an unsplit file are held out
 
   def __post_init__(self):
@@ -105,6 +107,11 @@ class CorpusConfig:
   def idle(self) -> dict[str, str]:
     """Return the options of a corpus that have no effect with this kind, each with the reason."""
     return KINDS.idle(self.kind)
+
+  @property
+  def prepared_dir(self) -> str | None:
+    """Where the phrasebook is prepared; None: in the user's cache. A given tfds_dir goes first, as it always has."""
+    return self.tfds_dir or (os.path.join(self.cache_dir, 'prepared') if self.cache_dir else None)
 
   @property
   def direction(self) -> str:

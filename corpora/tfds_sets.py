@@ -13,6 +13,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import types
 import urllib.error
@@ -108,7 +109,16 @@ def _name(builder, split: str, size: int) -> str:
 
 
 def _builder(name: str, data_dir: str | None):
-  """Return TFDS's builder of a set, with nothing downloaded yet. Raises DataError when TFDS has no such set."""
+  """Return TFDS's builder of a set, with nothing downloaded yet.
+
+  Raises:
+    DataError: when TFDS itself has no such set. Those of a namespace (community:set) are programs that TFDS would
+      download and run, and a run's configuration may come from elsewhere.
+  """
+  if re.match(r'[\w\-]+:[A-Za-z]', name):
+    raise DataError(f'{name!r} is a set of others than TFDS, made by a program that TFDS would download and run; set '
+                    '--config.data.tfds_name to a set without "…:" before its name')
+  _import_nothing_that_a_set_names()
   import tensorflow_datasets as tfds
   import tensorflow_datasets.translate  # noqa: F401  (registers WMT and others; without it they are "not found")
   from tensorflow_datasets.core import registered
@@ -116,6 +126,8 @@ def _builder(name: str, data_dir: str | None):
   try:
     with _quietly():
       return tfds.builder(name, data_dir=data_dir, file_format='array_record')
+  except DataError:
+    raise
   except registered.DatasetNotFoundError:
     family = name.split('/')[0]
     near = difflib.get_close_matches(family, tfds.list_builders(with_community_datasets=False))
@@ -130,6 +142,22 @@ def _builder(name: str, data_dir: str | None):
                                                'BUILDER_CONFIGS', ())]
     raise DataError(f'TFDS cannot open {name!r} ({_first_line(error)}); variants of {name.split("/")[0]}: '
                     f'{", ".join(configs[:20]) or "none"}. Either direction can be trained from one variant') from None
+
+
+@functools.cache
+def _import_nothing_that_a_set_names() -> None:
+  """Keep TFDS from importing modules that a prepared set's features.json names, other than its own."""
+  from tensorflow_datasets.core.features import feature
+  connector = feature.FeatureConnector
+  by_name = connector.cls_from_name
+
+  def cls_from_name(name: str):
+    if name not in connector._registered_features and not name.startswith('tensorflow_datasets.'):
+      raise DataError(f'the features.json of a prepared set names {name}, which is not of TFDS and would be '
+                      'imported; choose another folder with --config.data.tfds_dir')
+    return by_name(name)
+
+  connector.cls_from_name = cls_from_name
 
 
 def _prepared(config: CorpusConfig):

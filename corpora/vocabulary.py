@@ -24,7 +24,6 @@ import sentencepiece
 from checks.choices import Registry
 from checks.errors import DataError, naming
 from checks.refusals import refuse
-from checks.whole_files import write_whole
 
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
@@ -282,20 +281,19 @@ def unseen_words(text: str, known: set[str]) -> list[str]:
   return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
 
 
-def save_words(found: Iterable[str], path: str, keep: Keep = _anew) -> None:
-  """Write the distinct words with their counts, a line each, gzipped; the file appears whole or not at all.
+def word_counts(found: Iterable[str], keep: Keep = _anew) -> bytes:
+  """Return the distinct words with their counts, a line each, gzipped: a file for load_words().
 
   Args:
     found: all words of a text, as often as they occur there; not read if `keep` has cached their counts.
-    path: the file.
     keep: see keeper().
   """
   lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(found).items()))
-  write_whole(path, keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0)))
+  return keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0))
 
 
 def load_words(path: str) -> set[str]:
-  """Return the words that save_words wrote."""
+  """Return the words of a file that word_counts() made."""
   return {line.split('\t')[0] for line in _lines(path)}
 
 

@@ -39,6 +39,15 @@ def depends_on(options: DecodeOptions, model: str) -> dict[str, str]:
   return {name: str(value) for name, value in vars(options).items() if name not in elsewhere} | {'model': model}
 
 
+def check_sharing(can_be_shared: bool) -> None:
+  """Raise ConfigError in each of several processes when they cannot share what is asked for."""
+  if jax.process_count() > 1 and not can_be_shared:
+    peers.leave()  # every process finds this mistake: the end of none should look like a crash to the others
+    raise ConfigError(
+        f'{jax.process_count()} processes can share only the translation of a file into --output=FILE, in a folder '
+        'that all of them see; start one process for anything else')
+
+
 def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable[[], Mapping[str, Any]], answer: Answer,
              say: Callable[[str], Any]) -> list[str]:
   """Answer all lines and write the answers to `output`; finished parts lie in `<output>.parts` until all are there.

@@ -1,7 +1,6 @@
 """Write a copy of a run with some of its heads closed into a new folder, which decode.py reads like any other run."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,12 +29,13 @@ def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> N
   if os.path.isdir(workdir) and os.listdir(workdir):
     raise ConfigError(f'--pruned_workdir={workdir} is not empty; give a new or empty folder')
   os.makedirs(workdir, exist_ok=True)
-  for name in _COPIED:
-    if os.path.isfile(os.path.join(run.path, name)):
-      shutil.copy(os.path.join(run.path, name), workdir)
   pruned = RunFolder(workdir)
   checkpoints = Checkpoints(pruned.checkpoints, keep_last=1)
   checkpoints.save(1, {'params': params, 'average': ()}, progress={'pruned_from': run.path})
   checkpoints.wait()
   write_json(os.path.join(workdir, 'pruned.json'), {'run': run.path, 'closed': list(closed)})
-  write_json(pruned.config, read_json(run.config))  # the last: from now on the folder is a run
+  for name in _COPIED:
+    if os.path.isfile(path := os.path.join(run.path, name)):
+      with open(path, 'rb') as file:
+        pruned.write(os.path.join(workdir, name), file.read())
+  pruned.write_json(pruned.config, read_json(run.config))  # the last: from now on the folder is a run

@@ -17,6 +17,8 @@ FLAGS = (
          int, least=0, expected='the number of a step, as in the name of a folder in nonfinite/'),
     Flag('inspect', 'shows what training would read (what was left out and why, lengths, batches as text), and trains '
          'nothing', bool, False),
+    Flag('begin_anew', 'begins at step 0 in the folder of a run, with its text and vocabulary; what the run has learnt and '
+         'measured is moved to earlier/', bool, False),
 )
 
 
@@ -30,6 +32,7 @@ class TrainOptions:
   arguments: tuple[str, ...]  # the command line, each option with its value in one word
   replay: int | None  # a step to compute again from its dump, without training
   inspect: bool  # show what training would read, without training
+  begin_anew: bool  # begin at step 0 in a run's folder; what it has learnt and measured is set aside
 
   def arguments_without(self, names: Collection[str]) -> list[str]:
     """Return the command line without the options of these names, such as 'config.train.num_steps' or 'workdir'."""

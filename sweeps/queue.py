@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -62,9 +63,8 @@ class Stopped(Exception):
 
 
 def queue(options: SweepOptions) -> list[QueuedRun]:
-  """Return all runs, row by row. They share vocabularies, tokenised text and compiled programs."""
-  cache = os.path.join(options.workdir, '.cache')
-  shared = {'data.cache_dir': os.path.join(cache, 'text'), 'compile_cache': os.path.join(cache, 'programs')}
+  """Return all runs, row by row. They share vocabularies and tokenised text; programs lie in the user's cache."""
+  shared = {'data.cache_dir': os.path.join(options.workdir, '.cache', 'text')}
   runs = []
   for row in options.rows:
     values = leaves(row.config)
@@ -110,24 +110,25 @@ def is_finished(run: QueuedRun) -> bool:
   if not (os.path.isfile(run.folder.results) and os.path.isfile(run.folder.config)):
     return False
   length = read_json(run.folder.results).get('length', {})
-  return run.folder.read_config() == run.config and all(
+  wherever = lambda config: with_options(config, {'compile_cache': None})
+  return wherever(run.folder.read_config()) == wherever(run.config) and all(
       run.config['train'][name] == value for name, value in length.items()) and bool(length)
 
 
 def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[QueuedRun]:
   """Train the runs that are not finished, and return those that failed. Raises Stopped on Ctrl-C and SIGTERM."""
   failed = []
-  with _stop_signals():
+  with _stop_signals() as stops:
     for number, run in enumerate(runs, 1):
       head = f'[{number}/{len(runs)}] {run.name}'
       if is_finished(run):
         say(f'{head}: finished before, {told(run)}')
         continue
       try:
-        code, last = _finish(run, head, lambda: say(f'{head}: another process trains it; waiting for that'))
-      except _StopSignal as stop:
+        code, last = _finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'))
+      except _StopAsked:
         raise Stopped(f'Stopped at {run.name}, after {number - 1} of {len(runs)} runs. '
-                      'The same command resumes from here.', stop.exit_code) from None
+                      'The same command resumes from here.', stops.exit_code) from None
       if code:
         failed.append(run)
         say(f'{head}: FAILED with exit code {code}: {last}\n    its output is in {run.log}')
@@ -147,61 +148,94 @@ def told(run: QueuedRun) -> str:
 # --------------------------------------------------------------------------------------------------- the child
 
 
-class _StopSignal(BaseException):
-  """Ctrl-C, SIGTERM or a closed terminal. No `except Exception` catches it."""
+class _StopAsked(Exception):
+  """A signal asked the sweep to stop, and no child runs any more."""
 
-  def __init__(self, number: int):
-    self.number, self.exit_code = number, INTERRUPTED if number == signal.SIGINT else PREEMPTED
+
+class _Stops:
+  """The signals that asked for a stop: Ctrl-C, SIGTERM or a closed terminal."""
+
+  def __init__(self):
+    self._numbers, self._passed_on = [], 0
+
+  def ask(self, number: int) -> None:
+    """Note a signal; called by its handler, which raises nothing, since that could be swallowed."""
+    self._numbers.append(number)
+
+  @property
+  def exit_code(self) -> int:
+    return INTERRUPTED if self._numbers[-1] == signal.SIGINT else PREEMPTED
+
+  def check(self) -> None:
+    """Raise _StopAsked when a stop was asked for."""
+    if self._numbers:
+      raise _StopAsked
+
+  def pass_on(self, child: subprocess.Popen) -> None:
+    """Send the child the signals that it has not got yet."""
+    while self._passed_on < len(self._numbers):
+      child.send_signal(self._numbers[self._passed_on])
+      self._passed_on += 1
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[None]:
-  """Let signals that ask for a stop raise _StopSignal within the block."""
-  def stop(number, frame):
-    raise _StopSignal(number)
-
-  before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+def _stop_signals() -> Iterator[_Stops]:
+  """Note the signals that ask for a stop, within the block."""
+  stops = _Stops()
+  numbers = [signal.SIGINT, signal.SIGTERM]
+  if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+    numbers.append(signal.SIGHUP)
+  before = {number: signal.signal(number, lambda number, _: stops.ask(number)) for number in numbers}
   try:
-    yield
+    yield stops
   finally:
     for number, handler in before.items():
       signal.signal(number, handler)
 
 
-def _finish(run: QueuedRun, head: str, tell: Callable[[], Any]) -> tuple[int, str]:
+def _finish(run: QueuedRun, head: str, stops: _Stops, tell: Callable[[], Any]) -> tuple[int, str]:
   """Train a run, once no other process does, unless it is finished then; return what _train() returns.
 
   A sweep that was killed may leave a child that does not hold its lock yet: our child then finds the folder busy.
   """
   while True:
-    _wait_until_free(run, tell)
+    _wait_until_free(run, stops, tell)
     if is_finished(run):
       return DONE, ''
-    code, last = _train(run, head)
+    code, last = _train(run, head, stops)
     if code != FOLDER_BUSY:
       return code, last
 
 
-def _wait_until_free(run: QueuedRun, tell: Callable[[], Any]) -> None:
+def _wait_until_free(run: QueuedRun, stops: _Stops, tell: Callable[[], Any]) -> None:
   """Wait until no process holds the run's lock: a sweep that was killed leaves its child training."""
   path = os.path.join(run.folder.path, 'lock')
   if not os.path.isfile(path):
     return
+  told = False
   with open(path, 'a', encoding='utf-8') as lock:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-      tell()
-      fcntl.flock(lock, fcntl.LOCK_EX)
+    while True:
+      stops.check()
+      try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+      except OSError:
+        if not told:
+          tell()
+        told = True
+        time.sleep(POLL_SECONDS)
 
 
-def _train(run: QueuedRun, head: str) -> tuple[int, str]:
+def _train(run: QueuedRun, head: str, stops: _Stops) -> tuple[int, str]:
   """Run the child to its end; return its exit code, and its last error message or else its last line.
+
+  Signals are passed on to the child; once it has saved and ended, they raise _StopAsked.
 
   The child has a session of its own, so that Ctrl-C on a terminal reaches only the sweep, which passes it on once: at
   a second one, train.py would stop without saving. The child writes to its log itself: with a pipe, its next line
   would end it once the sweep is killed.
   """
+  stops.check()
   os.makedirs(os.path.dirname(run.folder.path), exist_ok=True)
   with open(run.log, 'ab') as log:
     log.write(f'$ {run.typed}\n'.encode())
@@ -210,30 +244,17 @@ def _train(run: QueuedRun, head: str) -> tuple[int, str]:
     with _NewestLine(head, run.log, start) as newest:
       child = subprocess.Popen(run.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                start_new_session=True, env=os.environ | {'PYTHONUNBUFFERED': '1'})
-      try:
-        _follow(child, newest)
-      except _StopSignal as stop:
-        _stop(child, stop, newest)
-        raise
+      _follow(child, newest, stops)
+  stops.check()
   lines = _said(run.log, start)
   starts = [place for place, line in enumerate(lines) if line.startswith('error:')]
   return child.returncode, '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
 
 
-def _stop(child: subprocess.Popen, stop: _StopSignal, newest: '_NewestLine') -> None:
-  """Pass on the stop signal, and any that follow, until the child has saved and ended."""
+def _follow(child: subprocess.Popen, newest: '_NewestLine', stops: _Stops) -> None:
+  """Wait until the child ends; meanwhile, pass on signals, and show its newest line on a terminal."""
   while True:
-    try:
-      child.send_signal(stop.number)
-      _follow(child, newest)
-      return
-    except _StopSignal as again:
-      stop = again
-
-
-def _follow(child: subprocess.Popen, newest: '_NewestLine') -> None:
-  """Wait until the child ends; meanwhile, show its newest line on a terminal."""
-  while True:
+    stops.pass_on(child)
     try:
       child.wait(POLL_SECONDS)
       return

@@ -12,7 +12,6 @@ from typing import Any
 import input_pipeline
 from batching.labelled import LabelledPlan
 from corpora import input_formats, labelled_baselines, loading
-from corpora import vocabulary as vocabularies
 from corpora.labelled import LabelledCorpus, LabelledSplit
 from corpora.splits import Pair
 from decoding.answers import PlainAnswers
@@ -74,10 +73,6 @@ class Classification(Task):
   def vocabulary_text(self) -> Iterator[Pair]:
     """Yield all training texts."""
     return (Pair(text, '') for example in self.corpus.train for text in example.texts)
-
-  def known_words(self) -> Iterator[str]:
-    """Yield the words of the training texts."""
-    return (word for example in self.corpus.train for text in example.texts for word in vocabularies.words(text))
 
   def build_model(self, model: Model) -> Model:
     """Return the language model with a classifier on top, which has an output for each label of the corpus."""
@@ -144,7 +139,7 @@ class Classification(Task):
     setup, labels = setups.of_folder(folder, search), read_json(folder.labels)
     vocabulary, _ = folder.load_vocabularies()
     model = with_classifier(trained.build_model(setup, vocabulary, vocabulary), setup, len(labels))
-    return Classifier(model, trained.read_params(folder, setup, checkpoint, model), vocabulary, labels,
+    return Classifier(model, trained.read_params(folder, setup, checkpoint, model, (vocabulary, vocabulary)), vocabulary, labels,
                       setup.corpus.task, setup.batches.max_length)
 
   @classmethod

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import input_pipeline
 from corpora import loading
-from corpora import vocabulary as vocabularies
 from corpora.splits import Corpus, Pair, TextSplit
 from decoding.answers import PlainAnswers
 from decoding.continuer import BATCH_TOKENS, Continuer, plain
@@ -73,10 +72,6 @@ class LanguageModelling(Task):
   def vocabulary_text(self) -> Iterator[Pair]:
     """Yield the lines of the training text."""
     return (Pair(line, '') for text in self.corpus.train for line in text.split('\n'))
-
-  def known_words(self) -> Iterator[str]:
-    """Yield the words of the training text."""
-    return (word for text in self.corpus.train for word in vocabularies.words(text))
 
   def plan(self, split: TextSplit, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of running text, in blocks."""

@@ -39,7 +39,7 @@ class PlacesConfig:
   """Where a run finds its start and keeps its caches; all of this may change when the run resumes."""
 
   init_from: str | None  # folder of the run whose parameters and vocabulary to start from
-  compile_cache: str | None  # None: in the run's folder
+  compile_cache: str | None  # None: in the user's cache, checks.cache_root
   cache_dir: str | None  # where vocabularies and tokenised text lie; None: in the run's folder
   num_threads: int  # that prepare batches
 

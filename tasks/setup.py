@@ -41,7 +41,7 @@ def read(options: TrainOptions) -> Setup:
 
 
 def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Setup:
-  """Return the records of a run from its folder.
+  """Return the records of a run from its folder, which may come from elsewhere: its caches are not the user's.
 
   Args:
     folder: the run's.
@@ -52,7 +52,8 @@ def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best
     ConfigError: naming every mistake; an option of `search` that has no effect is one.
   """
   config, search = folder.read_config(), dict(search or {})
-  config = config | {'search': config['search'] | search}
+  config = config | {'search': config['search'] | search, 'compile_cache': None,
+                     'data': config['data'] | {'cache_dir': None}}
   try:
     return records(config, [f'search.{name}' for name in search], n_best)
   except ConfigError as error:

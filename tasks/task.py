@@ -6,6 +6,7 @@ is a class that implements these methods: one file, and one line in tasks/__init
 
 import abc
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ import jax
 import tqdm
 
 import input_pipeline
+from batching.store import Store
 from checks.errors import ConfigError, config_errors
 from corpora import loading
 from corpora import vocabulary as vocabularies
@@ -22,7 +24,7 @@ from corpora.vocabulary import Vocabulary
 from decoding.answers import Answers
 from options.decode_options import DecodeOptions
 from tasks.records import Setup
-from training import peers, run_folder
+from training import environment, peers
 from training.checkpoint import Checkpoints, Measure
 from training.evaluation import Evaluation, Score, Sums
 from training.run_folder import RunFolder
@@ -84,6 +86,7 @@ class Task(abc.ABC):
     with config_errors():
       shapes = [*self.batches.shapes, *self.heldout_plan(self.corpus.validation).shapes]
       models.check_length(self.model, max(max(shape.source, shape.target) for shape in shapes))
+    folder.check_stores({store.fingerprint: store.sums for store in self._stores()})
 
   # -------------------------------------------------------------------------------------- what each task fills in
 
@@ -101,13 +104,9 @@ class Task(abc.ABC):
   def read_corpus(self) -> Any:
     """Return the corpus: train, validation, tests, name, notes, suggestions, labels."""
 
-  @abc.abstractmethod
   def vocabulary_text(self) -> Iterable[Pair]:
-    """Return the training text that vocabularies are made from; text of one language as sources."""
-
-  @abc.abstractmethod
-  def known_words(self) -> Iterator[str]:
-    """Yield the words of the training text that a user may write."""
+    """Return the training text that vocabularies are made from: the training pairs; text of one language as sources."""
+    return self.corpus.train
 
   def build_model(self, model: models.Model) -> models.Model:
     """Return the model to train, made from the architecture's model."""
@@ -218,6 +217,16 @@ class Task(abc.ABC):
     """The fingerprints of the vocabularies, source and target."""
     return [self.source.fingerprint, self.target.fingerprint]
 
+  def verify(self) -> None:
+    """Return once the tokens on disk are found to be those that were written. Raises DamagedError naming a file."""
+    for store in self._stores():
+      store.verify()
+
+  def _stores(self) -> list[Store]:
+    """Return the token stores that training and validation read."""
+    plans = self.batches, self.heldout_plan(self.corpus.validation)
+    return [plan.store for plan in plans if plan.store is not None]
+
   def _report_corpus(self) -> None:
     """Print the size of each split, and check that it is the text that the run was begun with."""
     corpus, folder = self.corpus, self.folder
@@ -228,21 +237,23 @@ class Task(abc.ABC):
     hashes = {split.name: split.fingerprint for split in splits}
     folder.check_data(hashes)
     if peers.is_main():
-      folder.record_environment(run_folder.environment(jax.devices(), hashes))
-      run_folder.write_json(folder.suggestions, corpus.suggestions)
-      run_folder.write_json(folder.labels, corpus.labels)
+      folder.record_environment(environment.environment(jax.devices(), hashes))
+      folder.write_json(folder.suggestions, corpus.suggestions)
+      folder.write_json(folder.labels, corpus.labels)
 
   def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
     """Return the run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
+    options, init_from = self.setup.vocabulary, self.setup.places.init_from
+    keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
+    if not os.path.isfile(self.folder.words):
+      words = (word for pair in self.vocabulary_text() for word in vocabularies.words(pair.source))
+      self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))
     if not self.folder.has_vocabularies():
-      options, init_from = self.setup.vocabulary, self.setup.places.init_from
-      keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
       if init_from:
         found = self._vocabularies_of(init_from)
       else:
         print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
         found = vocabularies.make(options, self.vocabulary_text(), keep)
-      vocabularies.save_words(self.known_words(), self.folder.words, keep)
       self.folder.save_vocabularies(*found)
     return self.folder.load_vocabularies()
 

@@ -1,7 +1,7 @@
 """A trained run, read from its folder: records, vocabularies, model and the parameters of a checkpoint."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from options.flags import split_paths
 from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import TASKS, task_of
-from training.checkpoint import Checkpoints
+from training.checkpoint import CheckpointError, Checkpoints
 from training.run_folder import RunFolder, read_json
 from transformer import architectures
 from transformer.model import Model
@@ -63,7 +63,7 @@ def read_run(workdir: str, checkpoint: str, search: Mapping[str, Any] | None = N
   setup = setups.of_folder(folder, search, n_best)
   source, target = folder.load_vocabularies()
   model = build_model(setup, source, target)
-  return Trained(setup, source, target, model, read_params(folder, setup, checkpoint, model))
+  return Trained(setup, source, target, model, read_params(folder, setup, checkpoint, model, (source, target)))
 
 
 def build_model(setup: Setup, source: Vocabulary, target: Vocabulary) -> Model:
@@ -72,11 +72,32 @@ def build_model(setup: Setup, source: Vocabulary, target: Vocabulary) -> Model:
     return architectures.build(setup.sized(source.size, target.size))
 
 
-def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model) -> Any:
-  """Return the parameters of the chosen checkpoints, averaged. Raises CheckpointError when they are not the model's."""
+def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model, vocabularies: Sequence[Vocabulary]) -> Any:
+  """Return the parameters of the chosen checkpoints, averaged.
+
+  Raises:
+    CheckpointError: when they are not the model's, or were trained with other vocabularies.
+  """
   checkpoints = Checkpoints(folder.checkpoints, measure=TASKS[setup.task].measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))
-  return checkpoints.average(chosen_steps(folder, checkpoints, checkpoint), wanted)
+  steps = chosen_steps(folder, checkpoints, checkpoint)
+  params = checkpoints.average(steps, wanted)
+  check_vocabularies(checkpoints.progress(steps[-1]), vocabularies, f'checkpoint {steps[-1]} in {folder.checkpoints}')
+  return params
+
+
+def check_vocabularies(progress: Mapping[str, Any], vocabularies: Sequence[Vocabulary], name: str) -> None:
+  """Raise CheckpointError when a checkpoint was trained with other vocabularies than its run's folder now holds.
+
+  Args:
+    progress: what was saved with it; of an earlier version's checkpoints it may not name the vocabularies.
+    vocabularies: source and target.
+    name: what the message calls the checkpoint.
+  """
+  trained_with = progress.get('vocabulary')
+  if trained_with and trained_with != [vocabulary.fingerprint for vocabulary in vocabularies]:
+    raise CheckpointError(f"{name} was trained with another vocabulary than the files of vocabulary.* in the run's folder "
+                          "now hold; restore the run's own files, or give another --workdir")
 
 
 def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:
@@ -87,7 +108,7 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
   if wanted != 'final':
     return checkpoints.resolve(wanted)
   scored = read_json(folder.results)['averaged_steps'] if os.path.isfile(folder.results) else []
-  there = checkpoints.steps()
+  there = checkpoints.known()
   return scored if scored and scored[-1] == there[-1] and set(scored) <= set(there) else checkpoints.resolve('best')
 
 

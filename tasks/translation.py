@@ -11,7 +11,6 @@ import tqdm
 import input_pipeline
 from checks.errors import ConfigError
 from corpora import cleaning, loading
-from corpora import vocabulary as vocabularies
 from corpora.splits import Corpus, Pair, Split
 from decoding import scores
 from decoding.answers import TranslationAnswers, TranslationOptions
@@ -52,14 +51,6 @@ class Translation(Task):
   def read_corpus(self) -> Corpus:
     """Return the pairs, those of training cleaned."""
     return cleaning.apply(loading.load(self.setup.corpus), self.setup.cleaning, self.setup.corpus)
-
-  def vocabulary_text(self) -> Iterable[Pair]:
-    """Return the training pairs."""
-    return self.corpus.train
-
-  def known_words(self) -> Iterator[str]:
-    """Yield the words of the training sources."""
-    return (word for pair in self.corpus.train for word in vocabularies.words(pair.source))
 
   def plan(self, split: Split, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of a parallel split. With subword sampling, training text is tokenised for each epoch."""

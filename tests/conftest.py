@@ -11,6 +11,8 @@ os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
 # Most of what is left is compiling. What one test has compiled the others find, in this session and the next.
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', os.path.join(ROOT, '.pytest_cache', 'programs'))
+# Nothing is written into the home of whoever runs the tests.
+os.environ['XDG_CACHE_HOME'] = os.path.join(ROOT, '.pytest_cache', 'user')
 
 import jax
 import jaxtyping

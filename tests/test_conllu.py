@@ -69,7 +69,7 @@ def test_relations_join_the_words_that_hold_their_pieces(tmp_path):
 
 
 def test_counts_are_those_of_the_training_text(tmp_path):
-  vocabulary.save_words(['the', 'The', 'dog', 'the', 'paper', 'Paper'], f'{tmp_path}/words.gz')
+  (tmp_path / 'words.gz').write_bytes(vocabulary.word_counts(['the', 'The', 'dog', 'the', 'paper', 'Paper']))
   counts = vocabulary.load_word_counts(f'{tmp_path}/words.gz')
   assert counts == {'the': 2, 'The': 1, 'dog': 1, 'paper': 1, 'Paper': 1}
   assert vocabulary.load_words(f'{tmp_path}/words.gz') == set(counts)

@@ -49,7 +49,7 @@ def attend_step(cache, last):
 def compiled(config, stop_early):
   def run(cache):
     shape = (*cache.beams.shape, cache.looks.shape[-1])
-    step, covered, _ = coverage.cover(attend_step, cache, shape, None)
+    step, covered, _ = coverage.cover(attend_step, cache, shape, lambda cache, places: cache)
     counted = jnp.arange(shape[-1])[None] < jnp.asarray(SOURCE)[:, None]
     return search.beam_search(search.SearchProblem(
         step, covered, LIMITS, LONGEST, BOS, EOS, FILLER,

@@ -15,14 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tasks
 import train
 from checks import exit_codes
-from checks.errors import ConfigError, DataError
+from checks.errors import DamagedError, DataError
+from checks.whole_files import sum_of
 from corpora.vocabulary import Vocabulary
 from options.configurations import ROOT
 from tests.tiny_runs import options
 from training import checkpoint, run_folder
 from training.checkpoint import CheckpointError, Checkpoints
+from training.manifest import Manifest
 from transformer.config import ModelConfig
 
 
@@ -73,12 +76,28 @@ def test_C1_a_checkpoint_that_was_cut_short_or_is_the_last_one(tmp_path):
   for step in (1, 2):
     writer.save(step, {'a': jnp.ones(3)}, {})
   writer.wait()
-  (folder / 'checksums' / '2.json').unlink()
+  with Manifest(str(tmp_path)).changing() as content:
+    listed = content['checkpoints'].pop('2')
   step, notes = Checkpoints(str(folder), 5).newest_whole()
-  assert step == 1 and 'never written' in notes[0]
-  (folder / 'checksums' / '1.json').write_text('[]')
-  with pytest.raises(CheckpointError, match='no checkpoint in .* is whole'):
-    Checkpoints(str(folder), 5).newest_whole()
+  assert step == 1 and 'killed while it was saved' in notes[0]
+  with Manifest(str(tmp_path)).changing() as content:
+    content['checkpoints']['3'] = listed
+  step, notes = Checkpoints(str(folder), 5).newest_whole()
+  assert step == 1 and notes == ['checkpoint 3, which the manifest lists, is missing']
+  shutil.rmtree(folder / '1')
+  for _ in range(2):  # the second start knows what the first has found
+    with pytest.raises(CheckpointError, match='(?s)no checkpoint in .* is whole.*checkpoint 1,.*--begin_anew'):
+      Checkpoints(str(folder), 5).newest_whole()
+
+
+def test_C1_a_first_checkpoint_that_was_cut_short_is_said_and_the_run_begins_anew(tmp_path):
+  writer = Checkpoints(str(tmp_path / 'checkpoints'), 5)
+  writer.save(1, {'a': jnp.ones(3)}, {})
+  writer.wait()
+  with Manifest(str(tmp_path)).changing() as content:
+    content['checkpoints'] = {}
+  step, notes = Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole()
+  assert step is None and 'killed while it was saved' in notes[0]
 
 
 def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
@@ -98,7 +117,7 @@ def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
   folder = run_folder.RunFolder(str(small_disk / 'run'))
   with pytest.raises(run_folder.FolderFullError, match='bytes free, and a checkpoint takes about 50,000,000'):
     folder.probe(50_000_000)
-  assert os.listdir(folder.path) == ['checkpoints']
+  assert sorted(os.listdir(folder.path)) == ['checkpoints', 'manifest.json']
 
 
 @pytest.mark.parametrize('changes, leaf, option', [
@@ -124,8 +143,12 @@ def test_C4_a_vocabulary_that_was_exchanged_is_noticed(corpus, run, tmp_path):
   at = model.index(b'Baum') if b'Baum' in model else model.index(b'Haus')
   model[at:at + 1] = b'P'  # the same size, another entry
   (workdir / 'vocabulary.model').write_bytes(bytes(model))
-  with pytest.raises(CheckpointError, match='another vocabulary'):
+  with pytest.raises(DamagedError, match='vocabulary.model'):
     train.main(options(corpus, workdir, '--config.train.num_steps=9'))
+  (workdir / 'manifest.json').unlink()  # as in a run from before there were manifests
+  for use in (lambda: train.main(options(corpus, workdir, '--config.train.num_steps=9')), lambda: tasks.load(str(workdir))):
+    with pytest.raises(CheckpointError, match='another vocabulary'):
+      use()
 
 
 # ------------------------------------------------------------------------------------------- mistakes and malice
@@ -213,6 +236,7 @@ def sources():
     yield from (os.path.join(place, name) for name in names if name.endswith('.py'))
 
 
+PROGRAMS = 'training/hardware.py'  # the one module that says where compiled programs lie, which are code
 FORBIDDEN = {'eval', 'exec', 'compile', 'system', 'popen', 'exec_module', 'allow_pickle', '__import__'}
 ALLOWED = {('options/configurations.py', 'exec_module')}  # the Python file that the user names with --config
 
@@ -223,6 +247,10 @@ def test_S1_nothing_that_is_loaded_is_executed():
     with open(path, encoding='utf-8') as file:
       tree = ast.parse(file.read())
     for node in ast.walk(tree):
+      if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        assert 'compilation_cache' not in node.value or name == PROGRAMS, name
+      if isinstance(node, ast.Attribute):
+        assert 'compilation_cache' not in node.attr, name
       if isinstance(node, (ast.Import, ast.ImportFrom)):
         names = [alias.name for alias in node.names] + [getattr(node, 'module', None) or '']
         modules = {name.split('.')[0] for name in names}
@@ -253,20 +281,32 @@ def test_S2_malicious_files_are_refused_without_a_side_effect(run, tmp_path, mon
   trap = pickle.dumps(Trap())
   store = next(path for path in (workdir / 'data').iterdir() if path.is_dir())
   np.save(store / 'source.ids.npy', np.array([Trap()], dtype=object), allow_pickle=True)
-  with pytest.raises(DataError, match='source.ids.npy'):  # a pickle in a token store
+  with pytest.raises(DamagedError, match='source.ids.npy'):  # a pickle in a token store
     stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
   (store / 'source.ids.npy').write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'shape': (9000000000000,), "
                                          b"'fortran_order': False}".ljust(128) + b'1234')
-  with pytest.raises(DataError, match='source.ids.npy'):  # a header that claims 36 terabytes
+  with pytest.raises(DamagedError, match='source.ids.npy'):  # a header that claims 36 terabytes
+    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
+  listed = json.loads((store / 'sums.json').read_text())  # the same from somebody who makes the sums fit
+  listed['files']['source.ids.npy'] = sum_of(str(store / 'source.ids.npy'))
+  (store / 'sums.json').write_text(json.dumps(listed))
+  with pytest.raises(DamagedError, match='source.ids.npy'):
+    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
+  shutil.copy(store / 'source.ids.npy', store / 'source.offsets.npy')
+  np.save(store / 'source.ids.npy', np.arange(3))
+  with pytest.raises(DataError, match='source.offsets.npy'):  # which is read, not mapped
     stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
   (workdir / 'vocabulary.model').write_bytes(trap)
   with pytest.raises(DataError):
     Vocabulary.load(str(workdir / 'vocabulary.model'))
-  sums = workdir / 'checkpoints' / 'checksums' / '8.json'
-  sums.write_text(json.dumps(json.loads(sums.read_text()) | {'../../../../etc/passwd': 'x'}))
+  with Manifest(str(workdir)).changing() as content:
+    content['checkpoints']['8']['files']['../../../../etc/passwd'] = 'x'
   with pytest.raises(CheckpointError, match='damaged'):
     Checkpoints(str(workdir / 'checkpoints')).check(8)
   (workdir / 'config.json').write_bytes(trap)
-  with pytest.raises(ConfigError, match='config.json'):
+  with pytest.raises(DamagedError, match='config.json'):
+    run_folder.RunFolder.open(str(workdir))
+  (workdir / 'manifest.json').unlink()
+  with pytest.raises(DamagedError, match='config.json'):
     run_folder.RunFolder.open(str(workdir)).read_config()
   assert not os.path.exists('trapped')

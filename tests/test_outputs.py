@@ -117,6 +117,7 @@ def test_the_fingerprint_of_a_model_is_of_all_that_decides_a_translation(copy):
   assert load('8') == load('latest')
   config = json.loads((copy / 'config.json').read_text())
   seen = {load('8'), load('6'), load('8', beam_size=3), load('8,6')}
+  (copy / 'manifest.json').unlink()
   config['model']['position_layout'] = 'halves'  # which no parameter shows
   (copy / 'config.json').write_text(json.dumps(config))
   assert len(seen | {load('8')}) == 5
@@ -231,6 +232,7 @@ def test_G1_all_values_of_wrong_types_are_named_together(tmp_path):
 def test_G1_a_saved_configuration_is_checked_too(copy):
   config = json.loads((copy / 'config.json').read_text())
   assert not list(option_types.type_mistakes(config))
+  (copy / 'manifest.json').unlink()
   config['model']['dropout'], config['model']['norm'], config['data']['tsv'] = None, 4, 2.5
   (copy / 'config.json').write_text(json.dumps(config))
   with pytest.raises(ConfigError) as refused:

@@ -36,7 +36,7 @@ def data_dir(tmp_path_factory) -> str:
   """A prepared phrasebook with a small training split."""
   sizes = dict(splits.SIZES)
   splits.SIZES['train'] = 3_001
-  folder = str(tmp_path_factory.mktemp('tfds'))
+  folder = str(tmp_path_factory.mktemp('cache') / 'prepared')
   try:
     builder.prepared(folder)
   finally:
@@ -434,7 +434,7 @@ def test_tfds_itself_reads_it(data_dir):
 
 def test_corpus_in_both_directions(data_dir):
   config = lambda source, target: loading.CorpusConfig(
-      kind='phrasebook', source_language=source, target_language=target, tfds_dir=data_dir)
+      kind='phrasebook', source_language=source, target_language=target, cache_dir=os.path.dirname(data_dir))
   there, back = builder.corpus(config('en', 'de')), builder.corpus(config('de', 'en'))
   pairs = list(there.tests[0])
   assert len(pairs) == len(there.tests[0]) and [pair[::-1] for pair in pairs] == [tuple(pair) for pair in back.tests[0]]

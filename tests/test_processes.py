@@ -19,6 +19,7 @@ from options import decode_options
 from options.configurations import ROOT
 from tests.tiny_runs import arguments, in_numbers, metrics, options, saved
 from training import peers
+from training.manifest import Manifest
 
 FLAGS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
@@ -39,8 +40,8 @@ def said(workdir, number):
     return file.read()
 
 
-def wait_for(path, children, workdir):
-  while not path.exists():
+def wait_for(there, children, workdir):
+  while not there():
     assert all(child.poll() is None for child in children), said(workdir, 0) + said(workdir, 1)
     time.sleep(0.02)
 
@@ -48,14 +49,6 @@ def wait_for(path, children, workdir):
 def end(children, workdir, codes=(0, 0), timeout=200):
   found = tuple(child.wait(timeout=timeout) for child in children)
   assert found == codes, said(workdir, 0) + said(workdir, 1)
-
-
-@pytest.fixture(scope='module')
-def alone(corpus, tmp_path_factory):
-  """The folder of a run of one process on one device."""
-  workdir = tmp_path_factory.mktemp('alone') / 'run'
-  assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', '--config.train.num_steps=12')) == 0
-  return workdir
 
 
 def assert_same_losses(one, other):
@@ -66,10 +59,10 @@ def assert_same_losses(one, other):
     np.testing.assert_allclose(a['train/loss'], b['train/loss'], atol=1e-4)
 
 
-def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, alone, tmp_path):
+def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, run, tmp_path):
   workdir = tmp_path / 'two'
   children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000')
-  wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
+  wait_for(lambda: 4 in Manifest(str(workdir)).checkpoints(), children, workdir)
   children[1].kill()
   began = time.monotonic()
   assert children[0].wait(timeout=60) in (exit_codes.PEER_LOST, -signal.SIGABRT)
@@ -78,15 +71,15 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
   assert re.search(r'unhealthy[^\n]*:\n1\n', said(workdir, 0)), said(workdir, 0)[-3000:]
   assert children[1].wait() == -signal.SIGKILL
 
-  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=8'), workdir)
+  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=6'), workdir)
   # One process with eight devices, split in two more ways, goes on from what two have saved.
   mesh = ['--config.mesh.fsdp=4', '--config.mesh.tensor=2']
-  assert train.main(options(corpus, workdir, *FLAGS, *mesh, '--config.train.num_steps=12')) == 0
-  assert_same_losses(alone, workdir)
+  assert train.main(options(corpus, workdir, *FLAGS, *mesh, '--config.train.num_steps=8')) == 0
+  assert_same_losses(run, workdir)
 
 
 @pytest.mark.drill
-def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, monkeypatch):
+def test_R4_two_then_one_then_two_processes(corpus, run, tmp_path, monkeypatch):
   workdir = tmp_path / 'run'
   end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=4'), workdir)
   before, begun, begin = saved(workdir, 4), [], train.begin
@@ -97,13 +90,13 @@ def test_R4_two_then_one_then_two_processes(corpus, alone, tmp_path, monkeypatch
     return state, progress
 
   monkeypatch.setattr(train, 'begin', noted)
-  assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', '--config.train.num_steps=8')) == 0
+  assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', '--config.train.num_steps=6')) == 0
   assert len(begun[0]) == len(before) > 50
   by_name = lambda state: [state[name] for name in sorted(state, key=lambda name: re.findall(r'\w+', name))]
   for one, other in zip(by_name(before), by_name(begun[0])):
     np.testing.assert_array_equal(one, other)
-  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=12'), workdir)
-  assert_same_losses(alone, workdir)
+  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=8'), workdir)
+  assert_same_losses(run, workdir)
 
 
 # train.py with a function that announces its beginning, and begins a little later.
@@ -136,9 +129,9 @@ programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, '')))
     'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
     'training/evaluation.totals', 'decoding/translator.Translator.translate',
     'training/checkpoint.Checkpoints.save', 'train.conclude'])
-def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, phase, asked):
+def test_K1_sigterm_to_two_processes(corpus, run, tmp_path, phase, asked):
   workdir = tmp_path / 'run'
-  steps = '--config.train.num_steps=12'
+  steps = '--config.train.num_steps=8'
   children = launch(corpus, workdir, *FLAGS, steps, script=('-c', ANNOUNCED, phase))
   try:
     while 'PHASE' not in said(workdir, 0):
@@ -153,7 +146,7 @@ def test_K1_sigterm_to_two_processes(corpus, alone, tmp_path, phase, asked):
     for child in children:
       child.kill()
   assert train.main(options(corpus, workdir, *FLAGS, '--config.mesh.data=1', steps)) == 0
-  assert_same_losses(alone, workdir)
+  assert_same_losses(run, workdir)
 
 
 ASKED = '''
@@ -185,16 +178,16 @@ def share_decoding(workdir, *more):
   return [child.returncode for child in children], told
 
 
-def test_two_processes_share_a_job(corpus, alone, tmp_path):
+def test_two_processes_share_a_job(corpus, run, tmp_path):
   lines, parts = (corpus / 'test.en').read_text().splitlines()[:7], tmp_path / 'out.parts'
   (tmp_path / 'in').write_text(''.join(f'{line}\n' for line in lines))
   asked = [f'--input={tmp_path}/in', f'--output={tmp_path}/out', '--part_lines=2']
-  codes, told = share_decoding(alone, *asked)
+  codes, told = share_decoding(run, *asked)
   assert codes == [0, 0], told
-  assert decode.main(decode_options.parse(['decode.py', f'--workdir={alone}', asked[0], f'--output={tmp_path}/one'],
+  assert decode.main(decode_options.parse(['decode.py', f'--workdir={run}', asked[0], f'--output={tmp_path}/one'],
                                                '')) == 0
   assert (tmp_path / 'out').read_text() == (tmp_path / 'one').read_text() and not parts.exists()
-  codes, told = share_decoding(alone, asked[0])
+  codes, told = share_decoding(run, asked[0])
   assert codes == [exit_codes.CONFIG] * 2 and 'into --output=FILE, in a folder that all of them see' in told[0]
 
 
@@ -213,7 +206,7 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path):
   children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000',
                     '--config.train.stall_seconds=5', '--config.train.heartbeat_seconds=100')
   try:
-    wait_for(workdir / 'checkpoints' / 'checksums' / '4.json', children, workdir)
+    wait_for(lambda: 4 in Manifest(str(workdir)).checkpoints(), children, workdir)
     children[1].send_signal(signal.SIGSTOP)
     began = time.monotonic()
     assert children[0].wait(timeout=60) == exit_codes.STALLED
@@ -226,6 +219,7 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path):
 MEET = '''
 import jax
 from training import peers
+from training.manifest import Manifest
 print(peers.found())
 peers.join(10)
 from jax.experimental import multihost_utils

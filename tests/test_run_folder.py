@@ -11,7 +11,7 @@ from tensorboardX.proto import event_pb2
 
 from checks.errors import ConfigError
 from options import configurations
-from training import run_folder
+from training import environment, run_folder
 from training.metrics import Metrics
 from training.run_folder import FolderBusyError, RunFolder
 
@@ -47,11 +47,11 @@ def test_a_run_made_before_an_option_goes_on_with_its_default(workdir):
   older = changed()
   del older['train']['ema_decay'], older['recurrent'], older['model']['positions']
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:
-    run_folder.write_json(folder.config, older)
+    folder.write_json(folder.config, older)
     assert folder.read_config() == CONFIG
   with RunFolder(workdir).create_or_resume(CONFIG):
     pass
-  run_folder.write_json(folder.config, older)
+  folder.write_json(folder.config, older)
   with pytest.raises(ConfigError, match="model.positions is 'rotary', the run has 'sinusoidal'"):
     RunFolder(workdir).create_or_resume(changed(model__positions='rotary'))
 
@@ -181,7 +181,7 @@ def test_a_run_made_with_options_of_other_names_goes_on(workdir, name, splits):
   del older['data']['test_splits']
   older['data']['test_split'] = name
   with RunFolder(workdir).create_or_resume(now) as folder:
-    run_folder.write_json(folder.config, older)
+    folder.write_json(folder.config, older)
     assert folder.read_config() == now
   with RunFolder(workdir).create_or_resume(now):
     assert run_folder.read_json(folder.config) == now  # under the new name from here on
@@ -199,7 +199,7 @@ def test_environment_says_what_numbers_depend_on():
   class Device:
     platform, device_kind = 'cpu', 'abacus'
 
-  found = run_folder.environment([Device()], {'train': 'a'})
+  found = environment.environment([Device()], {'train': 'a'})
   assert json.loads(json.dumps(found)) == found
   assert found['devices'] == ['cpu abacus'] and found['data'] == {'train': 'a'}
   assert found['packages']['numpy'] == np.__version__

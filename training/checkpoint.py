@@ -1,13 +1,11 @@
 """Checkpoints of a run, through Orbax: save, verify, restore, compare with the wanted model, average.
 
 A checkpoint holds the train state, and as JSON the run's progress and the validation scores measured at its step.
-Orbax commits a checkpoint by a rename, whole or not at all, but does not detect flipped bits. So checksums/<step>.json
-holds the SHA-256 of each of its files, and a checkpoint that does not match them is never read.
+Orbax commits a checkpoint by a rename, whole or not at all, but does not detect flipped bits. So the run's manifest
+lists the SHA-256 of each of its files, and a checkpoint that does not match them is never read.
 """
 
 import concurrent.futures
-import hashlib
-import json
 import logging
 import math
 import os
@@ -19,9 +17,10 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from checks import exit_codes
-from checks.whole_files import write_whole
+from checks import errors, exit_codes
+from checks.whole_files import sums_of
 from training import full_disk, peers
+from training.manifest import Manifest
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
 full_disk.report_once()
@@ -33,8 +32,8 @@ class CheckpointError(Exception):
   exit_code = exit_codes.CHECKPOINT
 
 
-class DamagedError(CheckpointError):
-  """A checkpoint whose files differ from those that were saved."""
+class DamagedError(CheckpointError, errors.DamagedError):
+  """A checkpoint whose files differ from those that were saved, or are gone."""
 
 
 # The options that decide the shape of a leaf of a train state, each with a pattern of the leaf's dotted name. Messages
@@ -73,7 +72,7 @@ class Checkpoints:
   def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU):
     """Open the folder; with `keep_last` None it is only read, and every checkpoint is kept."""
     self._folder, self._measure = os.path.abspath(folder), measure
-    self._checksums = os.path.join(self._folder, 'checksums')
+    self._manifest = Manifest(os.path.dirname(self._folder))
     best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
     policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
     self._manager = ocp.CheckpointManager(self._folder, options=ocp.CheckpointManagerOptions(
@@ -99,29 +98,26 @@ class Checkpoints:
       raise self._explained(error, step) from error
     # Several processes wait for each other in _finish(), and do so in their main threads.
     alone = jax.process_count() == 1
-    self._finishing = step, self._pool.submit(self._finish, step) if alone else None
+    self._finishing = step, metrics, self._pool.submit(self._finish, step, metrics) if alone else None
     if jax.default_backend() == 'cpu':  # on a CPU the next step would overwrite the memory being saved
       self.wait()
 
   def wait(self) -> None:
     """Wait until everything is on disk. Raises CheckpointError when the disk is full."""
     if self._finishing:
-      (step, future), self._finishing = self._finishing, None
+      (step, metrics, future), self._finishing = self._finishing, None
       try:
-        future.result() if future else self._finish(step)
+        future.result() if future else self._finish(step, metrics)
       except Exception as error:
         raise self._explained(error, step) from error
 
-  def _finish(self, step: int) -> None:
-    """Wait until a step is committed, then write the checksums of its files."""
+  def _finish(self, step: int, metrics: dict | None) -> None:
+    """Wait until a step is committed, then list it in the manifest."""
     self._manager.wait_until_finished()
     if peers.is_main():
-      os.makedirs(self._checksums, exist_ok=True)
-      write_whole(self._checksums_path(step), json.dumps(checksums_of(os.path.join(self._folder, str(step))), indent=1))
-      kept = {f'{step}.json' for step in self._manager.all_steps()}
-      for name in set(os.listdir(self._checksums)) - kept:
-        os.remove(os.path.join(self._checksums, name))
-    peers.meet(f'checksums {step}')
+      sums = sums_of(os.path.join(self._folder, str(step)))
+      self._manifest.record_checkpoint(step, sums, metrics, kept=self._manager.all_steps())
+    peers.meet(f'checkpoint {step}')
 
   def _explained(self, error: Exception, step: int) -> Exception:
     """Return a CheckpointError in place of an error of saving that means a full disk; return other errors unchanged."""
@@ -133,26 +129,18 @@ class Checkpoints:
         + (f'step {rest[-1]} is whole. ' if rest else 'there is no earlier one. ')
         + 'Make room, or lower train.keep_last and keep_best, and give the same command again')
 
-  def _checksums_path(self, step: int) -> str:
-    return os.path.join(self._checksums, f'{step}.json')
-
   def damage(self, step: int) -> str | None:
     """Return in words how a step's files differ from what was saved; None when they do not.
 
-    A step without checksums was interrupted between its commit and the writing of its checksums. Where no step has
-    any, the run is older than checksums, or its first save was interrupted; then Orbax's commit is trusted.
+    A step that the manifest does not list was interrupted between its commit and its listing. In a run without a
+    manifest, of before there were any sums, Orbax's commit is trusted.
     """
-    try:
-      with open(self._checksums_path(step), encoding='utf-8') as file:
-        saved = json.load(file)
-      if not isinstance(saved, dict):
-        raise ValueError
-    except FileNotFoundError:
-      return 'its checksums were never written' if os.path.isdir(self._checksums) and os.listdir(
-          self._checksums) else None
-    except ValueError:
-      return f'{os.path.relpath(self._checksums_path(step), self._folder)} is damaged'
-    found = checksums_of(os.path.join(self._folder, str(step)))
+    listed = self._manifest.checkpoints()
+    if step not in listed:
+      return 'the run was killed while it was saved' if listed or self._manifest.exists() else None
+    saved, found = listed[step]['files'], sums_of(os.path.join(self._folder, str(step)))
+    if not found:
+      return 'it is missing'
     for name in sorted(saved.keys() | found.keys()):
       if name not in found:
         return f'{name} is missing'
@@ -165,27 +153,32 @@ class Checkpoints:
   def check(self, step: int) -> None:
     """Raise DamagedError when a step's files differ from what was saved."""
     if problem := self.damage(step):
-      raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; choose another with '
-                         f'--checkpoint=…: there are steps {", ".join(map(str, self.steps()))}')
+      rest = [found for found in self.steps() if found != step]
+      raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; put it back from a copy'
+                         + (f', or choose another: there are steps {", ".join(map(str, rest))}' if rest else ''))
 
   def newest_whole(self) -> tuple[int | None, list[str]]:
     """Return the newest undamaged step (or None), and a note on each newer one, which is moved to damaged/.
 
     Raises:
-      CheckpointError: when there are steps, and all of them are damaged.
+      CheckpointError: when the run has had checkpoints, and none of them is whole.
     """
-    found, notes = None, []
+    found, notes = 0, []
     if peers.is_main():
-      steps = self.steps()
+      listed, steps = self._manifest.checkpoints(), self.steps()
+      lost = sorted((step for step in listed if step not in steps), reverse=True)
       while steps and (problem := self.damage(steps[-1])):
         notes.append(f'checkpoint {steps[-1]} is damaged ({problem}) and was moved to damaged/{steps[-1]}')
         self._set_aside(steps.pop())
-      found = -1 if not steps and not notes else steps[-1] if steps else -2
-    found = peers.agreed(found or 0)
+      notes += [f'checkpoint {step}, which the manifest lists, is missing' for step in lost
+                if not steps or step > steps[-1]]
+      found = steps[-1] if steps else -2 if listed else -1
+    found = peers.agreed(found)
     self._manager.reload()
     if found == -2:
       raise CheckpointError(f'no checkpoint in {self._folder} is whole:\n  ' + '\n  '.join(notes)
-                            + '\nGive another --workdir to begin anew')
+                            + '\nIs the disk that holds them mounted? Put them back from a copy, or begin at step 0 with '
+                              '--begin_anew, which sets aside what the run has measured')
     return (None if found == -1 else found), notes
 
   def _set_aside(self, step: int) -> None:
@@ -195,8 +188,12 @@ class Checkpoints:
     os.rename(os.path.join(self._folder, str(step)), os.path.join(aside, str(step)))
 
   def steps(self) -> list[int]:
-    """Return the steps that can be restored, oldest first."""
+    """Return the steps that are there, oldest first."""
     return sorted(self._manager.all_steps())
+
+  def known(self) -> list[int]:
+    """Return the steps that should be there, oldest first: those that the manifest lists, where there is one."""
+    return sorted(self._manifest.checkpoints()) if self._manifest.exists() else self.steps()
 
   def latest(self) -> int | None:
     """Return the newest step, or None."""
@@ -204,7 +201,9 @@ class Checkpoints:
 
   def best(self) -> int | None:
     """Return the step with the best validation metric, or None when no step has metrics."""
-    measured = {step: self._manager.metrics(step) for step in self.steps()}
+    listed = self._manifest.checkpoints()
+    measured = {step: listed[step]['metrics'] if 'metrics' in listed.get(step, {}) else self._manager.metrics(step)
+                for step in self.known()}
     return max((step for step in measured if measured[step]), default=None,
                key=lambda step: self._measure.rank(measured[step]))
 
@@ -224,6 +223,11 @@ class Checkpoints:
     saved = self._manager.restore(step, args=ocp.args.Composite(
         state=ocp.args.StandardRestore(wanted), progress=ocp.args.JsonRestore()))
     return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
+
+  def progress(self, step: int) -> dict:
+    """Return the progress saved at a step, alone."""
+    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
+      return reader.restore(os.path.join(self._folder, str(step), 'progress'))
 
   def restore_params(self, step: int, wanted: Any, averaged: bool = True) -> Any:
     """Return the parameters alone; with `averaged`, their moving average where the run keeps one."""
@@ -253,7 +257,7 @@ class Checkpoints:
     Raises:
       CheckpointError: when there are no such steps, naming those that exist.
     """
-    steps = self.steps()
+    steps = self.known()
     if not steps:
       raise CheckpointError(f'{self._folder} holds no checkpoint yet; train first')
     there = f'there are steps {", ".join(map(str, steps))}'
@@ -288,17 +292,6 @@ class Checkpoints:
           f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
           f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, depending on '
           f'{SOURCES[source_of(name)][1]}; use the configuration of that run, or another --workdir')
-
-
-def checksums_of(folder: str) -> dict[str, str]:
-  """Return the SHA-256 of every file below a folder, by the file's path relative to it."""
-  paths = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
-
-  def digest(path):
-    with open(path, 'rb') as file:
-      return hashlib.file_digest(file, 'sha256').hexdigest()
-
-  return {os.path.relpath(path, folder): digest(path) for path in paths}
 
 
 def _describe(tree: Any, prefix: str) -> dict[str, str]:

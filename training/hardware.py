@@ -12,10 +12,12 @@ import math
 import os
 import re
 import resource
+import sys
 from typing import Any
 
 import jax
 
+from checks import cache_root
 from transformer.tokens import Batch
 
 # Dense bfloat16 peak of one device by jax's name for it, in teraflops (vendors' data sheets).
@@ -82,6 +84,26 @@ def keep_memory() -> None:
   if mallopt is not None:
     for option, value in _MALLOC_OPTIONS:
       mallopt(option, value)
+
+
+def keep_programs(given: str | None = None) -> None:
+  """Let jax keep compiled programs, which are code, in a folder of the user's: this is the only place that sets it.
+
+  Where the folder cannot be used, nothing is kept and a note says so.
+
+  Args:
+    given: config.compile_cache of the user's own command; None: the user's cache. Never what a run's folder names.
+  """
+  try:
+    if given and '://' not in given:
+      os.makedirs(given, exist_ok=True)
+    folder = given or cache_root.programs()
+  except OSError as error:
+    print(f'Note: {error}; programs are compiled anew at every start. --config.compile_cache of train.py, or '
+          '$JAX_COMPILATION_CACHE_DIR, names another folder', file=sys.stderr, flush=True)
+    folder = None
+  jax.config.update('jax_compilation_cache_dir', folder)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
 
 
 def split_processor() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from checks.errors import naming
 from checks.whole_files import write_whole
-from training.run_folder import RunFolder
+from training.run_folder import RunFolder, read_lines
 
 
 class Metrics:
@@ -17,8 +17,9 @@ class Metrics:
     """Open both for a run that starts or resumes at `step`."""
     import tensorboardX  # slow to import; only training writes events
     if os.path.isfile(folder.metrics):
+      records = read_lines(folder.metrics)
       with open(folder.metrics, encoding='utf-8') as file:
-        kept = [line for line in file if line.endswith('\n') and json.loads(line)['step'] <= step]
+        kept = [line for line, record in zip(file, records) if record['step'] <= step]
       write_whole(folder.metrics, ''.join(kept))
     self._lines = open(folder.metrics, 'a', encoding='utf-8')
     self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)

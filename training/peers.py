@@ -6,6 +6,11 @@ On TPU pod slices and under SLURM the processes find each other through the clus
 once on each host (see docs/launching.md). Process 0 writes the run's folder, which all of them have to see.
 """
 
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
 import argparse
 import contextlib
 import importlib.util
@@ -153,10 +158,19 @@ def main() -> int:
   parser.add_argument('--count', type=int, default=2, help='number of processes')
   parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
   options = parser.parse_args()
-  children = [subprocess.Popen(command.arguments, env=command.environment)
+  asked = []  # the handlers raise nothing and send nothing: a signal may come between the starts of two children
+  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup lets it be ignored
+      signal.signal(number, lambda number, _: asked.append(number))
+  # In sessions of their own, children get Ctrl-C from here alone: a second one would end them without saving.
+  children = [subprocess.Popen(command.arguments, env=command.environment, start_new_session=True)
               for command in commands(options.count, options.command)]
-  for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda number, _: [child.send_signal(number) for child in children])
+  while any(child.poll() is None for child in children):
+    while asked:
+      number = asked.pop(0)
+      for child in children:
+        child.send_signal(number)
+    time.sleep(0.05)
   return next((code for code in [child.wait() for child in children] if code), 0)
 
 

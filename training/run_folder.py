@@ -1,5 +1,6 @@
 """The folder of a run: which files it holds, who may write to it, and which options may change when a run resumes.
 
+    manifest.json     the sums of all that decides a result, see manifest.py
     config.json       the resolved configuration      vocabulary.model  or source.model and target.model
     environment.json  versions, devices, data hashes  words.txt.gz      source words that training has seen
     metrics.jsonl     one line per measurement        checkpoints/      Orbax
@@ -7,33 +8,34 @@
     suggestions.json  example sentences to try        samples/          what the model writes for test and validation
     labels.json       a classifier's labels, in the order of its outputs
     attention/        attention at evaluations, with train.watch_attention (explorer/snapshots.py)
-    damaged/          checkpoints whose files changed after they were saved
+    damaged/          checkpoints and other files that changed after they were written
+    earlier/          what --begin_anew has set aside
     nonfinite/        the states before updates that were not finite, for --replay
     profile/          a profile of a few steps, with train.profile_steps
-    data/             token stores, and compile_cache/: both may be deleted at any time
+    data/             token stores; may be deleted at any time
+
+Nothing in it is code. compile_cache/, in folders of earlier versions, is not read; it may be deleted.
 """
 
 import contextlib
 import fcntl
-import importlib.metadata
+import functools
 import json
 import os
-import platform
 import shutil
 import socket
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks import exit_codes
-from checks.errors import ConfigError, FileError
+from checks.errors import ConfigError, DamagedError, FileError
 from checks.whole_files import write_whole
-from configs import default
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
-from options.mistakes import listed
-from options.option_types import type_mistakes
+from training import peers, saved_config
+from training.environment import counterparts, texts_of
+from training.manifest import NAME, Manifest
 
 # Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
@@ -45,8 +47,13 @@ MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.c
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
               'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples', 'train.max_skipped',
               'train.watch_attention', 'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps', 'train.peak_tflops')
-PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
-            'sacrebleu', 'ml_collections', 'numpy')
+# The files without which a run cannot go on; what else is damaged can be made again, and is set aside.
+ESSENTIAL = ('config.json', 'vocabulary.model', 'source.model', 'target.model')
+_MADE_AGAIN = ('words.txt.gz', 'suggestions.json', 'labels.json', 'environment.json', 'results.json')
+_HISTORY = ('checkpoints', 'metrics.jsonl', 'results.json', 'samples', 'tensorboard', 'attention', 'nonfinite', 'profile')
+# What a start that was killed before it wrote config.json may leave.
+_BEGINNINGS = {'lock', 'config.json.unfinished', NAME, f'{NAME}.unfinished'}
+
 
 
 class FolderBusyError(Exception):
@@ -61,21 +68,46 @@ class FolderFullError(Exception):
   exit_code = exit_codes.CHECKPOINT
 
 
+def as_json(content: Any) -> str:
+  """Return the text of a file of JSON."""
+  return json.dumps(content, indent=2, ensure_ascii=False) + '\n'
+
+
 def write_json(path: str, content: Any) -> None:
-  """Write a file of JSON, whole or not at all."""
-  write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + '\n')
+  """Write a file of JSON, whole or not at all. Those of a run's folder that decide a result: RunFolder.write_json."""
+  write_whole(path, as_json(content))
 
 
 def read_json(path: str) -> Any:
-  """Return what write_json wrote."""
-  with open(path, encoding='utf-8') as file:
-    return json.load(file)
+  """Return what write_json wrote. Raises DamagedError when the file is missing or holds something else."""
+  try:
+    with open(path, encoding='utf-8') as file:
+      return json.load(file)
+  except FileNotFoundError:
+    raise DamagedError(f'{path} is missing') from None
+  except ValueError as error:
+    raise DamagedError(f'{path} is damaged ({error}); put it back from a copy') from None
 
 
 def read_lines(path: str) -> list[dict[str, Any]]:
-  """Return the records of a file of JSON lines, such as metrics.jsonl, without an unfinished last line."""
-  with open(path, encoding='utf-8') as file:
-    return [json.loads(line) for line in file if line.endswith('\n')]
+  """Return the records of a file of JSON lines, such as metrics.jsonl, without an unfinished last line.
+
+  Raises:
+    DamagedError: naming the first line that is no record.
+  """
+  records = []
+  with open(path, 'rb') as file:
+    for number, line in enumerate(file, 1):
+      if line.endswith(b'\n'):
+        try:
+          record = json.loads(line.decode())
+        except ValueError:
+          record = None
+        if not isinstance(record, dict) or not isinstance(record.get('step'), int):
+          raise DamagedError(f'{path} is damaged: line {number} is no measurement; take that line out, or put the file '
+                             'back from a copy')
+        records.append(record)
+  return records
 
 
 def as_written(content: Any) -> Any:
@@ -97,44 +129,109 @@ class RunFolder:
     self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
     self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
-    self.compile_cache, self.suggestions = place('compile_cache'), place('suggestions.json')
     self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
-    self.attention = place('attention')
+    self.attention, self.suggestions = place('attention'), place('suggestions.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
+    self.manifest = Manifest(self.path)
     self._lock, self._new = None, False
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
-    """Return the folder of an existing run. Raises ConfigError when it holds no run."""
+    """Return the folder of an existing run, to be read.
+
+    Raises:
+      ConfigError: when it holds no run.
+      DamagedError: naming each file that differs from what the run wrote.
+    """
     folder = cls(workdir)
+    folder.manifest.check()
+    if not folder.manifest.exists() and os.path.isfile(folder.config):
+      _say_once(f'Note: {workdir} has no {NAME}: its files are taken as they are. It was made by an earlier version, or '
+                'has lost it; train.py writes one when the run resumes.')
     if not os.path.isfile(folder.config):
       found = sorted(os.listdir(folder.path))[:10] if os.path.isdir(folder.path) else None
       raise ConfigError(f'{workdir} is not a run: it holds no config.json, which train.py writes; '
                         + ('the folder does not exist' if found is None else f'found: {", ".join(found) or "nothing"}'))
     return folder
 
-  def create_or_resume(self, config: dict, bound: Sequence[str] = ()) -> 'RunFolder':
+  def create_or_resume(self, config: dict, bound: Sequence[str] = (), anew: bool = False) -> 'RunFolder':
     """Lock the folder for a run of `config`: a new run, or one that was saved with the same configuration.
 
     Args:
       config: the resolved configuration, a plain dict.
       bound: names in MAY_CHANGE that may not change in this run.
+      anew: whether to set aside what the run has learnt and measured, and begin at step 0.
 
     Raises:
       ConfigError: naming each option that differs and may not; or when the folder cannot hold a run.
+      DamagedError: naming each file that the run cannot go on without and that differs from what was written.
       FolderBusyError: when another process works there.
     """
     self._check_place()
     self._acquire()
     try:
+      self._new = not set(os.listdir(self.path)) - _BEGINNINGS
+      if self._new:
+        with contextlib.suppress(FileNotFoundError):
+          os.remove(self.manifest.path)
+      else:
+        self._verify(anew)
       self._check_same(config, bound)
-    except ConfigError:
+    except (ConfigError, DamagedError):
       self._lock.close()
       raise
-    self._new = not os.path.isfile(self.config)
-    write_json(self.config, config)
+    if anew and not self._new:
+      self._set_history_aside()
+    self.write_json(self.config, config)
     os.makedirs(self.samples, exist_ok=True)
     return self
+
+  def write(self, path: str, data: bytes) -> None:
+    """Write a file of the folder that decides a result, whole, and list it in the manifest."""
+    self.manifest.write(os.path.relpath(path, self.path), data)
+
+  def write_json(self, path: str, content: Any) -> None:
+    """Write such a file as JSON."""
+    self.write(path, as_json(content).encode())
+
+  def _verify(self, anew: bool) -> None:
+    """Check the files of an existing run; those that can be made again are set aside where they are damaged."""
+    if not self.manifest.exists():
+      print(f'Note: {self.path} has no {NAME}: it was made by an earlier version, or has lost it. Its files are taken as '
+            'they are, and are listed from now on.', flush=True)
+      self._refuse_lost_history(anew)
+      texts = texts_of(read_json(self.environment)) if os.path.isfile(self.environment) else {}
+      self.manifest.adopt((*ESSENTIAL, *_MADE_AGAIN), texts)
+    self.manifest.check(lambda name: name in ESSENTIAL)
+    problems = self.manifest.problems()
+    for name, problem in problems.items():
+      print(f'Note: {os.path.join(self.path, name)} {problem}. It is made again'
+            + (f'; what was there lies in damaged/{name}.' if 'missing' not in problem else '.'), flush=True)
+      if os.path.isfile(os.path.join(self.path, name)):
+        os.makedirs(os.path.join(self.path, 'damaged'), exist_ok=True)
+        os.replace(os.path.join(self.path, name), os.path.join(self.path, 'damaged', name))
+    self.manifest.forget(problems)
+
+  def _refuse_lost_history(self, anew: bool) -> None:
+    """Raise DamagedError when a run without a manifest has measured something and has no checkpoint."""
+    there = os.path.isdir(self.checkpoints) and any(name.isdigit() for name in os.listdir(self.checkpoints))
+    if not there and not anew and os.path.isfile(self.metrics) and os.path.getsize(self.metrics):
+      raise DamagedError(f'{self.path} holds the measurements of a run, but neither {NAME} nor a checkpoint: is the disk '
+                         'of checkpoints/ mounted? Put them back, or begin at step 0 with --begin_anew')
+
+  def _set_history_aside(self) -> None:
+    """Move what the run has learnt and measured to earlier/1, 2, …"""
+    place = os.path.join(self.path, 'earlier')
+    os.makedirs(place, exist_ok=True)
+    target = os.path.join(place, str(len(os.listdir(place)) + 1))
+    os.makedirs(target)
+    with self.manifest.changing() as content:
+      content['checkpoints'] = {}
+      content['files'].pop('results.json', None)
+    for name in _HISTORY:
+      if os.path.lexists(os.path.join(self.path, name)):
+        os.replace(os.path.join(self.path, name), os.path.join(target, name))
+    print(f'Beginning at step 0; what the run had learnt and measured lies in {target}.', flush=True)
 
   def read_config(self) -> dict[str, Any]:
     """Return the saved configuration, with the present names of renamed options.
@@ -142,15 +239,9 @@ class RunFolder:
     Options newer than the run get their defaults, which behave as the program did without them.
 
     Raises:
-      ConfigError: when the file is damaged, or options are of other types than in configs/default.py.
+      ConfigError, DamagedError: see saved_config.read.
     """
-    try:
-      saved = _renamed(read_json(self.config))
-    except (ValueError, AttributeError) as error:
-      raise ConfigError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
-    if mistakes := list(type_mistakes(saved)):
-      raise ConfigError(f'{self.config} is not what train.py wrote: {listed(mistakes)}')
-    return _laid_over(saved, as_written(default.get_config().to_dict()))
+    return saved_config.read(self.config)
 
   def give_up(self) -> None:
     """Remove what a new run has made so far, so that a mistake found while preparing does not bind the next attempt."""
@@ -181,7 +272,9 @@ class RunFolder:
       found = sorted(os.listdir(self.path))
     except OSError as error:
       raise ConfigError(f'--workdir={self.path} cannot be a folder: {error.strerror}; give another') from None
-    if 'config.json' not in found and set(found) - {'lock', 'config.json.unfinished'}:
+    if NAME in found and set(found) - _BEGINNINGS:
+      return  # a run, whatever it may have lost
+    if 'config.json' not in found and set(found) - _BEGINNINGS:
       raise ConfigError(f'--workdir={self.path} is not a run and not empty; it holds {", ".join(found[:10])}; '
                         'give a new folder, or that of a run')
 
@@ -222,7 +315,7 @@ class RunFolder:
   def save_vocabularies(self, source: bytes, target: bytes | None) -> None:
     """Write SentencePiece models: one when target is None (joint), else two."""
     for path, model in ((self._joint, source),) if target is None else ((self._source, source), (self._target, target)):
-      write_whole(path, model)
+      self.write(path, model)
 
   def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
     """Return the (source, target) vocabularies; the same object twice when joint.
@@ -252,11 +345,8 @@ class RunFolder:
       hashes: fingerprints of train, validation and each test set, in this order. Their names may differ, since files
         may move. Test sets may be added and removed.
     """
-    if os.path.isfile(self.environment):
-      first = read_json(self.environment)
-      starts = [first, *first.get('later_starts', [])]
-      before = max((start['data'] for start in starts), key=len)  # with every test set that the run has had
-      wrong = [name for name, old in _counterparts(hashes, before).items() if old != hashes[name]]
+    if before := self.manifest.read()['texts']:
+      wrong = [name for name, old in counterparts(hashes, before).items() if old != hashes[name]]
       if wrong or len(hashes) < min(2, len(before)):
         raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
                           'give the same text, or another --workdir')
@@ -268,63 +358,30 @@ class RunFolder:
       first = read_json(self.environment)
       starts = [first, *first.pop('later_starts', [])]
       starts += [now] if starts[-1] != now else []
-    write_json(self.environment, starts[0] | ({'later_starts': starts[1:]} if starts[1:] else {}))
+    self.write_json(self.environment, starts[0] | ({'later_starts': starts[1:]} if starts[1:] else {}))
+    with self.manifest.changing() as content:
+      content['texts'] = max(content['texts'], now['data'], key=len)  # with every test set that the run has had
+
+  def check_stores(self, sums: Mapping[str, str]) -> None:
+    """Compare token stores with those that the run has read before, by fingerprint, and list new ones.
+
+    Raises:
+      DamagedError: when the same text and vocabulary gave other tokens before.
+    """
+    listed = self.manifest.read()['stores']
+    if wrong := [name for name, value in sums.items() if listed.get(name, value) != value]:
+      raise DamagedError(f'the token store {wrong[0]} is not the one that {self.path} was trained on: it was exchanged, or '
+                         'this version of SentencePiece cuts the same text in another way; put it back, or install the '
+                         'versions of environment.json')
+    if peers.is_main() and sums.keys() - listed.keys():
+      with self.manifest.changing() as content:
+        content['stores'] = listed | dict(sums)
 
 
-def _laid_over(tree: dict, ground: dict) -> dict:
-  """Return `ground` with the values of `tree` in place of its own; sections are merged option by option."""
-  both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
-          if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
-  return ground | tree | both
-
-
-def _counterparts(now: dict[str, str], before: dict[str, str]) -> dict[str, str]:
-  """Return the fingerprint that each present split had before, by its present name; new test sets are left out.
-
-  A test set's counterpart is the earlier one of the same name, or else the one at the same position, unless that one
-  still goes by its own name.
-  """
-  first, last = list(before.items())[:2], list(before.items())[2:]
-  found = {name: fingerprint for name, (_, fingerprint) in zip(now, first)}
-  for place, name in enumerate(list(now)[2:]):
-    if name in before:
-      found[name] = before[name]
-    elif place < len(last) and last[place][0] not in now:
-      found[name] = last[place][1]
-  return found
-
-
-def _renamed(tree: dict) -> dict:
-  """Return a saved configuration with the present names and values of options that have been renamed."""
-  for old, new in default.RENAMED.items():
-    section, _, leaf = old.rpartition('.')
-    found = tree
-    for part in filter(None, section.split('.')):
-      found = found.get(part, {})
-    if leaf in found:
-      value = default.RENAMED_VALUES.get(old, lambda same: same)(found.pop(leaf))
-      *sections, leaf = new.split('.')
-      place = tree
-      for part in sections:
-        place = place.setdefault(part, {})
-      place.setdefault(leaf, as_written(value))
-  return tree
+@functools.cache
+def _say_once(text: str) -> None:
+  print(text, file=sys.stderr, flush=True)
 
 
 def _may_change(name: str) -> bool:
   return any(name == free or name.startswith(f'{free}.') for free in MAY_CHANGE)
-
-
-def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
-  """Return what a result depends on besides the configuration: code, versions, hardware and data."""
-  here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-  git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=True).stdout
-  try:
-    commit, changed = git('rev-parse', 'HEAD').strip(), bool(git('status', '--porcelain', '-uno').strip())
-  except (OSError, subprocess.CalledProcessError):  # no git on this machine, or no repository
-    commit, changed = None, None
-  return {
-      'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
-      'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
-      'platform': platform.platform(), 'cores': os.cpu_count(),
-      'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}

@@ -1,21 +1,24 @@
 """How a run stops on Ctrl-C or SIGTERM, in one process or in several."""
 
 import concurrent.futures
-import contextlib
 import os
+import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed  # the key-value store that processes share has no public name
 from jax.experimental import multihost_utils
 
+from checks import signals
 from checks.exit_codes import INTERRUPTED, PREEMPTED
 
+Item = TypeVar('Item')
+_POLL = 0.05  # seconds between two looks at whether a stop was requested, while waiting
 _VERY_LONG = 10**9  # milliseconds; a process that dies is noticed by its heartbeat
 
 
@@ -24,14 +27,17 @@ class Stopped(BaseException):
 
 
 class StopRequest:
-  """Ctrl-C or SIGTERM requests a stop after the current step; a second Ctrl-C stops at once.
+  """Ctrl-C or SIGTERM requests a stop after the current step; a second Ctrl-C ends the program at once.
+
+  The handlers raise nothing, since what they raise can be swallowed (see checks/signals.py). Whoever waits asks again and
+  again whether a stop was requested, and raises Stopped itself.
 
   In a run of several processes jax itself listens for SIGTERM, and all of them agree on the step after which they stop.
   """
 
   def __init__(self):
     self.exit_code = 0
-    self._before, self._waiting = {}, False
+    self._before = {}
     self._calls = self._votes = 0  # equal in all processes
 
   def __enter__(self):
@@ -42,10 +48,8 @@ class StopRequest:
 
   def _ask(self, code: int) -> None:
     if self.exit_code == code == INTERRUPTED:
-      raise KeyboardInterrupt
+      signals.exit_now('Ended at once. The same command resumes from the last checkpoint.', code)
     self.exit_code = code
-    if self._waiting:
-      raise Stopped
 
   def __exit__(self, *_):
     for number, handler in self._before.items():
@@ -81,8 +85,10 @@ class StopRequest:
     threading.Thread(target=_settle, args=(future, function, inputs), daemon=True).start()
     if jax.process_count() > 1:
       return self._result_of_all(future)
-    with self.waiting():
-      return future.result()
+    while not concurrent.futures.wait([future], _POLL).done:
+      if self.exit_code:
+        raise Stopped
+    return future.result()
 
   def run_together(self, function: Callable, *inputs: Any) -> Any:
     """Do as run() does, for a function that computes together with other processes and after which work continues.
@@ -108,16 +114,36 @@ class StopRequest:
       raise Stopped
     return future.result()
 
-  @contextlib.contextmanager
-  def waiting(self) -> Iterator[None]:
-    """Let a stop raise Stopped within the block, in which the main thread waits in Python code."""
-    self._waiting = jax.process_count() == 1
+  def each(self, items: Iterator[Item]) -> Iterator[Item]:
+    """Iterate over items, which a separate thread fetches, one ahead; with several processes, over the items themselves.
+
+    Raises:
+      Stopped: when a stop is requested before an item is there. With several processes nothing is raised.
+    """
+    return items if jax.process_count() > 1 else self._fetched(items)
+
+  def _fetched(self, items: Iterator[Item]) -> Iterator[Item]:
+    # Not SimpleQueue: a signal near the end of its timeout makes CPython's wait for ever.
+    asked, fetched = queue.Queue(), queue.Queue()
+    threading.Thread(target=_fetch, args=(items, asked, fetched), daemon=True).start()
+    asked.put(True)
     try:
-      if self._waiting and self.exit_code:
-        raise Stopped
-      yield
+      while True:
+        future = self._next(fetched)
+        asked.put(True)
+        if isinstance(future.exception(), StopIteration):
+          return
+        yield future.result()
     finally:
-      self._waiting = False
+      asked.put(False)
+
+  def _next(self, fetched: 'queue.Queue[Future]') -> Future:
+    while True:
+      try:
+        return fetched.get(timeout=_POLL)
+      except queue.Empty:
+        if self.exit_code:
+          raise Stopped from None
 
 
 def _is_preempted() -> bool:
@@ -133,6 +159,14 @@ def _settle(future: Future, function: Callable, inputs: tuple) -> None:
     future.set_result(function(*inputs))
   except BaseException as error:
     future.set_exception(error)
+
+
+def _fetch(items: Iterator, asked: queue.Queue, fetched: 'queue.Queue[Future]') -> None:
+  """Fetch an item each time that one is asked for, until False comes in place of True."""
+  while asked.get():
+    future = Future()
+    _settle(future, next, (items,))
+    fetched.put(future)
 
 
 def end(code: int) -> int:

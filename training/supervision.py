@@ -65,7 +65,7 @@ class Supervision:
 
 @contextlib.contextmanager
 def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], bound: Sequence[str],
-              remedies: failures.MemoryOptions) -> Iterator[Supervision]:
+              remedies: failures.MemoryOptions, anew: bool = False) -> Iterator[Supervision]:
   """Connect to the other processes, lock a run's folder, and turn what ends the block into a message and an exit code.
 
   Args:
@@ -74,13 +74,14 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     saved: the configuration as config.json holds it.
     bound: options that may usually change when a run resumes, but not in this one.
     remedies: the options that messages about lack of memory name.
+    anew: whether a run that the folder holds is to begin at step 0, see RunFolder.create_or_resume.
 
   Raises:
     ConfigError, DataError: as the block does; what a new run has made so far is then removed.
   """
   peers.join(guards.heartbeat_seconds)
   with (peers.errors_end_all(), StopRequest() as stop,
-        folder.create_or_resume(saved, bound) if peers.is_main() else folder,
+        folder.create_or_resume(saved, bound, anew) if peers.is_main() else folder,
         Watchdog(guards.stall_seconds) as watchdog, failures.lack_of_memory_named(remedies)):
     run = Supervision(folder, stop, watchdog)
     try:

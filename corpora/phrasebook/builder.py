@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from checks import errors
+from checks import cache_root, errors
 from corpora.config import CorpusConfig
 from corpora.phrasebook import clauses, deeds, draws, grammar, kinds, lexicon, numbers, places, pronouns, splits
 from corpora.phrasebook.grammar import tokens
@@ -114,12 +114,19 @@ def _quietly():
 
 
 def prepared(data_dir: str | None = None) -> tfds.core.DatasetBuilder:
-  """Return the builder, its files written where they are not there; `data_dir` None is TFDS's own default."""
-  with _quietly():
-    builder = tfds.builder('phrasebook', data_dir=data_dir)
-    builder.download_and_prepare(file_format='array_record')
-  return builder
+  """Return the builder, its files written where they are not there; `data_dir` None is the user's cache.
 
+  Raises:
+    DataError: when they cannot be written.
+  """
+  try:
+    with _quietly():
+      builder = tfds.builder('phrasebook', data_dir=data_dir or cache_root.prepared())
+      builder.download_and_prepare(file_format='array_record')
+  except OSError as error:
+    raise errors.DataError(f'the phrasebook cannot be prepared: {error}; give a folder with --config.data.cache_dir, '
+                           'or set XDG_CACHE_HOME') from None
+  return builder
 
 
 # --------------------------------------------------------------------------------------------------- the corpus
@@ -152,7 +159,7 @@ def corpus(config: CorpusConfig) -> Corpus:
   if {source, target} != set(LANGUAGES):
     raise errors.DataError(f'the phrasebook has English and German (en, de); found {source} to {target}. Set '
                            'config.data.source_language and config.data.target_language to en and de, either way')
-  builder = prepared(config.tfds_dir)
+  builder = prepared(config.prepared_dir)
   return Corpus(
       name='phrasebook', source_language=source, target_language=target,
       train=_split(builder, 'train', source, target), validation=_split(builder, 'validation', source, target),
@@ -160,7 +167,7 @@ def corpus(config: CorpusConfig) -> Corpus:
       notes=(config.direction, f'phrasebook {builder.version}: generated, prepared in {builder.data_dir}'),
       showcase=tuple(Pair(*pair) if source == 'en' else Pair(*pair[::-1]) for pair in showcase()),
       suggestions=tuple(suggestions() if source == 'en' else (german for _, german in showcase()[:4])),
-      measure=functools.partial(_measure, config.tfds_dir, target))
+      measure=functools.partial(_measure, config.prepared_dir, target))
 
 
 def examples(split: str, data_dir: str | None = None) -> list[dict[str, Any]]:

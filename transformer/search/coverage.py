@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree
 
 from transformer.search.problem import Grow, SearchCache, Step
-from transformer.tokens import Array
+from transformer.tokens import AnyArray, Array
 
 # (cache, newest tokens) -> (logits, cache, cross-attention)
 AttendStep = Callable[[SearchCache, Int[Array, 'B W']],
@@ -32,7 +32,7 @@ def middle(layers: int) -> int:
   return (layers - 1) // 2
 
 
-def penalty(attended: Float[Array, 'B W S'], counted: Bool[Array, 'B S'], beta: float) -> Float[Array, 'B W']:
+def penalty(attended: Float[AnyArray, 'B W S'], counted: Bool[AnyArray, 'B S'], beta: float) -> Float[Array, 'B W']:
   """Return cp of hypotheses, never above 0.
 
   Args:
@@ -44,7 +44,7 @@ def penalty(attended: Float[Array, 'B W S'], counted: Bool[Array, 'B S'], beta: 
   return beta * jnp.where(counted[:, None], jnp.log(covered), 0.0).sum(-1)
 
 
-def ordinary(segments: Int[Array, 'B S']) -> Bool[Array, 'B S']:
+def ordinary(segments: Int[AnyArray, 'B S']) -> Bool[Array, 'B S']:
   """Find the tokens of sources that end in EOS, without EOS; segments are 0 under padding."""
   return jnp.pad(segments[:, 1:] > 0, ((0, 0), (0, 1)))
 

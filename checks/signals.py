@@ -1,0 +1,71 @@
+"""Ends a script on Ctrl-C or SIGTERM, from its first line on.
+
+A handler must not raise: Python raises wherever the main thread happens to be, and within a callback of the garbage
+collector, such as jax's, or a `__del__`, it prints the exception and goes on. So the program ends in the handler itself.
+Files are written whole or not at all (checks/whole_files.py), so an end at any moment leaves none that is cut short.
+"""
+
+import atexit
+import os
+import signal
+import threading
+
+from checks.exit_codes import INTERRUPTED, PREEMPTED
+
+CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: PREEMPTED}
+_ending = threading.Lock()  # held by the thread that ends the program
+_message = ''
+
+
+def end_at_once(message: str = 'Interrupted.') -> None:
+  """From now on, let Ctrl-C and SIGTERM print a message on stderr and end the program with their exit code.
+
+  Call it first of all, before imports that take seconds. Another handler may take over for a while and restore this
+  one. Once the interpreter has begun to close, nothing is left to stop: a signal then no longer changes the exit code.
+  """
+  global _message
+  _message = message
+  # A handler runs in the main thread once that has left native code: a connection that is waited for, or a compilation.
+  # The thread reads the number of the signal at once.
+  reader, writer = os.pipe()
+  os.set_blocking(writer, False)
+  signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+  threading.Thread(target=_watch, args=(reader,), daemon=True).start()
+  for number in CODES:
+    signal.signal(number, _end)
+  atexit.register(_ignore)  # what is registered first is called last
+
+
+def restore() -> None:
+  """Install the handlers again after a library has put its own in their place, as jax.distributed does with SIGTERM's.
+
+  Without end_at_once() before, this does nothing.
+  """
+  for number in CODES:
+    if signal.getsignal(number) is _end:  # Python's record, which a library in C++ leaves as it is
+      signal.signal(number, _end)
+
+
+def exit_now(message: str, code: int) -> None:
+  """Print a message on stderr and end the program, without closing anything; for signal handlers."""
+  if not _ending.acquire(blocking=False):
+    return  # the other thread ends the program
+  try:
+    os.write(2, f'{chr(10) * os.isatty(2)}{message}\n'.encode())  # on a terminal, behind ^C or a progress bar
+  finally:
+    os._exit(code)
+
+
+def _end(number: int, frame: object = None) -> None:
+  exit_now(_message, CODES[signal.Signals(number)])
+
+
+def _watch(reader: int) -> None:
+  while numbers := os.read(reader, 1):
+    if signal.getsignal(numbers[0]) is _end:
+      _end(numbers[0])
+
+
+def _ignore() -> None:
+  for number in CODES:
+    signal.signal(number, signal.SIG_IGN)

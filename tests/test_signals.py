@@ -1,0 +1,242 @@
+"""Ctrl-C and SIGTERM at any moment of a script's life: an exit code and a sentence, never a traceback, nothing lost."""
+
+import contextlib
+import fcntl
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+
+import train
+from checks import exit_codes
+from options.configurations import ROOT
+from sweeps import queue
+from tests.test_reliability import assert_same_run
+from tests.tiny_runs import options, start
+from training import stopping
+
+SCRIPTS = {'train': 'Stopped. The same command resumes from here.\n', 'sweep': 'Interrupted.\n',
+           **dict.fromkeys(('decode', 'visualize', 'analyze', 'compare'), 'Interrupted.\n')}
+CODES = {signal.SIGINT: exit_codes.INTERRUPTED, signal.SIGTERM: exit_codes.PREEMPTED}
+
+
+def until_handled(process):
+  """Wait until a process handles SIGTERM: then the first line of its script has run."""
+  with contextlib.suppress(OSError):  # it may have ended
+    while process.poll() is None:
+      with open(f'/proc/{process.pid}/status') as file:
+        caught = next(int(line.split()[1], 16) for line in file if line.startswith('SigCgt'))
+      if caught >> (signal.SIGTERM - 1) & 1:
+        return
+      time.sleep(0.001)
+
+
+# Valid flags, so that each script goes on to its imports; none of them gets any further before the signal.
+GIVEN = {'train': ['--config=configs/phrasebook.py', '--workdir={}/new'],
+         'sweep': ['--config=configs/phrasebook.py', '--workdir={}/new', '--print'],
+         'compare': ['{}/a', '{}/b', '{}/c']}
+
+
+@pytest.mark.parametrize('delay', [0.0, 0.3])
+@pytest.mark.parametrize('script', SCRIPTS)
+def test_K1_every_script_ends_at_once_while_it_imports(script, delay, tmp_path):
+  number = signal.SIGINT if delay else signal.SIGTERM
+  arguments = [word.format(tmp_path) for word in GIVEN.get(script, ['--workdir={}/none'])]
+  process = subprocess.Popen([sys.executable, f'{script}.py', *arguments], cwd=ROOT, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+  until_handled(process)
+  time.sleep(delay)
+  process.send_signal(number)
+  out, errors = process.communicate(timeout=60)
+  assert (process.returncode, out, errors) == (CODES[number], '', SCRIPTS[script])
+  assert not list(tmp_path.iterdir())
+
+
+IN_NATIVE_CODE = '''
+from checks import signals
+signals.end_at_once('ended')
+import ctypes
+mutex = ctypes.create_string_buffer(64)
+lock = ctypes.CDLL(None).pthread_mutex_lock
+lock(mutex)
+print('locked', flush=True)
+lock(mutex)  # never returns, and no handler in Python runs
+'''
+
+TWICE = '''
+import os, signal
+from training.stopping import StopRequest
+with StopRequest():
+  os.kill(os.getpid(), signal.SIGINT)
+  print('asked', flush=True)
+  os.kill(os.getpid(), signal.SIGINT)
+  print('went on', flush=True)
+'''
+
+AT_THE_END = '''
+from checks import signals
+signals.end_at_once('ended')
+import os, signal
+
+class Last:
+  def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGTERM):
+    kill(process, number)
+    print('closed', flush=True)
+
+last = Last()  # deleted when the interpreter no longer runs handlers
+'''
+
+
+def test_a_signal_while_the_interpreter_closes_changes_nothing():
+  done = subprocess.run([sys.executable, '-c', AT_THE_END], cwd=ROOT, capture_output=True, text=True, timeout=60)
+  assert (done.returncode, done.stdout, done.stderr) == (0, 'closed\n', '')
+
+
+def test_K1_an_end_at_once_waits_for_no_native_code():
+  process = subprocess.Popen([sys.executable, '-c', IN_NATIVE_CODE], cwd=ROOT, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+  try:
+    assert process.stdout.readline() == 'locked\n'
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=10)[1] == 'ended\n' and process.returncode == exit_codes.PREEMPTED
+  finally:
+    process.kill()
+
+
+def test_K1_a_second_ctrl_c_ends_at_once():
+  done = subprocess.run([sys.executable, '-c', TWICE], cwd=ROOT, capture_output=True, text=True, timeout=60)
+  assert (done.returncode, done.stdout) == (exit_codes.INTERRUPTED, 'asked\n')
+  assert done.stderr == 'Ended at once. The same command resumes from the last checkpoint.\n'
+
+
+@pytest.mark.parametrize('wait', [lambda stop, block: stop.run(block), lambda stop, block: next(stop.each(iter(block, 0)))])
+def test_K1_a_signal_within_a_callback_of_the_garbage_collector_is_not_lost(wait):
+  """Python swallows what a handler raises there. The collection runs in the main thread, while that waits."""
+  sent, raised = [], []
+
+  def block():
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGALRM)
+    time.sleep(10)
+
+  def collected(phase, info):
+    if not sent:
+      sent.append(phase)
+      try:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):  # the handler runs between two of these
+          pass
+      except BaseException as error:
+        raised.append(error)
+
+  before, began = signal.signal(signal.SIGALRM, lambda *_: gc.collect()), time.monotonic()
+  try:
+    with stopping.StopRequest() as stop, pytest.raises(stopping.Stopped):
+      gc.collect()
+      gc.callbacks.append(collected)
+      wait(stop, block)
+  finally:
+    gc.callbacks.remove(collected)
+    signal.signal(signal.SIGALRM, before)
+  assert sent and not raised and stop.exit_code == exit_codes.INTERRUPTED and time.monotonic() - began < 5
+
+
+def test_items_come_in_order_up_to_an_error_or_the_end():
+  with stopping.StopRequest() as stop:
+    assert list(stop.each(iter(range(1000)))) == list(range(1000))
+    items = stop.each(1 / number for number in (1, 2, 0))
+    assert list(itertools.islice(items, 2)) == [1.0, 0.5]
+    with pytest.raises(ZeroDivisionError):
+      next(items)
+
+
+def test_no_thread_is_left_when_items_are_no_longer_wanted():
+  before = set(threading.enumerate())
+  with stopping.StopRequest() as stop:
+    items = stop.each(itertools.count())
+    assert [next(items), next(items)] == [0, 1]
+    items.close()
+  for thread in set(threading.enumerate()) - before:
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_sweep_that_waits_for_another_process_stops(tmp_path):
+  run, told = types.SimpleNamespace(folder=types.SimpleNamespace(path=str(tmp_path))), []
+  with open(tmp_path / 'lock', 'w') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(queue._StopAsked), queue._stop_signals() as stops:
+      queue._wait_until_free(run, stops, lambda: told.append('waiting'))
+  assert told == ['waiting'] and stops.exit_code == exit_codes.PREEMPTED
+
+
+COUNTING = '''
+import pathlib, signal, sys, time
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(time.monotonic()))
+pathlib.Path(sys.argv[1], str(time.time_ns())).touch()
+while not seen or time.monotonic() < seen[-1] + 2:
+  time.sleep(0.01)
+sys.exit(10 + len(seen))
+'''
+
+
+def test_a_ctrl_c_on_the_launcher_s_terminal_reaches_each_process_once(tmp_path):
+  (tmp_path / 'counting.py').write_text(COUNTING)
+  launcher = subprocess.Popen([sys.executable, '-m', 'training.peers', '--count=2', f'{tmp_path}/counting.py',
+                               str(tmp_path)], cwd=ROOT, start_new_session=True)
+  try:
+    while len(list(tmp_path.iterdir())) < 3:
+      assert launcher.poll() is None
+      time.sleep(0.02)
+    for _ in range(4):
+      os.killpg(launcher.pid, signal.SIGINT)  # as a terminal does
+      time.sleep(0.3)
+    assert launcher.wait(timeout=30) == 10 + 4
+  finally:
+    launcher.kill()
+
+
+FLAGS = ['--config.train.average_last=1', '--config.train.batch_tokens=1024', '--config.mesh.data=1',
+         '--config.train.num_steps=10']
+
+
+@pytest.mark.drill
+def test_K1_drill_of_signals_from_the_first_line_to_the_end(corpus, tmp_path):
+  """A hundred signals, or as many as the environment's SIGNALS says, at random times; runs are made until all are sent."""
+  draw, count, codes, finished = np.random.default_rng(15), int(os.environ.get('SIGNALS', '100')), [], 0
+  assert train.main(options(corpus, tmp_path / 'whole', *FLAGS)) == 0
+  began = time.monotonic()
+  assert start(corpus, tmp_path / 'timed', *FLAGS).wait(timeout=300) == 0
+  lasts = time.monotonic() - began
+  while len(codes) < count:
+    sent, workdir = list(CODES)[len(codes) % 2], tmp_path / str(finished)
+    process = start(corpus, workdir, *FLAGS)
+    until_handled(process)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      process.wait(draw.uniform(0, lasts))
+    in_time = process.poll() is None
+    process.send_signal(sent)
+    out, errors = process.communicate(timeout=60)
+    if in_time:
+      codes.append(process.returncode)
+      print(f'{len(codes)}: {sent.name} {codes[-1]} {(out + errors).strip().splitlines()[-1:]}', flush=True)
+    assert process.returncode in (0, CODES[sent] if in_time else 0), errors
+    assert 'Traceback' not in errors and 'xception' not in errors, errors
+    if process.returncode == 0:
+      assert_same_run(tmp_path / 'whole', workdir)
+      finished += 1
+  print({code: codes.count(code) for code in set(codes)}, f'{finished} runs finished meanwhile')
+  assert set(CODES.values()) <= set(codes)
+  assert train.main(options(corpus, tmp_path / str(finished), *FLAGS)) == 0
+  assert_same_run(tmp_path / 'whole', tmp_path / str(finished))

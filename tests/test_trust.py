@@ -1,0 +1,218 @@
+"""C5: whatever file of a finished run is spoiled, the result stays the same or a sentence names the file."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import decode
+import train
+import visualize
+from checks import exit_codes
+from checks.errors import DamagedError
+from options import decode_options, visualize_options
+from tests.tiny_runs import options, saved
+from training.manifest import Manifest
+from training.run_folder import RunFolder
+
+LINES = 'one dog\ntwo cat house\n'
+
+
+def flip(path, other):
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 4
+  path.write_bytes(bytes(data))
+
+
+SPOILS = {
+    'flipped': flip,
+    'cut': lambda path, other: path.write_bytes(path.read_bytes()[:-3]),
+    'emptied': lambda path, other: path.write_bytes(b''),
+    'deleted': lambda path, other: path.unlink(),
+    'exchanged': lambda path, other: shutil.copyfile(other, path),
+}
+
+
+def resumed(corpus, run, place):
+  assert train.main(options(corpus, run, '--config.train.num_steps=10')) == 0
+  results = json.loads((run / 'results.json').read_text())
+  return {**saved(run, 10), **{name: value for name, value in results.items() if name != 'seconds'}}
+
+
+def decoded(corpus, run, place):
+  argv = ['decode.py', f'--workdir={run}', f'--input={place}/in', f'--output={place}/out', '--format=jsonl']
+  assert decode.main(decode_options.parse(argv, '')) == 0
+  return {'text': (place / 'out').read_text()}
+
+
+def shown(corpus, run, place):
+  argv = ['visualize.py', f'--workdir={run}', f'--input={place}/in', f'--output={place}/page.html', '--effects=false']
+  assert visualize.main(visualize_options.parse(argv, '')) == 0
+  return {'page': (place / 'page.html').read_text().replace(str(run), 'RUN')}
+
+
+USES = {'train': resumed, 'decode': decoded, 'visualize': shown}
+
+
+@pytest.fixture(scope='module')
+def stranger(corpus, tmp_path_factory):
+  """The folder of another run, from which files are taken."""
+  workdir = tmp_path_factory.mktemp('trust') / 'stranger'
+  assert train.main(options(corpus, workdir, '--config.train.num_steps=8', '--config.seed=1',
+                            '--config.vocabulary.size=290')) == 0
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def expected(corpus, run, tmp_path_factory):
+  """What each use gives with the run as it is."""
+  found = {}
+  for name, use in USES.items():
+    place = tmp_path_factory.mktemp('trust') / name
+    shutil.copytree(run, place / 'run')
+    (place / 'in').write_text(LINES)
+    found[name] = use(corpus, place / 'run', place)
+  return found
+
+
+def outcome(use, corpus, place):
+  """Return what a use gives, or the error that it ends with; the file's name has to be in its message."""
+  try:
+    return USES[use](corpus, place / 'run', place), None
+  except Exception as error:
+    if not hasattr(error, 'exit_code'):
+      raise
+    return None, error
+
+
+def check(use, kind, name, corpus, run, stranger, expected, place):
+  """Spoil a copy of the run and use it. Return 'same' or 'named'; anything else fails."""
+  shutil.copytree(run, place / 'run')
+  (place / 'in').write_text(LINES)
+  path = place / 'run' / name
+  other = stranger / name
+  if not other.is_file():  # named by a hash, say: another one of its kind
+    kin = sorted(one for one in stranger.rglob('*') if one.is_file() and one.name.split('.')[-1] == path.name.split('.')[-1])
+    other = kin[0] if kin else stranger / 'results.json'
+  SPOILS[kind](path, other)
+  result, error = outcome(use, corpus, place)
+  if error is not None:
+    assert error.exit_code == exit_codes.CHECKPOINT, (name, error)
+    assert os.path.basename(name) in str(error), (name, error)
+    return 'named'
+  assert result.keys() == expected[use].keys(), name
+  for key, value in expected[use].items():
+    np.testing.assert_array_equal(result[key], value, err_msg=f'{name} {kind}: {key}')
+  return 'same'
+
+
+SHORT = [('decode', 'flipped', 'vocabulary.model', 'named'), ('train', 'exchanged', 'vocabulary.model', 'named'),
+         ('decode', 'cut', 'config.json', 'named'), ('train', 'deleted', 'config.json', 'named'),
+         ('visualize', 'emptied', 'manifest.json', 'named'), ('train', 'exchanged', 'manifest.json', 'named'),
+         ('decode', 'deleted', 'manifest.json', 'same'), ('decode', 'deleted', 'results.json', 'named'),
+         ('train', 'emptied', 'results.json', 'same'), ('train', 'deleted', 'environment.json', 'same'),
+         ('visualize', 'cut', 'words.txt.gz', 'named'), ('train', 'flipped', 'words.txt.gz', 'same'),
+         ('train', 'deleted', 'suggestions.json', 'same'), ('train', 'flipped', 'data/*/target.offsets.npy', 'named'),
+         ('train', 'exchanged', 'data/*/source.ids.npy', 'named'), ('train', 'emptied', 'data/*/sums.json', 'named'),
+         ('train', 'emptied', 'checkpoints/8/state/_METADATA', 'same'),
+         ('decode', 'exchanged', 'checkpoints/6/metrics/../progress/metadata', 'named'),
+         ('train', 'deleted', 'metrics.jsonl', 'same'), ('train', 'cut', 'metrics.jsonl', 'same')]
+
+
+@pytest.mark.parametrize('use, kind, name, what', SHORT, ids=lambda value: value.replace('/', '.'))
+def test_C5_a_spoiled_file_is_named_or_changes_nothing(use, kind, name, what, corpus, run, stranger, expected, tmp_path):
+  name = str(next(run.glob(os.path.normpath(name))).relative_to(run))
+  assert check(use, kind, name, corpus, run, stranger, expected, tmp_path) == what
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize('use', USES)
+def test_C5_drill(use, corpus, run, stranger, expected, tmp_path):
+  counts = {'same': 0, 'named': 0}
+  names = sorted(str(path.relative_to(run)) for path in run.rglob('*') if path.is_file())
+  for number, name in enumerate(names):
+    for kind in SPOILS:
+      if kind == 'flipped' and not (run / name).stat().st_size:
+        continue
+      place = tmp_path / f'{number}_{kind}'
+      place.mkdir()
+      counts[check(use, kind, name, corpus, run, stranger, expected, place)] += 1
+      shutil.rmtree(place)
+  print(f'{use}: {len(names)} files, {counts}')
+  assert counts['named'] > len(names)
+
+
+def test_C5_history_is_not_begun_anew_unasked(corpus, run, tmp_path, capsys):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  shutil.rmtree(workdir / 'checkpoints')  # a disk that is not mounted
+  measured = (workdir / 'metrics.jsonl').read_bytes()
+  asked = lambda *more: options(corpus, workdir, '--config.train.num_steps=10', *more)
+  for listed in (True, False):
+    if not listed:
+      (workdir / 'manifest.json').unlink()
+      shutil.rmtree(workdir / 'checkpoints')
+    for _ in range(2):
+      with pytest.raises(Exception, match='(?s)checkpoint.*--begin_anew') as error:
+        train.main(asked())
+      assert error.value.exit_code == exit_codes.CHECKPOINT and (workdir / 'metrics.jsonl').read_bytes() == measured
+  assert train.main(asked('--begin_anew')) == 0
+  assert (workdir / 'earlier' / '1' / 'metrics.jsonl').read_bytes() == measured
+  assert json.loads((workdir / 'metrics.jsonl').read_text().split('\n')[0])['step'] == 2
+  whole, again = saved(run), saved(workdir)
+  for name in whole:
+    np.testing.assert_array_equal(whole[name], again[name], err_msg=name)
+
+
+def test_C5_a_run_of_an_earlier_version_resumes_and_is_listed_from_then_on(corpus, run, expected, tmp_path, capsys):
+  """Its sums of checkpoints lie in checkpoints/checksums, its stores have none."""
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  (workdir / 'checkpoints' / 'checksums').mkdir()
+  for step, entry in Manifest(str(workdir)).checkpoints().items():
+    (workdir / 'checkpoints' / 'checksums' / f'{step}.json').write_text(json.dumps(entry['files']))
+  (workdir / 'manifest.json').unlink()
+  for path in workdir.glob('data/*/sums.json'):
+    path.unlink()
+  (tmp_path / 'in').write_text(LINES)
+  assert decoded(corpus, workdir, tmp_path) == expected['decode']
+  assert 'has no manifest.json' in capsys.readouterr().err
+  flip(workdir / 'checkpoints' / '6' / 'state' / '_METADATA', None)
+  with pytest.raises(DamagedError, match='_METADATA'):  # by the earlier version's sums
+    decoded(corpus, workdir, tmp_path)
+  flip(workdir / 'checkpoints' / '6' / 'state' / '_METADATA', None)
+  found = resumed(corpus, workdir, tmp_path)
+  for name, value in expected['train'].items():
+    np.testing.assert_array_equal(found[name], value, err_msg=name)
+  assert set(Manifest(str(workdir)).read()['files']) >= {'config.json', 'vocabulary.model', 'results.json'}
+  assert 10 in Manifest(str(workdir)).checkpoints() and not (workdir / 'checkpoints' / 'checksums').exists()
+
+
+def test_a_file_that_changes_lawfully_may_be_killed_at_any_moment(tmp_path, monkeypatch):
+  from training import manifest
+  folder = RunFolder(str(tmp_path))
+  folder.write(folder.results, b'old')
+  for call in range(3):  # the manifest, the file, the manifest
+    calls = iter(range(9))
+
+    def dying(path, data, write=manifest.write_whole, calls=calls, call=call):
+      if next(calls) == call:
+        raise KeyboardInterrupt
+      write(path, data)
+
+    with monkeypatch.context() as patch:
+      patch.setattr(manifest, 'write_whole', dying)
+      with pytest.raises(KeyboardInterrupt):
+        folder.write(folder.results, b'new')
+    assert not folder.manifest.problems()
+    folder.write(folder.results, b'old')
+  (tmp_path / 'results.json').write_bytes(b'oldest')
+  assert list(folder.manifest.problems()) == ['results.json']
+
+
+def test_a_copied_and_a_moved_folder_stay_valid(run, tmp_path):
+  shutil.copytree(run, tmp_path / 'copy')
+  os.rename(tmp_path / 'copy', tmp_path / 'moved')
+  assert RunFolder.open(str(tmp_path / 'moved')).read_config()['model']['d_model'] == 16

@@ -1,0 +1,48 @@
+"""What a result depends on besides the configuration: code, versions, hardware, and the text, which may not change."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
+            'sacrebleu', 'ml_collections', 'numpy')
+
+
+def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
+  """Return what a result depends on besides the configuration: code, versions, hardware and data."""
+  here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=True).stdout
+  try:
+    commit, changed = git('rev-parse', 'HEAD').strip(), bool(git('status', '--porcelain', '-uno').strip())
+  except (OSError, subprocess.CalledProcessError):  # no git on this machine, or no repository
+    commit, changed = None, None
+  return {
+      'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
+      'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
+      'platform': platform.platform(), 'cores': os.cpu_count(),
+      'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
+
+
+def texts_of(record: Mapping[str, Any]) -> dict[str, str]:
+  """Return the fingerprints of text of the start that had the most test sets."""
+  return max((start['data'] for start in [record, *record.get('later_starts', [])]), key=len)
+
+
+def counterparts(now: dict[str, str], before: dict[str, str]) -> dict[str, str]:
+  """Return the fingerprint that each present split had before, by its present name; new test sets are left out.
+
+  A test set's counterpart is the earlier one of the same name, or else the one at the same position, unless that one
+  still goes by its own name.
+  """
+  first, last = list(before.items())[:2], list(before.items())[2:]
+  found = {name: fingerprint for name, (_, fingerprint) in zip(now, first)}
+  for place, name in enumerate(list(now)[2:]):
+    if name in before:
+      found[name] = before[name]
+    elif place < len(last) and last[place][0] not in now:
+      found[name] = last[place][1]
+  return found

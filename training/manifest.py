@@ -1,0 +1,158 @@
+"""The manifest of a run: SHA-256 sums of every file that decides a result, in manifest.json.
+
+    files        the sums of the run's own files, by name: config.json, vocabularies, words, results, …
+    checkpoints  by step: the sum of each file, and the validation metrics measured there
+    texts        the fingerprints of the text that the run was begun with, by split
+    stores       the fingerprint of each token store → the sum of its list of sums (batching/store.py)
+    sha256       of all that, so that a spoiled manifest is noticed itself
+
+A file that may lawfully change is written through write(): the manifest lists the new content before the file has it,
+and the old content until then, so that a run that is killed in between is not taken for a damaged one.
+
+Only one process of a run writes. Names are relative to the run's folder, which may be copied and moved.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from checks.errors import DamagedError
+from checks.whole_files import sum_of, sums_of, write_whole
+
+NAME = 'manifest.json'
+Content = dict[str, Any]
+
+_EMPTY = {'files': {}, 'checkpoints': {}, 'texts': {}, 'stores': {}}
+_ATTEMPTS = 3  # of a reader beside a run that trains, which may see a file and its entry at different moments
+_CHANGING = threading.RLock()  # checkpoints are recorded in a thread of their own
+
+
+class Manifest:
+  """The manifest in a run's folder. Each method reads the file anew, so that all see what one has recorded."""
+
+  def __init__(self, folder: str):
+    """Point to the manifest of a folder, which may not exist yet."""
+    self._folder = folder
+    self.path = os.path.join(folder, NAME)
+
+  def exists(self) -> bool:
+    """Return whether the folder has a manifest."""
+    return os.path.isfile(self.path)
+
+  # ------------------------------------------------------------------------------------------------------ reading
+
+  def read(self) -> Content:
+    """Return the content; that of an empty manifest when there is none. Raises DamagedError when it is spoiled."""
+    try:
+      with open(self.path, encoding='utf-8') as file:
+        content = json.load(file)
+      sound = isinstance(content, dict) and content.pop('sha256', None) == _digest_of(content)
+    except FileNotFoundError:
+      return json.loads(json.dumps(_EMPTY))
+    except ValueError:
+      sound = False
+    if not sound or content.keys() != _EMPTY.keys():
+      raise DamagedError(f'{self.path} is damaged: it is not what train.py wrote; put it back from a copy of the run, or '
+                         'delete it: the files of the run are then taken as they are')
+    return content
+
+  def problems(self, only: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
+    """Return what is wrong with the run's own files, in words, by name; empty when all are as they were written."""
+    for _ in range(_ATTEMPTS):
+      listed = self.read()['files']
+      found = {name: problem for name, sums in listed.items() if only(name)
+               and (problem := self._problem(name, sums))}
+      if not found or listed == self.read()['files']:
+        break
+    return found
+
+  def check(self, only: Callable[[str], bool] = lambda name: True) -> None:
+    """Raise DamagedError naming each of the run's own files that differs from what was written."""
+    if found := self.problems(only):
+      raise DamagedError('\n'.join(f'{os.path.join(self._folder, name)} {problem}' for name, problem in found.items())
+                         + '\nPut it back from a copy of the run.')
+
+  def _problem(self, name: str, sums: Iterable[str]) -> str | None:
+    path = os.path.join(self._folder, name)
+    if not os.path.isfile(path):
+      return f'is missing, though {NAME} lists it'
+    return None if sum_of(path) in sums else f'is damaged: it differs from what {NAME} lists'
+
+  # ------------------------------------------------------------------------------------------------------ writing
+
+  @contextlib.contextmanager
+  def changing(self) -> Iterator[Content]:
+    """Yield the content, to be changed by the block; it is written, whole, at the block's end."""
+    with _CHANGING:
+      content = self.read()
+      yield content
+      write_whole(self.path, json.dumps(content | {'sha256': _digest_of(content)}, indent=1) + '\n')
+
+  def write(self, name: str, data: bytes) -> None:
+    """Write one of the run's own files, and list it."""
+    new, path = hashlib.sha256(data).hexdigest(), os.path.join(self._folder, name)
+    if os.path.isfile(path) and sum_of(path) == new and self.read()['files'].get(name) == [new]:
+      return
+    with self.changing() as content:
+      content['files'][name] = [*dict.fromkeys([new, *content['files'].get(name, [])])]
+    write_whole(path, data)
+    with self.changing() as content:
+      content['files'][name] = [new]
+
+  def forget(self, names: Iterable[str]) -> None:
+    """List these files no longer."""
+    with self.changing() as content:
+      for name in names:
+        content['files'].pop(name, None)
+
+  def record_checkpoint(self, step: int, sums: Mapping[str, str], metrics: Mapping[str, float] | None,
+                        kept: Iterable[int]) -> None:
+    """List a checkpoint; of those listed before, keep the steps in `kept` only."""
+    entry = {'files': dict(sums), 'metrics': None if metrics is None else dict(metrics)}
+    with self.changing() as content:
+      listed = content['checkpoints'] | {str(step): entry}
+      content['checkpoints'] = {number: listed[number] for number in listed if int(number) in {*kept, step}}
+
+  def checkpoints(self) -> dict[int, dict[str, Any]]:
+    """Return the entries of all listed checkpoints, by step; of an earlier version's run those of its own lists."""
+    entries = self.read()['checkpoints'] if self.exists() else self._earlier_sums()
+    return {int(step): entry for step, entry in entries.items()}
+
+  # --------------------------------------------------------------------------- runs from before there were manifests
+
+  def adopt(self, names: Iterable[str], texts: Mapping[str, str]) -> None:
+    """Make the manifest of a run that has none: its files, those of `names`, are taken as they are."""
+    checkpoints = self._earlier_sums()
+    place = os.path.join(self._folder, 'checkpoints')
+    if not checkpoints and os.path.isdir(place):
+      checkpoints = {step: {'files': sums_of(os.path.join(place, step))} for step in os.listdir(place) if step.isdigit()}
+    with self.changing() as content:
+      content['files'] = {name: [sum_of(path)] for name in names
+                          if os.path.isfile(path := os.path.join(self._folder, name))}
+      content['checkpoints'], content['texts'] = checkpoints, dict(texts)
+    shutil.rmtree(self._earlier, ignore_errors=True)
+
+  @property
+  def _earlier(self) -> str:
+    return os.path.join(self._folder, 'checkpoints', 'checksums')
+
+  def _earlier_sums(self) -> dict[str, dict[str, Any]]:
+    """Return the entries of checkpoints that an earlier version wrote, which kept a list of sums for each step."""
+    entries = {}
+    for name in os.listdir(self._earlier) if os.path.isdir(self._earlier) else ():
+      path = os.path.join(self._earlier, name)
+      try:
+        with open(path, encoding='utf-8') as file:
+          entries[name.removesuffix('.json')] = {'files': dict(json.load(file))}
+      except (ValueError, TypeError):
+        raise DamagedError(f'{path} is damaged; put it back from a copy of the run') from None
+    return {step: entry for step, entry in entries.items() if step.isdigit()}
+
+
+def _digest_of(content: Any) -> str:
+  return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
