@@ -29,7 +29,7 @@ import tqdm  # noqa: E402
 
 from checks.errors import ConfigError  # noqa: E402
 from corpora import text_files  # noqa: E402
-from decoding import inputs, jobs, scores, unseen  # noqa: E402
+from decoding import inputs, jobs, outputs, scores, unseen  # noqa: E402
 from decoding.answers import Answers, scoring  # noqa: E402
 from options import programs  # noqa: E402
 from options.decode_options import DecodeOptions  # noqa: E402
@@ -37,6 +37,8 @@ from tasks import TASKS, setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import hardware, peers  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
+
+PARTS_BAR = '{l_bar}{bar}| {n:,.2f}/{total:,} lines [{elapsed}<{remaining}]'  # a part is a fraction of its line
 
 
 def main(options: DecodeOptions) -> int:
@@ -50,7 +52,7 @@ def main(options: DecodeOptions) -> int:
     hardware.split_processor()
   peers.join(records.guards.heartbeat_seconds)
   signals.restore()
-  with peers.errors_end_all():
+  with peers.errors_end_all(), outputs.claimed(options.output):
     jobs.check_sharing(options.output != '-' and not options.target and task.references)
     hardware.keep_programs()
     answers = task.answering(options, records, say)
@@ -89,7 +91,7 @@ def converse(answers: Answers, folder: RunFolder) -> None:
   first = 0
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
     unseen.warn([answers.plain(line) for line in lines], folder, say)
-    put(answers.answer(lines, first))
+    outputs.put(answers.answer(lines, first))
     first += len(lines)
 
 
@@ -100,24 +102,15 @@ def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], f
   """
   if peers.is_main():
     unseen.warn([answers.plain(line) for line in lines], folder, say)
-  with tqdm.tqdm(total=len(lines), desc=answers.verb, unit=' lines', leave=False, disable=None) as bar:
+  shown = PARTS_BAR if options.long_lines == 'split' else None
+  with tqdm.tqdm(total=len(lines), desc=answers.verb, unit=' lines', leave=False, disable=None, bar_format=shown) as bar:
     to_lines = lambda some, first: answers.answer(some, first, bar.update)
     if options.output != '-':
-      return jobs.in_parts(lines, options.output, answers.part_lines or len(lines), job(options), to_lines, say)
+      asked = lambda: jobs.depends_on(options, answers.fingerprint())
+      return jobs.in_parts(lines, options.output, answers.part_lines or len(lines), asked, to_lines, say)
     found = to_lines(lines, 0)
-  put(found)
+  outputs.put(found)
   return found
-
-
-def job(options: DecodeOptions) -> dict[str, str]:
-  """Return what the answers depend on besides the lines: a job in parts resumes only where this is the same."""
-  return {name: str(value) for name, value in vars(options).items() if name not in ('output', 'references')}
-
-
-def put(lines: Sequence[str]) -> None:
-  """Write lines to standard output, and flush it."""
-  sys.stdout.buffer.write(''.join(f'{line}\n' for line in lines).encode())
-  sys.stdout.buffer.flush()
 
 
 def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> None:
@@ -129,7 +122,7 @@ def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> N
   if options.output != '-':
     jobs.write_whole(options.output, written)
   else:
-    put(written)
+    outputs.put(written)
   say(summary)
 
 

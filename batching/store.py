@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from checks.errors import DamagedError, DataError
+from checks.errors import DamagedError, DataError, naming
 from checks.whole_files import sum_of, sums_of, write_whole
 from corpora.splits import Split, TextSplit
 from corpora.vocabulary import Vocabulary
@@ -227,5 +227,12 @@ def _write_blocks(split: TextSplit, vocabulary: Vocabulary, length: int, place: 
 
 
 def _write_side(place: str, name: str, ids: list[np.ndarray], lengths: list[int]) -> None:
-  np.save(os.path.join(place, f'{name}.ids.npy'), np.concatenate(ids) if ids else np.zeros(0, np.int32))
-  np.save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+  _save(os.path.join(place, f'{name}.ids.npy'), np.concatenate(ids) if ids else np.zeros(0, np.int32))
+  _save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
+def _save(path: str, array: np.ndarray) -> None:
+  """Write an array as np.save does, except that an error says which file it was and why."""
+  with naming(path), open(path, 'wb') as file:
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+    file.write(array.data)

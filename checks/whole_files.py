@@ -1,14 +1,23 @@
 """Whole files: written atomically, there whole or not at all; and the sums by which a changed one is noticed."""
 
+import contextlib
 import hashlib
 import os
+
+from checks.errors import naming
 
 
 def write_whole(path: str, data: bytes | str) -> None:
   """Write PATH.unfinished, then rename it to PATH, so that PATH is never incomplete; text is written as UTF-8."""
-  with open(f'{path}.unfinished', 'wb') as file:
-    file.write(data.encode() if isinstance(data, str) else data)
-  os.replace(f'{path}.unfinished', path)
+  unfinished = f'{path}.unfinished'
+  try:
+    with naming(path), open(unfinished, 'wb') as file:
+      file.write(data.encode() if isinstance(data, str) else data)
+    os.replace(unfinished, path)
+  except OSError:
+    with contextlib.suppress(OSError):
+      os.remove(unfinished)  # on a full disk it takes room
+    raise
 
 
 def sum_of(path: str) -> str:

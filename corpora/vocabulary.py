@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import sentencepiece
 
 from checks.choices import Registry
-from checks.errors import DataError
+from checks.errors import DataError, naming
 from checks.refusals import refuse
 
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
@@ -236,7 +236,7 @@ def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Ke
     if not os.path.isfile(path):
       made = make()
       os.makedirs(folder, exist_ok=True)
-      with tempfile.NamedTemporaryFile(prefix=f'{key}.unfinished-', dir=folder, delete=False) as file:
+      with naming(path), tempfile.NamedTemporaryFile(prefix=f'{key}.unfinished-', dir=folder, delete=False) as file:
         file.write(made)
       os.replace(file.name, path)
     with open(path, 'rb') as file:

@@ -23,6 +23,9 @@ class Answers(Protocol):
   def plain(self, line: str) -> str:
     """Return the text that a line of input stands for."""
 
+  def fingerprint(self) -> str:
+    """Return a hash of the model and the search behind the answers, by which a job in parts knows its own parts."""
+
   def notes(self) -> list[str]:
     """Return notes for the user on the lines so far."""
 
@@ -49,6 +52,10 @@ class PlainAnswers:
     """Return the model's output for each line."""
     del first
     return [found.text for found in self._write(lines, progress)]
+
+  def fingerprint(self) -> str:
+    """Return '': such answers are not written in parts."""
+    return ''
 
 
 class TranslationOptions(NamedTuple):
@@ -85,6 +92,10 @@ class TranslationAnswers:
   def plain(self, line: str) -> str:
     """Return the line unchanged."""
     return line
+
+  def fingerprint(self) -> str:
+    """Return the translator's."""
+    return self._translator.fingerprint()
 
   def answer(self, lines: Sequence[str], first: int = 0, progress: Progress | None = None) -> list[str]:
     """Return the translation of each line, as text, JSON or alignment."""

@@ -1,20 +1,22 @@
 """Large jobs, divided into parts on disk; and lines that arrive through a pipe.
 
-A job that was killed goes on from the parts that are done, and several processes can share one.
+A job that was killed goes on from the parts that are done, where they come from the same lines, options and model.
+Several processes can share a job.
 """
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from checks import whole_files
-from checks.errors import ConfigError
+from checks.errors import ConfigError, DataError
 from corpora import text_files
+from options.decode_options import DecodeOptions
 from training import peers
 from training.run_folder import read_json, write_json
 
@@ -26,6 +28,17 @@ def write_whole(path: str, lines: Sequence[str]) -> None:
   whole_files.write_whole(path, ''.join(f'{line}\n' for line in lines))
 
 
+def depends_on(options: DecodeOptions, model: str) -> dict[str, str]:
+  """Return what the answers depend on besides the lines.
+
+  Args:
+    options: of decode.py.
+    model: a fingerprint of what --workdir and --checkpoint name, and of the search, see Answers.fingerprint.
+  """
+  elsewhere = ('output', 'references', 'workdirs', 'checkpoints')
+  return {name: str(value) for name, value in vars(options).items() if name not in elsewhere} | {'model': model}
+
+
 def check_sharing(can_be_shared: bool) -> None:
   """Raise ConfigError in each of several processes when they cannot share what is asked for."""
   if jax.process_count() > 1 and not can_be_shared:
@@ -35,7 +48,7 @@ def check_sharing(can_be_shared: bool) -> None:
         'that all of them see; start one process for anything else')
 
 
-def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str, Any], answer: Answer,
+def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable[[], Mapping[str, Any]], answer: Answer,
              say: Callable[[str], Any]) -> list[str]:
   """Answer all lines and write the answers to `output`; finished parts lie in `<output>.parts` until all are there.
 
@@ -46,7 +59,8 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
     lines: the input.
     output: path of a file.
     part_lines: lines of a part; a job of no more lines has no parts.
-    asked: the options that the answers depend on; a job goes on only if they are the same.
+    asked: returns what the answers depend on besides the lines; a job goes on only if it is the same. It is called
+      when there are parts.
     answer: returns as many lines as it gets.
     say: called with a message when a job is resumed.
 
@@ -64,7 +78,7 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
   starts = list(range(0, len(lines), part_lines))
   place = lambda start: os.path.join(folder, f'{start:012d}')
   with peers.main_first('the job is claimed'):
-    _claim(folder, {**asked, 'lines': len(lines), 'part_lines': part_lines,
+    _claim(folder, {**asked(), 'lines': len(lines), 'part_lines': part_lines,
                     'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
   own = starts[jax.process_index()::count]  # done or not: processes see each other's parts at different times
   missing = [start for start in own if not os.path.isfile(place(start))]
@@ -75,7 +89,7 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: dict[str
   peers.meet('all parts are done')
   if not peers.is_main():
     return []
-  found = [line for start in starts for line in text_files.read_lines(place(start))]
+  found = [line for start in starts for line in _read_part(place(start), min(part_lines, len(lines) - start))]
   write_whole(output, found)
   shutil.rmtree(folder)
   return found
@@ -86,13 +100,29 @@ def _claim(folder: str, job: dict[str, Any]) -> None:
   manifest = os.path.join(folder, 'job.json')
   job = json.loads(json.dumps(job))
   if os.path.isfile(manifest):
-    wrong = [name for name, value in read_json(manifest).items() if job.get(name) != value]
-    if wrong:
-      raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong))} differ; give the same input '
+    try:
+      before = dict(read_json(manifest))
+    except (ValueError, TypeError):
+      raise ConfigError(f'{manifest} is damaged; delete its folder to begin the job anew') from None
+    wrong = {name for name in before.keys() | job.keys() if job.get(name) != before.get(name)}
+    if wrong == {'model'}:
+      raise ConfigError(f'{folder} holds parts by another model: since then the run was trained further, or another '
+                        '--workdir or --checkpoint was given. Delete that folder to translate every line with this '
+                        'model; or give --checkpoint=STEP, the one of then, or another --output')
+    if wrong - {'model'}:
+      raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong - {"model"}))} differ; give the same input '
                         'and options to go on with it, another --output, or delete that folder')
     return
   os.makedirs(folder, exist_ok=True)
   write_json(manifest, job)
+
+
+def _read_part(path: str, count: int) -> list[str]:
+  """Return the lines of a finished part. Raises DataError when they are not `count` lines."""
+  found = text_files.read_lines(path)
+  if len(found) != count:
+    raise DataError(f'{path} has {len(found):,} lines; expected {count:,}. Delete it and give the same command again')
+  return found
 
 
 def arriving(descriptor: int, name: str, at_once: int = 1 << 20) -> Iterator[list[str]]:

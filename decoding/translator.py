@@ -4,6 +4,7 @@
     translator.translate(['The dog sleeps.'])[0].text
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 
 import jax
@@ -62,6 +63,7 @@ class Translator:
     self._scoring = self._sharded(self._searcher.score)
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
+    self.records = ''  # the options of models and search as text, where they were read from runs
     self._halvings = 0  # times that the rows of a search batch were halved for lack of memory
     self._shapes: set[tuple[int, int]] = set()  # rows and source length of the search batches so far
     self._largest = 0  # bytes of the largest cache so far
@@ -87,6 +89,14 @@ class Translator:
   def search_config(self) -> SearchConfig:
     """The options of the search."""
     return self._config
+
+  def fingerprint(self) -> str:
+    """Return a hash of what decides a line's translation: parameters, vocabularies, options of models and search."""
+    found = hashlib.sha256(repr([self._source.fingerprint, self._target.fingerprint, self.records]).encode())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(self._params):
+      found.update(f'{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.shape}'.encode())
+      found.update(np.asarray(leaf).tobytes())
+    return found.hexdigest()
 
   def _sharded(self, function: Callable) -> Callable:
     """Compile function(params, rows) with its rows split over the devices, each of which works on its own."""

@@ -9,7 +9,7 @@ from options.programs import answering
 
 FLAGS = (
     Flag('reference', 'reference translations, one a line; several files separated by commas', tuple, required=True,
-         positional='one'),
+         positional='one', paths=True),
     Flag('systems', 'files of translations to compare, one a line; the first is the baseline', tuple, required=True,
          positional='rest'),
     Flag('samples', 'how many samples the bootstrap draws', int, 1000),

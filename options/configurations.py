@@ -18,6 +18,7 @@ from ml_collections import config_dict
 from checks.errors import ConfigError
 from configs import default
 from options.mistakes import listed, no_such_option
+from options.option_types import type_mistakes
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIGS = os.path.join(ROOT, 'configs')
@@ -36,7 +37,8 @@ def load_tree(spec: str) -> config_dict.ConfigDict:
     spec: path of a Python file, and after a colon the variant that get_config() is called with.
 
   Raises:
-    ConfigError: when there is no such file, it fails, or its options are not those of configs/default.py.
+    ConfigError: when there is no such file, it fails, or its options are not those of configs/default.py, or are of
+      other types.
   """
   module, variant = load_module(spec), spec.partition(':')[2]
   with _config_errors(spec, module.__file__):
@@ -47,6 +49,7 @@ def load_tree(spec: str) -> config_dict.ConfigDict:
   errors = [f'{spec}: config.{name} {no_such_option(name, found[name], known, "config.")}'
             for name in found if name not in known]
   errors += [f'{spec}: config.{name} is missing; start from configs/default.py' for name in known if name not in found]
+  errors += [f'{spec}: {mistake}' for mistake in type_mistakes(config)]
   if errors:
     raise ConfigError(listed(errors))
   return config

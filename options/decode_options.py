@@ -5,18 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, output_mistakes
 from options.programs import answering
 
 FLAGS = (
-    dataclasses.replace(WORKDIR, kind=tuple, help=f'{WORKDIR.help}; several, separated by commas, translate as an '
+    dataclasses.replace(WORKDIR, kind=tuple, paths=True, help=f'{WORKDIR.help}; several, separated by commas, translate as an '
                         'ensemble'),
     Flag('input', 'text to translate, one sentence a line, or prompts to continue: a file, a pattern of files in the '
          "order of their names, - for standard input, split:validation or split:test of the run's own corpus, or "
          'tfds:SET:SPLIT, such as tfds:wmt14_translate/de-en:test', default='-'),
     Flag('output', 'where to write the result, a line for each input line, in order: a file, or - for standard output',
          default='-'),
-    Flag('reference', 'translations to score against, one a line; several files separated by commas', tuple, ()),
+    Flag('reference', 'translations to score against, one a line; several files separated by commas', tuple, (),
+         paths=True),
     dataclasses.replace(CHECKPOINT, kind=tuple, default=(CHECKPOINT.default,),
                         help=f'{CHECKPOINT.help}; several, separated by commas, are an ensemble'),
     Flag('columns', 'what the tab-separated columns of the input are, in order, separated by commas; phrases in a '
@@ -89,7 +90,8 @@ def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence for each conflict between flags."""
+  """Yield a sentence when the output cannot be written, and for each conflict between flags."""
+  yield from output_mistakes(values['output'])
   form, scored = values['format'], values['reference'] or values['paper_bleu']
   for name, plain in (('n_best', 1), ('attention', False)):
     if values[name] != plain and form != 'jsonl':

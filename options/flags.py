@@ -4,8 +4,10 @@ Parsing, the message about a wrong value, and --help all follow from this declar
 """
 
 import dataclasses
+import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from checks.errors import ConfigError
@@ -30,6 +32,7 @@ class Flag:
   positional: Literal['', 'one', 'rest'] = ''  # given without a name; takes one word, or all that are left
   stands_for: str = ''  # the override that this is short for, such as 'config.init_from'
   only_for: str = ''  # the only task in which it has an effect; '' is all
+  paths: bool = False  # whether the texts of a tuple are paths, see split_paths
 
   @property
   def label(self) -> str:
@@ -50,7 +53,8 @@ class Flag:
     Raises:
       ConfigError: saying what was expected and what was found.
     """
-    parts = tuple(text.split(',')) if self.kind is tuple else (text,)
+    split = split_paths if self.paths else lambda text: tuple(text.split(','))
+    parts = split(text) if self.kind is tuple else (text,)
     if not (set(parts) <= self.choices.keys() or not self.choices) or not re.fullmatch(self.pattern or '(?s:.*)', text):
       raise self._refusal(text)
     if self.kind is int:
@@ -78,6 +82,31 @@ class Flag:
   def _refusal(self, text: str) -> ConfigError:
     label = self.label if self.positional else f'{self.label}={text}'
     return ConfigError(f'{label}: expected {self.expectation}, found {text!r}')
+
+
+def split_paths(text: str) -> tuple[str, ...]:
+  """Return the paths in a text that separates them by commas; a path that exists may itself have commas."""
+  words, paths = text.split(','), []
+  while words:
+    joined = (','.join(words[:count]) for count in range(len(words), 1, -1))
+    paths.append(next((path for path in joined if os.path.exists(os.path.expanduser(path))), words[0]))
+    del words[:paths[-1].count(',') + 1]
+  return tuple(paths)
+
+
+def output_mistakes(path: str) -> Iterator[str]:
+  """Yield a sentence when no file can be written at the path that --output names; - is standard output."""
+  folder = os.path.dirname(path) or '.'
+  if path == '-':
+    return
+  if not os.path.isdir(folder):
+    yield f'--output={path}: there is no folder {folder}; make it (mkdir -p {shlex.quote(folder)}), or give another path'
+  elif os.path.isdir(path):
+    yield f'--output={path} is a folder; give the path of a file in it'
+  elif os.path.exists(path) and not os.path.isfile(path):
+    yield f'--output={path} is not a regular file, and would be replaced by one; give the path of a file'
+  elif not os.access(folder, os.W_OK | os.X_OK):
+    yield f'--output={path}: the folder {folder} cannot be written to; change its permissions, or give another path'
 
 
 # Flags of several scripts.

@@ -18,8 +18,7 @@ from checks.errors import ConfigError
 from options.configurations import choose_shipped, default_tree, leaves, load_tree
 from options.flags import Flag, Value
 from options.mistakes import did_you_mean, listed, nearest, no_such_option
-
-_ARTICLES = {int: 'a whole number', float: 'a number', bool: 'true or false', str: 'a text'}
+from options.option_types import article, may_be_none, type_of
 
 
 class Parsed(NamedTuple):
@@ -150,11 +149,11 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
   known = leaves(tree)
   if token.name not in known:
     raise ConfigError(f'{token.text} {no_such_option(token.name, token.value, known, f"--{token.tree}.")}')
-  if token.value == 'None' and _may_be_none(tree, token.name):
+  if token.value == 'None' and may_be_none(tree, token.name):
     return None  # ml_collections would make a string of it
-  expected = _type_of(tree, token.name)
+  expected = type_of(tree, token.name)
   if token.value is None and expected is not bool:
-    raise ConfigError(f'{token.text}: expected {_article(expected)}, '
+    raise ConfigError(f'{token.text}: expected {article(expected)}, '
                       + (f'not a switch; write --{token.tree}.{token.name}=…' if token.negated else
                          f'found no value; write {token.text}=…'))
   # ml_collections parses the value, in its own syntax. It stops at the first error, so each option is parsed alone.
@@ -170,30 +169,7 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
     return leaves(holder.value)[token.name]
   except (absl_flags.Error, ValueError, TypeError):
     value = 'a value' if token.negated else repr(token.value)
-    raise ConfigError(f'{token.text}: expected {_article(expected)}, found {value}') from None
-
-
-def _section_of(tree: config_dict.ConfigDict, name: str) -> tuple[config_dict.ConfigDict, str]:
-  """Return the section that holds an option, and the option's name in it."""
-  *sections, option = name.split('.')
-  for section in sections:
-    tree = tree[section]
-  return tree, option
-
-
-def _type_of(tree: config_dict.ConfigDict, name: str) -> type:
-  """Return the type of an option, also of a placeholder without a value."""
-  section, option = _section_of(tree, name)
-  return section.get_type(option)
-
-
-def _may_be_none(tree: config_dict.ConfigDict, name: str) -> bool:
-  section, option = _section_of(tree, name)
-  return isinstance(dict(section.items(preserve_field_references=True))[option], config_dict.FieldReference)
-
-
-def _article(kind: type) -> str:
-  return _ARTICLES.get(kind, f'a {kind.__name__}')
+    raise ConfigError(f'{token.text}: expected {article(expected)}, found {value}') from None
 
 
 def _unknown_flag(token: _Token, known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict) -> str:

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import select
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from checks import exit_codes
-from checks.errors import ConfigError
+from checks.errors import ConfigError, file_error, naming
 from options.flags import Flag
 from options.help import help_text
 
@@ -25,8 +26,8 @@ def answering(argv: Sequence[str], doc: str, script_flags: Sequence[Flag], tree_
     script_flags, tree_name: see parsing.parse().
   """
   if asked := set(_HELP) & set(argv[1:]):
-    print(help_text(doc, script_flags, tree_name, everything='--helpfull' in asked))
-    sys.exit(exit_codes.DONE)
+    text = help_text(doc, script_flags, tree_name, everything='--helpfull' in asked)
+    run(_print, text)
   try:
     yield
   except ConfigError as error:
@@ -36,17 +37,54 @@ def answering(argv: Sequence[str], doc: str, script_flags: Sequence[Flag], tree_
 def run(main: Callable[..., int | None], *options: Any) -> NoReturn:
   """Call main(*options) and end the program with its exit code.
 
-  An exception that has an `exit_code` is printed as a message, without a traceback. Ctrl-C ends with 130.
+  An exception that has an `exit_code`, or that a disk or permissions explain, is printed as a message, without a
+  traceback. Ctrl-C ends with 130. Where the reader of a pipe has ended, as `head` does, the program ends silently.
   """
   try:
-    sys.exit(main(*options) or exit_codes.DONE)
+    code = main(*options) or exit_codes.DONE
+    _flush()
   except KeyboardInterrupt:
     print('Interrupted.', file=sys.stderr)
     sys.exit(exit_codes.INTERRUPTED)
   except Exception as error:
-    if not isinstance(getattr(error, 'exit_code', None), int):
+    if isinstance(error, BrokenPipeError) and _is_pipe_closed():
+      _discard(1, 2)
+      sys.exit(exit_codes.PIPE_CLOSED)
+    explained = file_error(error)
+    if not isinstance(getattr(explained, 'exit_code', None), int):
       raise
-    _fail(error)
+    try:
+      _flush()
+    except OSError:
+      _discard(1)
+    _fail(explained)
+  sys.exit(code)
+
+
+def _print(text: str) -> None:
+  with naming('standard output'):
+    print(text)
+
+
+def _flush() -> None:
+  with naming('standard output'):
+    if sys.stdout:  # None where it is closed
+      sys.stdout.flush()
+
+
+def _is_pipe_closed() -> bool:
+  """Return whether standard output or standard error is a pipe that nobody reads any more."""
+  poll = select.poll()
+  for number in (1, 2):
+    poll.register(number, 0)  # errors and ends are always reported
+  return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _discard(*descriptors: int) -> None:
+  """Discard what is left to write to standard output or error, which the interpreter would try again at its end."""
+  nowhere = os.open(os.devnull, os.O_WRONLY)
+  for number in descriptors:
+    os.dup2(nowhere, number)
 
 
 def python() -> str:

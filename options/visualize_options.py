@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, output_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -20,7 +20,7 @@ FLAGS = (
                   'pruning': 'BLEU as heads are closed',
                   'distributions': "the smoothed target beside the model's own distribution"}),
     Flag('beside', "what is drawn beside this run: for curves the folders of further runs, for pruning the files that "
-         'analyze.py wrote; separated by commas', tuple, ()),
+         'analyze.py wrote; separated by commas', tuple, (), paths=True),
     Flag('reference', "translations to show beside the model's own, one a line"),
     CHECKPOINT,
     Flag('effects', 'closes each head in turn and shows what that changes; --effects=false saves the time', bool, True),
@@ -63,7 +63,8 @@ def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence for each given flag that has no effect beside --training."""
+  """Yield a sentence when the output cannot be written, and for each flag that has no effect beside --training."""
+  yield from output_mistakes(values['output'] or '-')  # the default is a name in the working directory
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
       yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'

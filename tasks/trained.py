@@ -9,6 +9,7 @@ import jax
 from checks.errors import ConfigError, config_errors
 from corpora.vocabulary import Vocabulary
 from decoding.limits import check_attention, longest_source
+from options.flags import split_paths
 from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import TASKS, task_of
@@ -33,7 +34,7 @@ def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search: Any
   Raises:
     ConfigError, CheckpointError: when a folder is no run or has no such checkpoint, or vocabularies differ.
   """
-  workdirs = workdir.split(',')
+  workdirs = split_paths(workdir)
   task = task_of(RunFolder.open(workdirs[0]).read_config())
   return task.load(workdirs, checkpoint.split(','), search, n_best)
 

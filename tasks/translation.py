@@ -148,6 +148,8 @@ class Translation(Task):
     made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
                       first.setup.search, hardware.search_tokens(first.setup.decoding.batch_tokens))
     made.longest_trained = min(run.setup.batches.max_length for run in runs)
+    made.records = repr([(setup.model, setup.search, setup.decoding, setup.batches.max_length,
+                          setup.corpus.target_language) for setup in (run.setup for run in runs)])
     return made
 
   @classmethod

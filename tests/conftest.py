@@ -1,6 +1,7 @@
 """Shared by all tests: eight simulated devices, strict settings, and the small models that most tests look at."""
 
 import os
+import subprocess
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 os.environ.setdefault('OMP_NUM_THREADS', '2')
@@ -81,3 +82,14 @@ def run(corpus, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('runs') / 'whole'
   assert train.main(tiny_runs.options(corpus, workdir, '--config.train.num_steps=8')) == 0
   return workdir
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A file system of 2.5 MB."""
+  place = tmp_path / 'disk'
+  place.mkdir()
+  if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=2500k', 'tmpfs', str(place)], capture_output=True).returncode:
+    pytest.skip('file systems cannot be mounted here')
+  yield place
+  subprocess.run(['umount', '-l', str(place)], check=True)

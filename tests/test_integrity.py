@@ -100,17 +100,6 @@ def test_C1_a_first_checkpoint_that_was_cut_short_is_said_and_the_run_begins_ane
   assert step is None and 'killed while it was saved' in notes[0]
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-  """A file system of 2.5 MB."""
-  place = tmp_path / 'disk'
-  place.mkdir()
-  if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=2500k', 'tmpfs', str(place)], capture_output=True).returncode:
-    pytest.skip('file systems cannot be mounted here')
-  yield place
-  subprocess.run(['umount', '-l', str(place)], check=True)
-
-
 def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
   state = lambda step: {'a': jax.random.normal(jax.random.key(step), (1 << 18,))}  # 1 MB that does not compress
   writer = Checkpoints(str(small_disk / 'run' / 'checkpoints'), 5)

@@ -20,13 +20,13 @@ def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
     return [f'{first + n} {line}' for n, line in enumerate(lines)]
 
   with pytest.raises(KeyboardInterrupt):
-    jobs.in_parts(LINES, output, 5, {'beam': 4}, lambda lines, first: answer(lines, first, 10), told.append)
+    jobs.in_parts(LINES, output, 5, lambda: {'beam': 4}, lambda lines, first: answer(lines, first, 10), told.append)
   assert seen == [0, 5] and not os.path.exists(output)
   with pytest.raises(ConfigError, match='another job: beam differ'):
-    jobs.in_parts(LINES, output, 5, {'beam': 3}, answer, told.append)
+    jobs.in_parts(LINES, output, 5, lambda: {'beam': 3}, answer, told.append)
   with pytest.raises(ConfigError, match='text'):
-    jobs.in_parts(LINES[:-1] + ['x'], output, 5, {'beam': 4}, answer, told.append)
-  found = jobs.in_parts(LINES, output, 5, {'beam': 4}, answer, told.append)
+    jobs.in_parts(LINES[:-1] + ['x'], output, 5, lambda: {'beam': 4}, answer, told.append)
+  found = jobs.in_parts(LINES, output, 5, lambda: {'beam': 4}, answer, told.append)
   assert seen == [0, 5, 10, 15, 20] and told == ['going on: 2 of 5 parts are done']
   assert found == [f'{n} line {n}' for n in range(23)]
   assert (tmp_path / 'out').read_text() == '\n'.join(found) + '\n'
@@ -34,7 +34,7 @@ def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
 
 
 def test_a_small_job_has_no_parts(tmp_path):
-  assert jobs.in_parts(LINES, str(tmp_path / 'out'), 23, {}, lambda lines, first: lines, print) == LINES
+  assert jobs.in_parts(LINES, str(tmp_path / 'out'), 23, dict, lambda lines, first: lines, print) == LINES
   assert os.listdir(tmp_path) == ['out']
 
 

@@ -24,14 +24,14 @@ fits = lambda text: len(text) <= 20
     ('x' * 45, ['x' * 20, 'x' * 20, 'x' * 5]),
     ('这是第一句话。这是第二句话。这是第三句话。这是第四句话。', ['这是第一句话。', '这是第二句话。', '这是第三句话。', '这是第四句话。'])])
 def test_texts_come_apart_at_the_coarsest_seams(text, parts):
-  assert long_lines.split(text, fits) == parts
+  assert list(long_lines.split(text, fits)) == parts
 
 
 def test_nothing_is_lost_and_every_part_fits():
   draw = np.random.default_rng(4)
   for _ in range(200):
     text = ''.join(draw.choice(list('abcdé  .,!?;—\u3000。"'), size=draw.integers(1, 120)))
-    parts = long_lines.split(text, fits)
+    parts = list(long_lines.split(text, fits))
     assert re.sub(r'\s', '', ''.join(parts)) == re.sub(r'\s', '', text)
     assert all(map(fits, parts))
 
@@ -53,13 +53,13 @@ def test_a_line_in_parts_is_one_line_and_is_named():
   one = splitter(said=said)
   found = one.translate(LINES, first=40)
   assert len(found) == 4 and found[2].text == ''
-  parts = long_lines.split(LONG, lambda text: len(small_vocabulary().encode(text)) < 9)
+  parts = list(long_lines.split(LONG, lambda text: len(small_vocabulary().encode(text)) < 9))
   assert len(parts) > 3
   assert found[1].text == ' '.join(part.text for part in one.translate(parts) if part.text.strip())
   assert found[0].text == one.translate(LINES[:1])[0].text
   size = len(small_vocabulary().encode(LONG)) + 1
-  assert f'line 42 has {size} tokens and is translated in {len(parts)} parts of up to 9' in said
-  assert one.notes()[0] == '1 lines were longer than 9 tokens and were translated in parts'
+  assert f'line 42 has {size} tokens and is translated in parts of up to 9' in said
+  assert one.notes()[0] == f'1 lines were longer than 9 tokens and were translated in parts, {len(parts)} in all'
   assert not any('cut' in text for text in [*said, *one.notes()])
 
 
@@ -69,6 +69,23 @@ def test_parts_change_no_draw_of_another_line():
   assert [with_long[i].text for i in (0, 3)] == [without[i].text for i in (0, 3)]
   again = one.translate(['the dog sees it. ' * 4])[0]
   assert len(set(again.text.split(' '))) > 1
+
+
+def test_a_very_long_line_is_translated_in_portions_with_progress(monkeypatch):
+  one, done, portions = splitter(), [], []
+  whole, translate = one.translate([*LINES, LONG]), one._translator.translate
+  monkeypatch.setattr(long_lines, '_AT_ONCE', 3)
+  monkeypatch.setattr(one._translator, 'translate', lambda parts, *more: (portions.append(len(parts)),
+                                                                          translate(parts, *more))[1])
+  assert [found.text for found in one.translate([*LINES, LONG], done.append)] == [found.text for found in whole]
+  assert set(portions[:-1]) == {3} and len(done) >= len(portions) > 2
+  assert 3.9 < sum(done) <= 5.0  # lines; spaces between parts, and blank lines, do not count
+
+
+def test_splitting_takes_few_measurements():
+  asked = []
+  parts = list(long_lines.split('x' * 100_000, lambda text: asked.append(text) or len(text) <= 1000))
+  assert parts == ['x' * 1000] * 100 and len(asked) < 40 * len(parts)
 
 
 def test_required_phrases_of_a_split_line_are_refused():

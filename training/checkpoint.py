@@ -6,7 +6,6 @@ lists the SHA-256 of each of its files, and a checkpoint that does not match the
 """
 
 import concurrent.futures
-import errno
 import logging
 import math
 import os
@@ -20,10 +19,11 @@ from orbax.checkpoint import checkpoint_managers
 
 from checks import errors, exit_codes
 from checks.whole_files import sums_of
-from training import peers
+from training import full_disk, peers
 from training.manifest import Manifest
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
+full_disk.report_once()
 
 
 class CheckpointError(Exception):
@@ -121,8 +121,7 @@ class Checkpoints:
 
   def _explained(self, error: Exception, step: int) -> Exception:
     """Return a CheckpointError in place of an error of saving that means a full disk; return other errors unchanged."""
-    full = getattr(error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if not full and not re.search('RESOURCE_EXHAUSTED|No space left|[Qq]uota|File too large', str(error)):
+    if not full_disk.is_cause(error):
       return error
     rest = [found for found in self.steps() if found != step]
     return CheckpointError(

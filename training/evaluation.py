@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import jax
 import numpy as np
 
+from checks.errors import naming
 from checks.refusals import refuse
 from training import peers
 from training.checkpoint import Measure
@@ -92,7 +93,7 @@ def exponential(nats: float) -> float:
 
 def write_samples(path: str, step: int, samples: Iterable[list[tuple[str, str]]]) -> None:
   """Write the samples of one evaluation, for people to read; see Evaluation.samples."""
-  with open(path, 'w', encoding='utf-8') as file:
+  with naming(path), open(path, 'w', encoding='utf-8') as file:
     file.write(f'Step {step:,}\n')
     for lines in samples:
       file.write('\n' + ''.join(f'{label:<10} {text}\n' for label, text in lines))

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Mapping
 
+from checks.errors import naming
 from checks.whole_files import write_whole
 from training.run_folder import RunFolder, read_lines
 
@@ -27,8 +28,9 @@ class Metrics:
     """Write the values as one JSON line, where NaN and infinity become null, and as TensorBoard scalars."""
     values = {name: float(value) for name, value in values.items()}
     finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
-    self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
-    self._lines.flush()
+    with naming(self._lines.name):
+      self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
+      self._lines.flush()
     for name, value in values.items():
       self._events.add_scalar(name, value, step)
 

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental import multihost_utils
 
+from checks.errors import file_error
 from checks.exit_codes import PEER_LOST, UNEXPECTED
 
 ADDRESS, COUNT, NUMBER = 'LAUNCHER_ADDRESS', 'LAUNCHER_COUNT', 'LAUNCHER_NUMBER'  # set by the launcher
@@ -123,6 +124,7 @@ def errors_end_all() -> Iterator[None]:
             f'the same command resumes from the last checkpoint. {error}', file=sys.stderr, flush=True)
       time.sleep(_PATIENCE)
       os._exit(PEER_LOST)
+    error = file_error(error)
     if not isinstance(getattr(error, 'exit_code', None), int):
       traceback.print_exc()
     else:

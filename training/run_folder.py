@@ -29,12 +29,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks import exit_codes
-from checks.errors import ConfigError, DamagedError
+from checks.errors import ConfigError, DamagedError, FileError
 from checks.whole_files import write_whole
-from configs import default
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
-from training import peers
+from training import peers, saved_config
 from training.environment import counterparts, texts_of
 from training.manifest import NAME, Manifest
 
@@ -238,11 +237,11 @@ class RunFolder:
     """Return the saved configuration, with the present names of renamed options.
 
     Options newer than the run get their defaults, which behave as the program did without them.
+
+    Raises:
+      ConfigError, DamagedError: see saved_config.read.
     """
-    try:
-      return _laid_over(_renamed(read_json(self.config)), as_written(default.get_config().to_dict()))
-    except (ValueError, AttributeError, TypeError) as error:
-      raise DamagedError(f'{self.config} is damaged: {error}; expected what train.py wrote') from None
+    return saved_config.read(self.config)
 
   def give_up(self) -> None:
     """Remove what a new run has made so far, so that a mistake found while preparing does not bind the next attempt."""
@@ -319,10 +318,25 @@ class RunFolder:
       self.write(path, model)
 
   def load_vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-    """Return the (source, target) vocabularies; the same object twice when joint."""
+    """Return the (source, target) vocabularies; the same object twice when joint.
+
+    Raises:
+      FileError: when they are not there.
+    """
     if os.path.isfile(self._joint):
       return (Vocabulary.load(self._joint),) * 2
+    if not self.has_vocabularies():
+      raise FileError(f'{self.path} has lost its vocabulary: {self._missing_vocabularies()}; put it back from a copy '
+                      'of the folder')
     return Vocabulary.load(self._source), Vocabulary.load(self._target)
+
+  def _missing_vocabularies(self) -> str:
+    """Return in words which files of vocabularies are missing."""
+    missing = [os.path.basename(path) for path in (self._source, self._target) if not os.path.isfile(path)]
+    if len(missing) == 1:  # the other one is there
+      return f'{missing[0]} is missing'
+    expected = 'vocabulary.model' if self.read_config()['vocabulary']['joint'] else ' and '.join(missing)
+    return f'{expected} is missing (vocabulary.model, or source.model and target.model)'
 
   def check_data(self, hashes: dict[str, str]) -> None:
     """Raise ConfigError when the run was begun with other text.
@@ -367,30 +381,6 @@ class RunFolder:
 @functools.cache
 def _say_once(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
-
-
-def _laid_over(tree: dict, ground: dict) -> dict:
-  """Return `ground` with the values of `tree` in place of its own; sections are merged option by option."""
-  both = {name: _laid_over(tree[name], ground[name]) for name in tree.keys() & ground.keys()
-          if isinstance(tree[name], dict) and isinstance(ground[name], dict)}
-  return ground | tree | both
-
-
-def _renamed(tree: dict) -> dict:
-  """Return a saved configuration with the present names and values of options that have been renamed."""
-  for old, new in default.RENAMED.items():
-    section, _, leaf = old.rpartition('.')
-    found = tree
-    for part in filter(None, section.split('.')):
-      found = found.get(part, {})
-    if leaf in found:
-      value = default.RENAMED_VALUES.get(old, lambda same: same)(found.pop(leaf))
-      *sections, leaf = new.split('.')
-      place = tree
-      for part in sections:
-        place = place.setdefault(part, {})
-      place.setdefault(leaf, as_written(value))
-  return tree
 
 
 def _may_change(name: str) -> bool:
