@@ -86,7 +86,7 @@ class Task(abc.ABC):
     with config_errors():
       shapes = [*self.batches.shapes, *self.heldout_plan(self.corpus.validation).shapes]
       models.check_length(self.model, max(max(shape.source, shape.target) for shape in shapes))
-    folder.check_stores({store.fingerprint: store.sums for store in self._stores()})
+    folder.check_stores({store.fingerprint: store.sums for store in self._stores()}, record=peers.is_main())
 
   # -------------------------------------------------------------------------------------- what each task fills in
 

@@ -33,7 +33,7 @@ from checks.errors import ConfigError, DamagedError, FileError
 from checks.whole_files import write_whole
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
-from training import peers, saved_config
+from training import saved_config
 from training.environment import counterparts, texts_of
 from training.manifest import NAME, Manifest
 
@@ -362,8 +362,12 @@ class RunFolder:
     with self.manifest.changing() as content:
       content['texts'] = max(content['texts'], now['data'], key=len)  # with every test set that the run has had
 
-  def check_stores(self, sums: Mapping[str, str]) -> None:
-    """Compare token stores with those that the run has read before, by fingerprint, and list new ones.
+  def check_stores(self, sums: Mapping[str, str], record: bool = True) -> None:
+    """Compare token stores with those that the run has read before, by fingerprint.
+
+    Args:
+      sums: the sum of each store's list of sums.
+      record: whether to list new ones: in one process of a run.
 
     Raises:
       DamagedError: when the same text and vocabulary gave other tokens before.
@@ -373,7 +377,7 @@ class RunFolder:
       raise DamagedError(f'the token store {wrong[0]} is not the one that {self.path} was trained on: it was exchanged, or '
                          'this version of SentencePiece cuts the same text in another way; put it back, or install the '
                          'versions of environment.json')
-    if peers.is_main() and sums.keys() - listed.keys():
+    if record and sums.keys() - listed.keys():
       with self.manifest.changing() as content:
         content['stores'] = listed | dict(sums)
 
