@@ -1,7 +1,7 @@
 """Whole files: written atomically, there whole or not at all; and the sums by which a changed one is noticed."""
 
-import contextlib
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 
