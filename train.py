@@ -27,13 +27,13 @@ import jax  # noqa: E402
 import optax  # noqa: E402
 
 import input_pipeline  # noqa: E402
-from checks.errors import config_errors  # noqa: E402
+from checks.errors import DamagedError, config_errors  # noqa: E402
 from checks.exit_codes import DONE  # noqa: E402
 from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
 from options.configurations import LENGTHS  # noqa: E402
 from options.train_options import TrainOptions  # noqa: E402
-from tasks import TASKS, announcement, setup, trained  # noqa: E402
+from tasks import TASKS, announcement, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import failures, hardware, peers, replay, stopping  # noqa: E402
@@ -154,7 +154,7 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
     print(f'Note: {note}', flush=True)
   if step is not None:
     state, saved = checkpoints.restore(step, abstract)
-    trained.check_vocabularies(saved, (task.source, task.target), f'checkpoint {step} in {folder.checkpoints}')
+    checkpoints.check_vocabularies(step, task.fingerprints)
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
   state, progress = jax.jit(fresh, out_shardings=shardings)(key), Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
@@ -190,8 +190,11 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
   task.verify()
   steps = checkpoints.resolve(f'average:{min(task.setup.loop.average_last, len(checkpoints.steps()))}')
   replicated = partitioning.replicated(evaluator.mesh)
-  params = checkpoints.average(steps, jax.tree.map(
-      lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated), state.params))
+  try:
+    params = checkpoints.average(steps, jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated), state.params))
+  except DamagedError as error:
+    raise DamagedError(f'{error}; or average only those after it, with --config.train.average_last=1') from None
   print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
   found = {split: task.score(params, split, evaluator.sums) for split in task.examined}
   measured = per_token(evaluator.sums(params, task.corpus.validation))
@@ -203,8 +206,8 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
       'length': task.setup.loop.length}
   if peers.is_main():
     for split, score in found.items():
-      with open(os.path.join(task.folder.samples, task.outputs_of(split)), 'w', encoding='utf-8') as file:
-        file.writelines(f'{line}\n' for line in score.outputs)
+      text = ''.join(f'{line}\n' for line in score.outputs)
+      task.folder.write(os.path.join(task.folder.samples, task.outputs_of(split)), text.encode())
     task.folder.write_json(task.folder.results, results)
   for score in found.values():
     print(score.summary)

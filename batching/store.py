@@ -4,6 +4,7 @@ The folder may be deleted at any time: its content is then made again, the same.
 each file; a store that does not match is never read: small ones are checked when they are opened, large ones meanwhile.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -134,7 +135,10 @@ def open_folder(fingerprint: str, folder: str, write: Callable[[str], None], sho
   """
   place = os.path.join(folder, fingerprint)
   if os.path.isdir(place) and not os.path.isfile(os.path.join(place, _SUMS)):
-    shutil.rmtree(place)  # an earlier version's, which nothing vouches for
+    aside = tempfile.mkdtemp(dir=folder)  # an earlier version's, which nothing vouches for
+    with contextlib.suppress(FileNotFoundError):  # another process was faster
+      os.rename(place, os.path.join(aside, 'store'))
+    shutil.rmtree(aside, ignore_errors=True)
   if not os.path.isdir(place):
     os.makedirs(folder, exist_ok=True)
     unfinished = tempfile.mkdtemp(prefix=f'{fingerprint}.unfinished-', dir=folder)

@@ -223,8 +223,8 @@ def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Ke
   """Return a cache for what is made from a training text: keep(name, make) makes it once and then reads its file.
 
   Args:
-    folder: of the files, which are named by a hash of all that decides them; processes may share it. Without a
-      folder nothing is cached.
+    folder: of the files, which are named by a hash of all that decides them and begin with the sum of their content;
+      processes may share it. Without a folder nothing is cached.
     config: the vocabulary's options.
     fingerprint: of the training text.
   """
@@ -233,14 +233,17 @@ def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Ke
 
   def keep(name: str, make: Callable[[], bytes]) -> bytes:
     path = os.path.join(folder, f'{key}.{name}')
-    if not os.path.isfile(path):
-      made = make()
-      os.makedirs(folder, exist_ok=True)
-      with naming(path), tempfile.NamedTemporaryFile(prefix=f'{key}.unfinished-', dir=folder, delete=False) as file:
-        file.write(made)
-      os.replace(file.name, path)
-    with open(path, 'rb') as file:
-      return file.read()
+    if os.path.isfile(path):
+      with open(path, 'rb') as file:
+        digest, content = file.read(32), file.read()
+      if hashlib.sha256(content).digest() == digest:  # else it is damaged, or an earlier version's, and is made again
+        return content
+    made = make()
+    os.makedirs(folder, exist_ok=True)
+    with naming(path), tempfile.NamedTemporaryFile(prefix=f'{key}.unfinished-', dir=folder, delete=False) as file:
+      file.write(hashlib.sha256(made).digest() + made)
+    os.replace(file.name, path)
+    return made
 
   return keep if folder else _anew
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from checks import whole_files
-from checks.errors import ConfigError, DataError
+from checks.errors import ConfigError, DamagedError, DataError
 from corpora import text_files
 from options.decode_options import DecodeOptions
 from training import peers
@@ -91,7 +91,10 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
     return []
   found = [line for start in starts for line in _read_part(place(start), min(part_lines, len(lines) - start))]
   write_whole(output, found)
-  shutil.rmtree(folder)
+  done = f'{folder}.done'  # a kill in between must not leave parts without what they belong to
+  shutil.rmtree(done, ignore_errors=True)
+  os.rename(folder, done)
+  shutil.rmtree(done)
   return found
 
 
@@ -102,7 +105,7 @@ def _claim(folder: str, job: dict[str, Any]) -> None:
   if os.path.isfile(manifest):
     try:
       before = dict(read_json(manifest))
-    except (ValueError, TypeError):
+    except (DamagedError, ValueError, TypeError):
       raise ConfigError(f'{manifest} is damaged; delete its folder to begin the job anew') from None
     wrong = {name for name in before.keys() | job.keys() if job.get(name) != before.get(name)}
     if wrong == {'model'}:
@@ -113,6 +116,9 @@ def _claim(folder: str, job: dict[str, Any]) -> None:
       raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong - {"model"}))} differ; give the same input '
                         'and options to go on with it, another --output, or delete that folder')
     return
+  if os.path.isdir(folder) and any(name.isdigit() for name in os.listdir(folder)):
+    raise ConfigError(f'{folder} holds parts, but no job.json, which says what made them; delete that folder to begin the job '
+                      'anew, or give another --output')
   os.makedirs(folder, exist_ok=True)
   write_json(manifest, job)
 

@@ -11,11 +11,14 @@ import io
 import itertools
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from checks.errors import DamagedError
 from checks.whole_files import write_whole
 from corpora import text_files
 from explorer import capture
@@ -229,10 +232,14 @@ def read(folder: str) -> list[Snapshot]:
 
 
 def _unpacked(path: str) -> tuple[SentenceSnapshot, ...]:
-  with np.load(path, allow_pickle=False) as file:
-    arrays = dict(file)
-  count = len({name.split('/')[0] for name in arrays})
-  ids = lambda name: tuple(arrays[name].tolist())
-  weights = lambda n: {kind: arrays[f'{n}/{kind}'] for kind in KINDS if f'{n}/{kind}' in arrays}
-  return tuple(SentenceSnapshot(ids(f'{n}/source'), ids(f'{n}/target'), weights(n), arrays[f'{n}/log_probs'])
-               for n in range(count))
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      arrays = dict(file)
+    count = len({name.split('/')[0] for name in arrays})
+    ids = lambda name: tuple(arrays[name].tolist())
+    weights = lambda n: {kind: arrays[f'{n}/{kind}'] for kind in KINDS if f'{n}/{kind}' in arrays}
+    return tuple(SentenceSnapshot(ids(f'{n}/source'), ids(f'{n}/target'), weights(n), arrays[f'{n}/log_probs'])
+                 for n in range(count))
+  except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    raise DamagedError(f'{path} is damaged ({error}); put it back from a copy, or delete it: the page shows the others'
+                       ) from None

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from checks.errors import ConfigError
 from options import parsing
 from options.configurations import choose_length
 from options.flags import Flag
@@ -35,8 +36,8 @@ class TrainOptions:
   begin_anew: bool  # begin at step 0 in a run's folder; what it has learnt and measured is set aside
 
   def arguments_without(self, names: Collection[str]) -> list[str]:
-    """Return the command line without the options of these names, such as 'config.train.num_steps' or 'workdir'."""
-    return [word for word in self.arguments if word.lstrip('-').partition('=')[0] not in names]
+    """Return the command line that resumes the run, without the options of these names, such as 'config.train.num_steps'."""
+    return [word for word in self.arguments if word.lstrip('-').partition('=')[0] not in {*names, 'begin_anew'}]
 
 
 def parse(argv: Sequence[str], doc: str) -> TrainOptions:
@@ -49,5 +50,7 @@ def read(argv: Sequence[str]) -> TrainOptions:
   """Return the options of train.py. Raises ConfigError naming every mistake."""
   values, tree, given, arguments = parsing.parse(argv, FLAGS, 'config')
   choose_length(tree, given)
+  if values['begin_anew'] and (values['inspect'] or values['replay'] is not None):
+    raise ConfigError('--begin_anew trains; --inspect and --replay do not: give one of them')
   del values['config']
   return TrainOptions(tree.to_dict(), given=tuple(given), arguments=arguments, **values)

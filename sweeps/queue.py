@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from checks.errors import ConfigError
+from checks.errors import ConfigError, DamagedError
 from checks.exit_codes import DONE, FOLDER_BUSY, INTERRUPTED, PREEMPTED
 from options.configurations import ROOT, as_overrides, leaves, with_options
 from options.programs import python
@@ -109,9 +109,13 @@ def is_finished(run: QueuedRun) -> bool:
   """Return whether the folder holds the final scores of exactly this configuration, trained for exactly this long."""
   if not (os.path.isfile(run.folder.results) and os.path.isfile(run.folder.config)):
     return False
-  length = read_json(run.folder.results).get('length', {})
+  try:
+    folder = RunFolder.open(run.folder.path)
+  except DamagedError:  # train.py says what can be made again
+    return False
+  length = read_json(folder.results).get('length', {})
   wherever = lambda config: with_options(config, {'compile_cache': None})
-  return wherever(run.folder.read_config()) == wherever(run.config) and all(
+  return wherever(folder.read_config()) == wherever(run.config) and all(
       run.config['train'][name] == value for name, value in length.items()) and bool(length)
 
 

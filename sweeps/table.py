@@ -107,8 +107,8 @@ def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()
 
 def _finished_runs(folder: str) -> list[FinishedRun]:
   seeds = sorted(int(match[1]) for entry in os.scandir(folder) if (match := re.fullmatch(r'seed_(\d+)', entry.name)))
-  runs = [(seed, RunFolder(os.path.join(folder, f'seed_{seed}'))) for seed in seeds]
-  return [_finished_run(run, seed) for seed, run in runs if os.path.isfile(run.results)]
+  runs = [(seed, os.path.join(folder, f'seed_{seed}')) for seed in seeds]
+  return [_finished_run(RunFolder.open(run), seed) for seed, run in runs if os.path.isfile(RunFolder(run).results)]
 
 
 def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:

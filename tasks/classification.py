@@ -88,7 +88,7 @@ class Classification(Task):
 
   def adopt(self, wanted: Any, fresh: Any) -> Any:
     """Return the parameters of the language model in init_from, with those of a fresh classifier."""
-    return {'model': best_params(self.setup.places.init_from, wanted['model']), 'head': fresh['head']}
+    return {'model': best_params(self.setup.places.init_from, wanted['model'], self.fingerprints), 'head': fresh['head']}
 
   # ------------------------------------------------------------------------------------------------- evaluation
 

@@ -82,7 +82,7 @@ class Task(abc.ABC):
     with config_errors():
       self.model = self.build_model(architectures.build(setup.sized(self.source.size, self.target.size)))
     self.batches = self.plan(self.corpus.train, setup.batches, shuffle=True)
-    self.heldout_plan = functools.cache(lambda split: self.plan(split, setup.batches.for_evaluation(), shuffle=False))
+    self.heldout_plan = functools.cache(self._heldout_plan)
     with config_errors():
       shapes = [*self.batches.shapes, *self.heldout_plan(self.corpus.validation).shapes]
       models.check_length(self.model, max(max(shape.source, shape.target) for shape in shapes))
@@ -177,7 +177,7 @@ class Task(abc.ABC):
       fresh: newly initialised ones.
     """
     del fresh
-    return best_params(self.setup.places.init_from, wanted)
+    return best_params(self.setup.places.init_from, wanted, self.fingerprints)
 
   def watchable(self) -> list[tuple[str, str]]:
     """Return validation texts, (source or '', target), whose attention can be recorded; see has_attention."""
@@ -218,9 +218,15 @@ class Task(abc.ABC):
     return [self.source.fingerprint, self.target.fingerprint]
 
   def verify(self) -> None:
-    """Return once the tokens on disk are found to be those that were written. Raises DamagedError naming a file."""
-    for store in self._stores():
-      store.verify()
+    """Return once the training tokens on disk are found to be those that were written, else raise DamagedError."""
+    if self.batches.store is not None:
+      self.batches.store.verify()
+
+  def _heldout_plan(self, split: Any) -> input_pipeline.Plan:
+    plan = self.plan(split, self.setup.batches.for_evaluation(), shuffle=False)
+    if plan.store is not None:
+      plan.store.verify()
+    return plan
 
   def _stores(self) -> list[Store]:
     """Return the token stores that training and validation read."""
@@ -273,11 +279,22 @@ def only_run(workdirs: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
   return workdirs[0], wanted[0]
 
 
-def best_params(workdir: str, wanted: Any) -> Any:
-  """Return the parameters of a run's best checkpoint. Raises CheckpointError when their shapes differ from `wanted`."""
+def best_params(workdir: str, wanted: Any, fingerprints: Sequence[str]) -> Any:
+  """Return the parameters of a run's best checkpoint.
+
+  Args:
+    workdir: the folder of that run.
+    wanted: the shapes expected.
+    fingerprints: those of the vocabularies that they are to be used with, source and target.
+
+  Raises:
+    CheckpointError: when their shapes differ from `wanted`, or they were trained with other vocabularies.
+  """
   folder = RunFolder.open(workdir)
   checkpoints = Checkpoints(folder.checkpoints, measure=task_of(folder.read_config()).measure)
-  return checkpoints.average(checkpoints.resolve('best'), wanted)
+  best, = checkpoints.resolve('best')
+  checkpoints.check_vocabularies(best, fingerprints)
+  return checkpoints.average([best], wanted)
 
 
 def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterable]:

@@ -13,7 +13,7 @@ from options.flags import split_paths
 from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import TASKS, task_of
-from training.checkpoint import CheckpointError, Checkpoints
+from training.checkpoint import Checkpoints
 from training.run_folder import RunFolder, read_json
 from transformer import architectures
 from transformer.model import Model
@@ -82,22 +82,8 @@ def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model, 
   wanted = jax.eval_shape(model.init, jax.random.key(0))
   steps = chosen_steps(folder, checkpoints, checkpoint)
   params = checkpoints.average(steps, wanted)
-  check_vocabularies(checkpoints.progress(steps[-1]), vocabularies, f'checkpoint {steps[-1]} in {folder.checkpoints}')
+  checkpoints.check_vocabularies(steps[-1], [vocabulary.fingerprint for vocabulary in vocabularies])
   return params
-
-
-def check_vocabularies(progress: Mapping[str, Any], vocabularies: Sequence[Vocabulary], name: str) -> None:
-  """Raise CheckpointError when a checkpoint was trained with other vocabularies than its run's folder now holds.
-
-  Args:
-    progress: what was saved with it; of an earlier version's checkpoints it may not name the vocabularies.
-    vocabularies: source and target.
-    name: what the message calls the checkpoint.
-  """
-  trained_with = progress.get('vocabulary')
-  if trained_with and trained_with != [vocabulary.fingerprint for vocabulary in vocabularies]:
-    raise CheckpointError(f"{name} was trained with another vocabulary than the files of vocabulary.* in the run's folder "
-                          "now hold; restore the run's own files, or give another --workdir")
 
 
 def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:
@@ -109,7 +95,9 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
     return checkpoints.resolve(wanted)
   scored = read_json(folder.results)['averaged_steps'] if os.path.isfile(folder.results) else []
   there = checkpoints.known()
-  return scored if scored and scored[-1] == there[-1] and set(scored) <= set(there) else checkpoints.resolve('best')
+  if scored and there and scored[-1] == there[-1] and set(scored) <= set(there):
+    return scored
+  return checkpoints.resolve('best')
 
 
 def search_mistakes(setup: Setup, with_source: bool) -> Iterator[str]:

@@ -60,10 +60,12 @@ x = jnp.ones((2048, 4096))
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):  # until the heap has room for all
   jax.block_until_ready(work(x))
-before = faults()
-for _ in range(4):
+rounds = []
+for _ in range(8):  # the least of them: other threads of the process ask for pages, too
+  before = faults()
   jax.block_until_ready(work(x))
-print((faults() - before) / 4)
+  rounds.append(faults() - before)
+print(min(rounds))
 '''
 
 

@@ -90,14 +90,32 @@ def test_C1_a_checkpoint_that_was_cut_short_or_is_the_last_one(tmp_path):
       Checkpoints(str(folder), 5).newest_whole()
 
 
-def test_C1_a_first_checkpoint_that_was_cut_short_is_said_and_the_run_begins_anew(tmp_path):
+def test_C1_a_kill_between_a_checkpoint_and_its_listing_loses_nothing(tmp_path):
   writer = Checkpoints(str(tmp_path / 'checkpoints'), 5)
   writer.save(1, {'a': jnp.ones(3)}, {})
   writer.wait()
   with Manifest(str(tmp_path)).changing() as content:
     content['checkpoints'] = {}
-  step, notes = Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole()
-  assert step is None and 'killed while it was saved' in notes[0]
+  for _ in range(2):  # it is listed from then on
+    step, notes = Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole()
+    assert step == 1
+  assert not notes
+
+
+def test_C1_a_checkpoint_that_is_replaced_stays_until_the_other_is_whole(tmp_path, monkeypatch):
+  writer = Checkpoints(str(tmp_path / 'checkpoints'), 5)
+  writer.save(1, {'a': jnp.ones(3)}, {'first': True})
+  writer.wait()
+  with monkeypatch.context() as patch:
+    patch.setattr(writer._manager, 'save', lambda *_, **__: 1 / 0)  # a kill, or a full disk
+    with pytest.raises(ZeroDivisionError):
+      writer.save(1, {'a': jnp.ones(3)}, {'first': False}, {'bleu': 1.0})
+  assert Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole() == (1, [])
+  writer = Checkpoints(str(tmp_path / 'checkpoints'), 5)
+  writer.save(1, {'a': jnp.ones(3)}, {'first': False}, {'bleu': 1.0})
+  writer.wait()
+  assert Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole() == (1, []) and writer.best() == 1
+  assert not list((tmp_path / 'replaced').iterdir())
 
 
 def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
@@ -294,14 +312,14 @@ def test_S2_malicious_files_are_refused_without_a_side_effect(run, tmp_path, mon
     stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
   shutil.copy(store / 'source.ids.npy', store / 'source.offsets.npy')
   np.save(store / 'source.ids.npy', np.arange(3))
-  with pytest.raises(DataError, match='source.offsets.npy'):  # which is read, not mapped
+  with pytest.raises(DamagedError, match='source.offsets.npy'):  # which is read, not mapped
     stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
   (workdir / 'vocabulary.model').write_bytes(trap)
   with pytest.raises(DataError):
     Vocabulary.load(str(workdir / 'vocabulary.model'))
   with Manifest(str(workdir)).changing() as content:
     content['checkpoints']['8']['files']['../../../../etc/passwd'] = 'x'
-  with pytest.raises(CheckpointError, match='damaged'):
+  with pytest.raises(DamagedError, match='manifest.json'):
     Checkpoints(str(workdir / 'checkpoints')).check(8)
   (workdir / 'config.json').write_bytes(trap)
   with pytest.raises(DamagedError, match='config.json'):

@@ -118,7 +118,8 @@ SHORT = [('decode', 'flipped', 'vocabulary.model', 'named'), ('train', 'exchange
          ('train', 'exchanged', 'data/*/source.ids.npy', 'named'), ('train', 'emptied', 'data/*/sums.json', 'named'),
          ('train', 'emptied', 'checkpoints/8/state/_METADATA', 'same'),
          ('decode', 'exchanged', 'checkpoints/6/metrics/../progress/metadata', 'named'),
-         ('train', 'deleted', 'metrics.jsonl', 'same'), ('train', 'cut', 'metrics.jsonl', 'same')]
+         ('train', 'deleted', 'metrics.jsonl', 'same'), ('train', 'cut', 'metrics.jsonl', 'named'),
+         ('train', 'flipped', 'samples/test_translations.txt', 'same')]
 
 
 @pytest.mark.parametrize('use, kind, name, what', SHORT, ids=lambda value: value.replace('/', '.'))
@@ -210,6 +211,38 @@ def test_a_file_that_changes_lawfully_may_be_killed_at_any_moment(tmp_path, monk
     folder.write(folder.results, b'old')
   (tmp_path / 'results.json').write_bytes(b'oldest')
   assert list(folder.manifest.problems()) == ['results.json']
+
+
+def test_a_first_write_may_be_killed_at_any_moment(tmp_path, monkeypatch):
+  from training import manifest
+  for call in range(3):
+    folder = RunFolder(str(tmp_path / str(call)))
+    os.makedirs(folder.path)
+    calls = iter(range(9))
+
+    def dying(path, data, write=manifest.write_whole, calls=calls, call=call):
+      if next(calls) == call:
+        raise OSError(28, 'No space left on device')
+      write(path, data)
+
+    with monkeypatch.context() as patch:
+      patch.setattr(manifest, 'write_whole', dying)
+      with pytest.raises(OSError):
+        folder.write(folder.results, b'new')
+    assert not folder.manifest.problems()
+    folder.write(folder.results, b'new')
+    os.remove(folder.results)
+    assert list(folder.manifest.problems()) == ['results.json']
+
+
+@pytest.mark.parametrize('content', [
+    {'files': {'/etc/passwd': ['x']}}, {'files': {'../x': ['x']}}, {'files': {'a': 5}}, {'checkpoints': {'abc': {}}},
+    {'checkpoints': {'1': {'files': {'../../x': 'y'}}}}, {'checkpoints': []}])
+def test_S2_a_manifest_that_somebody_made_up_is_refused(content, tmp_path):
+  with Manifest(str(tmp_path)).changing() as written:
+    written.update(content)
+  with pytest.raises(DamagedError, match='manifest.json'):
+    Manifest(str(tmp_path)).read()
 
 
 def test_a_copied_and_a_moved_folder_stay_valid(run, tmp_path):

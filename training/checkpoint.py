@@ -11,6 +11,7 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
 from checks import errors, exit_codes
-from checks.whole_files import sums_of
+from checks.whole_files import sum_of, sums_of
 from training import full_disk, peers
 from training.manifest import Manifest
 
@@ -89,35 +90,62 @@ class Checkpoints:
       CheckpointError: when the disk is full.
     """
     self.wait()
+    entry = {'metrics': metrics, 'history': self._history()}
     try:
       if step in self.steps():
-        self._manager.delete(step)
+        self._put_by(step)
       self._manager.save(step, metrics=metrics, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)))
     except Exception as error:
       raise self._explained(error, step) from error
     # Several processes wait for each other in _finish(), and do so in their main threads.
     alone = jax.process_count() == 1
-    self._finishing = step, metrics, self._pool.submit(self._finish, step, metrics) if alone else None
+    self._finishing = step, entry, self._pool.submit(self._finish, step, entry) if alone else None
     if jax.default_backend() == 'cpu':  # on a CPU the next step would overwrite the memory being saved
       self.wait()
 
   def wait(self) -> None:
     """Wait until everything is on disk. Raises CheckpointError when the disk is full."""
     if self._finishing:
-      (step, metrics, future), self._finishing = self._finishing, None
+      (step, entry, future), self._finishing = self._finishing, None
       try:
-        future.result() if future else self._finish(step, metrics)
+        future.result() if future else self._finish(step, entry)
       except Exception as error:
         raise self._explained(error, step) from error
 
-  def _finish(self, step: int, metrics: dict | None) -> None:
+  def _finish(self, step: int, entry: dict[str, Any]) -> None:
     """Wait until a step is committed, then list it in the manifest."""
     self._manager.wait_until_finished()
     if peers.is_main():
-      sums = sums_of(os.path.join(self._folder, str(step)))
-      self._manifest.record_checkpoint(step, sums, metrics, kept=self._manager.all_steps())
+      entry = entry | {'files': sums_of(os.path.join(self._folder, str(step)))}
+      self._manifest.record_checkpoint(step, entry, kept=self._manager.all_steps())
+      shutil.rmtree(self._put_by_place(step), ignore_errors=True)
     peers.meet(f'checkpoint {step}')
+
+  def _history(self) -> list[Any] | None:
+    """Return size and sum of metrics.jsonl, which holds what was measured up to here."""
+    path = os.path.join(os.path.dirname(self._folder), 'metrics.jsonl')
+    return [os.path.getsize(path), sum_of(path)] if peers.is_main() and os.path.isfile(path) else None
+
+  def _put_by(self, step: int) -> None:
+    """Move a checkpoint out of the way of another one of its step, until that one is whole."""
+    if peers.is_main():
+      os.makedirs(os.path.dirname(self._put_by_place(step)), exist_ok=True)
+      shutil.rmtree(self._put_by_place(step), ignore_errors=True)
+      os.rename(os.path.join(self._folder, str(step)), self._put_by_place(step))
+    peers.meet(f'checkpoint {step} is put by')
+    self._manager.reload()
+
+  def _put_by_place(self, step: int) -> str:
+    return os.path.join(os.path.dirname(self._folder), 'replaced', str(step))
+
+  def _bring_back(self) -> None:
+    """Move checkpoints back that were put by for others that never became whole."""
+    place = os.path.dirname(self._put_by_place(0))
+    for name in os.listdir(place) if os.path.isdir(place) else ():
+      if not os.path.isdir(os.path.join(self._folder, name)):
+        os.rename(os.path.join(place, name), os.path.join(self._folder, name))
+    shutil.rmtree(place, ignore_errors=True)
 
   def _explained(self, error: Exception, step: int) -> Exception:
     """Return a CheckpointError in place of an error of saving that means a full disk; return other errors unchanged."""
@@ -138,9 +166,14 @@ class Checkpoints:
     listed = self._manifest.checkpoints()
     if step not in listed:
       return 'the run was killed while it was saved' if listed or self._manifest.exists() else None
-    saved, found = listed[step]['files'], sums_of(os.path.join(self._folder, str(step)))
+    saved = listed[step]['files']
+    try:
+      found = sums_of(os.path.join(self._folder, str(step)))
+    except FileNotFoundError:  # it is being removed
+      found = {}
     if not found:
       return 'it is missing'
+    found = {name: value for name, value in found.items() if name in saved or not os.path.basename(name).startswith('.')}
     for name in sorted(saved.keys() | found.keys()):
       if name not in found:
         return f'{name} is missing'
@@ -153,6 +186,9 @@ class Checkpoints:
   def check(self, step: int) -> None:
     """Raise DamagedError when a step's files differ from what was saved."""
     if problem := self.damage(step):
+      if self._manifest.exists() and step not in self.known():
+        raise CheckpointError(f'checkpoint {step} in {self._folder} was removed: the run goes on, and keeps its newest and '
+                              'best. Give the command again')
       rest = [found for found in self.steps() if found != step]
       raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; put it back from a copy'
                          + (f', or choose another: there are steps {", ".join(map(str, rest))}' if rest else ''))
@@ -160,19 +196,36 @@ class Checkpoints:
   def newest_whole(self) -> tuple[int | None, list[str]]:
     """Return the newest undamaged step (or None), and a note on each newer one, which is moved to damaged/.
 
+    A step that was committed, but not listed before the run was killed, counts only where no listed one is whole.
+
     Raises:
       CheckpointError: when the run has had checkpoints, and none of them is whole.
     """
     found, notes = 0, []
     if peers.is_main():
+      self._bring_back()
+      self._manager.reload()
       listed, steps = self._manifest.checkpoints(), self.steps()
+      problems = {}
+      for step in reversed(steps):
+        if (problem := self.damage(step)) is None:
+          break
+        problems[step] = problem
+      whole = [step for step in steps if step not in problems]
+      unlisted = [step for step in problems if step not in listed]
+      if not whole and unlisted:  # the newest first: Orbax has committed it
+        entry = {'files': sums_of(os.path.join(self._folder, str(unlisted[0]))), 'metrics': self._manager.metrics(unlisted[0])}
+        self._manifest.record_checkpoint(unlisted[0], entry, kept=listed)
+        notes.append(f'the run was killed while checkpoint {unlisted[0]} was saved; it is taken as it is')
+        whole = [unlisted[0]]
+        del problems[unlisted[0]]
+      for step, problem in problems.items():
+        notes.append(f'checkpoint {step} is damaged ({problem}) and was moved to damaged/{step}')
+        self._set_aside(step)
       lost = sorted((step for step in listed if step not in steps), reverse=True)
-      while steps and (problem := self.damage(steps[-1])):
-        notes.append(f'checkpoint {steps[-1]} is damaged ({problem}) and was moved to damaged/{steps[-1]}')
-        self._set_aside(steps.pop())
       notes += [f'checkpoint {step}, which the manifest lists, is missing' for step in lost
-                if not steps or step > steps[-1]]
-      found = steps[-1] if steps else -2 if listed else -1
+                if not whole or step > whole[-1]]
+      found = whole[-1] if whole else -2 if listed else -1
     found = peers.agreed(found)
     self._manager.reload()
     if found == -2:
@@ -224,10 +277,13 @@ class Checkpoints:
         state=ocp.args.StandardRestore(wanted), progress=ocp.args.JsonRestore()))
     return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
 
-  def progress(self, step: int) -> dict:
-    """Return the progress saved at a step, alone."""
+  def check_vocabularies(self, step: int, fingerprints: Sequence[str]) -> None:
+    """Raise CheckpointError when a step was trained with other vocabularies than those of these fingerprints."""
     with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
-      return reader.restore(os.path.join(self._folder, str(step), 'progress'))
+      progress = reader.restore(os.path.join(self._folder, str(step), 'progress'))
+    if progress.get('vocabulary') not in (None, [], list(fingerprints)):  # earlier versions did not name them
+      raise CheckpointError(f'checkpoint {step} in {self._folder} was trained with another vocabulary than the one it is to '
+                            "be used with; restore the run's own files of vocabulary.*, or give another --workdir")
 
   def restore_params(self, step: int, wanted: Any, averaged: bool = True) -> Any:
     """Return the parameters alone; with `averaged`, their moving average where the run keeps one."""

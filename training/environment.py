@@ -1,12 +1,14 @@
 """What a result depends on besides the configuration: code, versions, hardware, and the text, which may not change."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
+
+from checks.errors import DamagedError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
             'sacrebleu', 'ml_collections', 'numpy')
@@ -27,9 +29,18 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
       'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
 
 
-def texts_of(record: Mapping[str, Any]) -> dict[str, str]:
-  """Return the fingerprints of text of the start that had the most test sets."""
-  return max((start['data'] for start in [record, *record.get('later_starts', [])]), key=len)
+def texts_of(path: str) -> dict[str, str]:
+  """Return the fingerprints of text of the start that had the most test sets, from environment.json.
+
+  Raises:
+    DamagedError: when the file holds something else.
+  """
+  try:
+    with open(path, encoding='utf-8') as file:
+      record = json.load(file)
+    return max((dict(start['data']) for start in [record, *record.get('later_starts', [])]), key=len)
+  except (ValueError, KeyError, TypeError, AttributeError):
+    raise DamagedError(f'{path} is damaged; put it back from a copy of the run') from None
 
 
 def counterparts(now: dict[str, str], before: dict[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The manifest of a run: SHA-256 sums of every file that decides a result, in manifest.json.
 
     files        the sums of the run's own files, by name: config.json, vocabularies, words, results, …
-    checkpoints  by step: the sum of each file, and the validation metrics measured there
+    checkpoints  by step: the sum of each file, the validation metrics measured there, and size and sum of metrics.jsonl
     texts        the fingerprints of the text that the run was begun with, by split
     stores       the fingerprint of each token store → the sum of its list of sums (batching/store.py)
     sha256       of all that, so that a spoiled manifest is noticed itself
@@ -25,6 +25,7 @@ from checks.errors import DamagedError
 from checks.whole_files import sum_of, sums_of, write_whole
 
 NAME = 'manifest.json'
+NOT_YET = 'not yet'  # among the sums of a file that is about to be written for the first time
 Content = dict[str, Any]
 
 _EMPTY = {'files': {}, 'checkpoints': {}, 'texts': {}, 'stores': {}}
@@ -51,12 +52,12 @@ class Manifest:
     try:
       with open(self.path, encoding='utf-8') as file:
         content = json.load(file)
-      sound = isinstance(content, dict) and content.pop('sha256', None) == _digest_of(content)
-    except FileNotFoundError:
+      sound = isinstance(content, dict) and content.pop('sha256', None) == _digest_of(content) and _is_sound(content)
+    except (FileNotFoundError, NotADirectoryError):
       return json.loads(json.dumps(_EMPTY))
-    except ValueError:
+    except (ValueError, TypeError, AttributeError, KeyError):
       sound = False
-    if not sound or content.keys() != _EMPTY.keys():
+    if not sound:
       raise DamagedError(f'{self.path} is damaged: it is not what train.py wrote; put it back from a copy of the run, or '
                          'delete it: the files of the run are then taken as they are')
     return content
@@ -80,7 +81,7 @@ class Manifest:
   def _problem(self, name: str, sums: Iterable[str]) -> str | None:
     path = os.path.join(self._folder, name)
     if not os.path.isfile(path):
-      return f'is missing, though {NAME} lists it'
+      return None if NOT_YET in sums else f'is missing, though {NAME} lists it'
     return None if sum_of(path) in sums else f'is damaged: it differs from what {NAME} lists'
 
   # ------------------------------------------------------------------------------------------------------ writing
@@ -99,7 +100,8 @@ class Manifest:
     if os.path.isfile(path) and sum_of(path) == new and self.read()['files'].get(name) == [new]:
       return
     with self.changing() as content:
-      content['files'][name] = [*dict.fromkeys([new, *content['files'].get(name, [])])]
+      before = content['files'].get(name) or ([sum_of(path)] if os.path.isfile(path) else [NOT_YET])
+      content['files'][name] = [*dict.fromkeys([new, *before])]
     write_whole(path, data)
     with self.changing() as content:
       content['files'][name] = [new]
@@ -110,12 +112,17 @@ class Manifest:
       for name in names:
         content['files'].pop(name, None)
 
-  def record_checkpoint(self, step: int, sums: Mapping[str, str], metrics: Mapping[str, float] | None,
-                        kept: Iterable[int]) -> None:
-    """List a checkpoint; of those listed before, keep the steps in `kept` only."""
-    entry = {'files': dict(sums), 'metrics': None if metrics is None else dict(metrics)}
+  def record_checkpoint(self, step: int, entry: Mapping[str, Any], kept: Iterable[int]) -> None:
+    """List a checkpoint; of those listed before, keep the steps in `kept` only.
+
+    Args:
+      step: its step.
+      entry: 'files', the sum of each by its path; 'metrics', measured there, or None; and perhaps 'history', size and sum
+        of metrics.jsonl up to there.
+      kept: steps.
+    """
     with self.changing() as content:
-      listed = content['checkpoints'] | {str(step): entry}
+      listed = content['checkpoints'] | {str(step): dict(entry)}
       content['checkpoints'] = {number: listed[number] for number in listed if int(number) in {*kept, step}}
 
   def checkpoints(self) -> dict[int, dict[str, Any]]:
@@ -131,6 +138,11 @@ class Manifest:
     place = os.path.join(self._folder, 'checkpoints')
     if not checkpoints and os.path.isdir(place):
       checkpoints = {step: {'files': sums_of(os.path.join(place, step))} for step in os.listdir(place) if step.isdigit()}
+    for step, entry in checkpoints.items():
+      entry['metrics'] = None
+      with (contextlib.suppress(FileNotFoundError, ValueError),
+            open(os.path.join(place, step, 'metrics', 'metrics'), 'rb') as file):
+        entry['metrics'] = json.load(file)
     with self.changing() as content:
       content['files'] = {name: [sum_of(path)] for name in names
                           if os.path.isfile(path := os.path.join(self._folder, name))}
@@ -152,6 +164,15 @@ class Manifest:
       except (ValueError, TypeError):
         raise DamagedError(f'{path} is damaged; put it back from a copy of the run') from None
     return {step: entry for step, entry in entries.items() if step.isdigit()}
+
+
+def _is_sound(content: Content) -> bool:
+  """Return whether the content has the form that this file's head describes, and names nothing outside of the folder."""
+  inside = lambda name: not os.path.isabs(name) and '..' not in name.split('/')
+  sums = lambda found: all(inside(name) and isinstance(value, str) for name, value in found.items())
+  return (content.keys() == _EMPTY.keys() and isinstance(content['texts'], dict) and sums(content['stores'])
+          and all(inside(name) and isinstance(each, list) for name, each in content['files'].items())
+          and all(step.isdigit() and sums(entry['files']) for step, entry in content['checkpoints'].items()))
 
 
 def _digest_of(content: Any) -> str:

@@ -1,11 +1,12 @@
 """A run's metrics on disk: metrics.jsonl, a line for each measurement, and the same values as TensorBoard events."""
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Mapping
 
-from checks.errors import naming
+from checks.errors import DamagedError, naming
 from checks.whole_files import write_whole
 from training.run_folder import RunFolder, read_lines
 
@@ -16,6 +17,7 @@ class Metrics:
   def __init__(self, folder: RunFolder, step: int):
     """Open both for a run that starts or resumes at `step`."""
     import tensorboardX  # slow to import; only training writes events
+    _check_history(folder, step)
     if os.path.isfile(folder.metrics):
       records = read_lines(folder.metrics)
       with open(folder.metrics, encoding='utf-8') as file:
@@ -38,3 +40,17 @@ class Metrics:
     """Write what is buffered, and close both."""
     self._lines.close()
     self._events.close()
+
+
+def _check_history(folder: RunFolder, step: int) -> None:
+  """Raise DamagedError when metrics.jsonl no longer begins with what had been measured when `step` was saved."""
+  size, expected = folder.manifest.checkpoints().get(step, {}).get('history') or (0, None)
+  if not size:
+    return
+  if not os.path.isfile(folder.metrics):
+    print(f'Note: {folder.metrics} is missing: what was measured up to step {step:,} is lost.', flush=True)
+    return
+  with open(folder.metrics, 'rb') as file:
+    if hashlib.sha256(file.read(size)).hexdigest() != expected:
+      raise DamagedError(f'{folder.metrics} is damaged: it differs from what had been measured when step {step:,} was saved; '
+                         'put it back from a copy, or move it away to resume without it')

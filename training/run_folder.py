@@ -170,7 +170,7 @@ class RunFolder:
     self._check_place()
     self._acquire()
     try:
-      self._new = not set(os.listdir(self.path)) - _BEGINNINGS
+      self._new = not set(os.listdir(self.path)) - _BEGINNINGS and not self.manifest.checkpoints()
       if self._new:
         with contextlib.suppress(FileNotFoundError):
           os.remove(self.manifest.path)
@@ -200,15 +200,17 @@ class RunFolder:
       print(f'Note: {self.path} has no {NAME}: it was made by an earlier version, or has lost it. Its files are taken as '
             'they are, and are listed from now on.', flush=True)
       self._refuse_lost_history(anew)
-      texts = texts_of(read_json(self.environment)) if os.path.isfile(self.environment) else {}
+      texts = texts_of(self.environment) if os.path.isfile(self.environment) else {}
       self.manifest.adopt((*ESSENTIAL, *_MADE_AGAIN), texts)
     self.manifest.check(lambda name: name in ESSENTIAL)
     problems = self.manifest.problems()
+    if any(name.startswith('samples') for name in problems):  # which are made with the results
+      problems.setdefault('results.json', 'belongs to them')
     for name, problem in problems.items():
       print(f'Note: {os.path.join(self.path, name)} {problem}. It is made again'
             + (f'; what was there lies in damaged/{name}.' if 'missing' not in problem else '.'), flush=True)
       if os.path.isfile(os.path.join(self.path, name)):
-        os.makedirs(os.path.join(self.path, 'damaged'), exist_ok=True)
+        os.makedirs(os.path.dirname(os.path.join(self.path, 'damaged', name)), exist_ok=True)
         os.replace(os.path.join(self.path, name), os.path.join(self.path, 'damaged', name))
     self.manifest.forget(problems)
 
@@ -223,14 +225,14 @@ class RunFolder:
     """Move what the run has learnt and measured to earlier/1, 2, …"""
     place = os.path.join(self.path, 'earlier')
     os.makedirs(place, exist_ok=True)
-    target = os.path.join(place, str(len(os.listdir(place)) + 1))
+    target = os.path.join(place, str(1 + max((int(name) for name in os.listdir(place) if name.isdigit()), default=0)))
     os.makedirs(target)
-    with self.manifest.changing() as content:
-      content['checkpoints'] = {}
-      content['files'].pop('results.json', None)
     for name in _HISTORY:
       if os.path.lexists(os.path.join(self.path, name)):
         os.replace(os.path.join(self.path, name), os.path.join(target, name))
+    with self.manifest.changing() as content:  # last: a start that finds only a part moved asks again
+      content['checkpoints'] = {}
+      content['files'] = {name: sums for name, sums in content['files'].items() if not _is_history(name)}
     print(f'Beginning at step 0; what the run had learnt and measured lies in {target}.', flush=True)
 
   def read_config(self) -> dict[str, Any]:
@@ -380,6 +382,10 @@ class RunFolder:
     if record and sums.keys() - listed.keys():
       with self.manifest.changing() as content:
         content['stores'] = listed | dict(sums)
+
+
+def _is_history(name: str) -> bool:
+  return name.split('/')[0] in _HISTORY
 
 
 @functools.cache

@@ -37,7 +37,7 @@ class StopRequest:
 
   def __init__(self):
     self.exit_code = 0
-    self._before = {}
+    self._before, self._asked = {}, False
     self._calls = self._votes = 0  # equal in all processes
 
   def __enter__(self):
@@ -47,9 +47,13 @@ class StopRequest:
     return self
 
   def _ask(self, code: int) -> None:
-    if self.exit_code == code == INTERRUPTED:
+    if self._asked and code == INTERRUPTED:
       signals.exit_now('Ended at once. The same command resumes from the last checkpoint.', code)
-    self.exit_code = code
+    self._asked = True
+    if jax.process_count() > 1:
+      os.kill(os.getpid(), signal.SIGTERM)  # jax tells the others, and all stop after the same step
+    else:
+      self.exit_code = code
 
   def __exit__(self, *_):
     for number, handler in self._before.items():
@@ -60,7 +64,7 @@ class StopRequest:
     if jax.process_count() > 1 and not self.exit_code:
       self._calls += 1
       if multihost_utils.reached_preemption_sync_point(self._calls):
-        self.exit_code = PREEMPTED
+        self.exit_code = INTERRUPTED if self._asked else PREEMPTED
     return bool(self.exit_code)
 
   def check(self) -> None:
@@ -110,7 +114,7 @@ class StopRequest:
     store.key_value_set(f'{place}/{jax.process_index()}', 'stop' if stop or error else 'done')
     votes = [store.blocking_key_value_get(f'{place}/{number}', _VERY_LONG) for number in range(jax.process_count())]
     if 'stop' in votes:
-      self.exit_code = self.exit_code or PREEMPTED
+      self.exit_code = self.exit_code or (INTERRUPTED if self._asked else PREEMPTED)
       raise Stopped
     return future.result()
 

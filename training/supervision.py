@@ -93,6 +93,6 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
       pass
     if stop.exit_code:
       print(('Stopped before training began.' if run.saved is None else f'Stopped at step {run.saved:,}, saved.')
-            + ' The same command resumes from here.', flush=True)
+            + f' The same command{" without --begin_anew" * anew} resumes from here.', flush=True)
       peers.leave()
       run.exit_code = stop.exit_code
