@@ -1,6 +1,7 @@
 """What docs/reliability.md promises of files, memory and mistakes: checkpoints are broken, disks filled, traps laid."""
 
 import ast
+import itertools
 import json
 import os
 import pickle
@@ -115,7 +116,7 @@ def test_C1_a_checkpoint_that_is_replaced_stays_until_the_other_is_whole(tmp_pat
   writer.save(1, {'a': jnp.ones(3)}, {'first': False}, {'bleu': 1.0})
   writer.wait()
   assert Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole() == (1, []) and writer.best() == 1
-  assert not list((tmp_path / 'replaced').iterdir())
+  assert not (tmp_path / 'replaced').exists()
 
 
 def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):
@@ -298,22 +299,21 @@ def test_S2_malicious_files_are_refused_without_a_side_effect(run, tmp_path, mon
   shutil.copytree(run, workdir)
   trap = pickle.dumps(Trap())
   store = next(path for path in (workdir / 'data').iterdir() if path.is_dir())
-  np.save(store / 'source.ids.npy', np.array([Trap()], dtype=object), allow_pickle=True)
-  with pytest.raises(DamagedError, match='source.ids.npy'):  # a pickle in a token store
-    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
-  (store / 'source.ids.npy').write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '<i4', 'shape': (9000000000000,), "
-                                         b"'fortran_order': False}".ljust(128) + b'1234')
-  with pytest.raises(DamagedError, match='source.ids.npy'):  # a header that claims 36 terabytes
-    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
-  listed = json.loads((store / 'sums.json').read_text())  # the same from somebody who makes the sums fit
-  listed['files']['source.ids.npy'] = sum_of(str(store / 'source.ids.npy'))
-  (store / 'sums.json').write_text(json.dumps(listed))
-  with pytest.raises(DamagedError, match='source.ids.npy'):
-    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
-  shutil.copy(store / 'source.ids.npy', store / 'source.offsets.npy')
-  np.save(store / 'source.ids.npy', np.arange(3))
-  with pytest.raises(DamagedError, match='source.offsets.npy'):  # which is read, not mapped
-    stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
+  huge = b"\x93NUMPY\x01\x00v\x00{'descr': '<i8', 'shape': (9000000000000,), 'fortran_order': False}".ljust(128) + b'1234'
+  np.save(tmp_path / 'trap.npy', np.array([Trap()], dtype=object), allow_pickle=True)
+  kept = {name: (store / name).read_bytes() for name in ('source.ids.npy', 'source.offsets.npy')}
+  for name, content in itertools.product(kept, ((tmp_path / 'trap.npy').read_bytes(), huge)):
+    (store / name).write_bytes(content)  # a pickle; a header that claims 72 terabytes
+    for fits in (False, True):  # from somebody who makes the sums fit
+      if fits:
+        listed = json.loads((store / 'sums.json').read_text())
+        listed['files'][name] = sum_of(str(store / name))
+        (store / 'sums.json').write_text(json.dumps(listed))
+      with pytest.raises(DamagedError, match=name):
+        stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
+    (store / name).write_bytes(kept[name])
+    listed['files'][name] = sum_of(str(store / name))
+    (store / 'sums.json').write_text(json.dumps(listed))
   (workdir / 'vocabulary.model').write_bytes(trap)
   with pytest.raises(DataError):
     Vocabulary.load(str(workdir / 'vocabulary.model'))
@@ -321,6 +321,7 @@ def test_S2_malicious_files_are_refused_without_a_side_effect(run, tmp_path, mon
     content['checkpoints']['8']['files']['../../../../etc/passwd'] = 'x'
   with pytest.raises(DamagedError, match='manifest.json'):
     Checkpoints(str(workdir / 'checkpoints')).check(8)
+  shutil.copy(run / 'manifest.json', workdir)
   (workdir / 'config.json').write_bytes(trap)
   with pytest.raises(DamagedError, match='config.json'):
     run_folder.RunFolder.open(str(workdir))
