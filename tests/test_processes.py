@@ -124,12 +124,13 @@ programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, '')))
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize('asked', [(0, 1), (1,)])  # one is enough: jax tells the others
+@pytest.mark.parametrize('asked, sent, codes', [  # one is enough: jax tells the others
+    ((0, 1), signal.SIGTERM, (143, 143)), ((1,), signal.SIGTERM, (143, 143)), ((1,), signal.SIGINT, (143, 130))])
 @pytest.mark.parametrize('phase', [
     'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
     'training/evaluation.totals', 'decoding/translator.Translator.translate',
     'training/checkpoint.Checkpoints.save', 'train.conclude'])
-def test_K1_sigterm_to_two_processes(corpus, run, tmp_path, phase, asked):
+def test_K1_a_signal_to_two_processes(corpus, run, tmp_path, phase, asked, sent, codes):
   workdir = tmp_path / 'run'
   steps = '--config.train.num_steps=8'
   children = launch(corpus, workdir, *FLAGS, steps, script=('-c', ANNOUNCED, phase))
@@ -139,8 +140,8 @@ def test_K1_sigterm_to_two_processes(corpus, run, tmp_path, phase, asked):
       time.sleep(0.02)
     began = time.monotonic()
     for number in asked:
-      children[number].send_signal(signal.SIGTERM)
-    end(children, workdir, (exit_codes.PREEMPTED,) * 2, timeout=30)
+      children[number].send_signal(sent)
+    end(children, workdir, codes, timeout=30)
     assert time.monotonic() - began < 10 and 'The same command resumes' in said(workdir, 0)
   finally:
     for child in children:
