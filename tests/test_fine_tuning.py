@@ -119,11 +119,16 @@ def test_a_run_starts_from_the_language_models_parameters(runs):
   trained = tasks.load(str(runs[1]), '40')
   wanted = jax.eval_shape(trained._model.init, jax.random.key(0))
   fresh = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), wanted)
-  started = types.SimpleNamespace(setup=types.SimpleNamespace(places=types.SimpleNamespace(init_from=str(runs[0]))))
+  vocabularies = run_folder.RunFolder(str(runs[0])).load_vocabularies()
+  started = types.SimpleNamespace(setup=types.SimpleNamespace(places=types.SimpleNamespace(init_from=str(runs[0]))),
+                                  fingerprints=[vocabulary.fingerprint for vocabulary in vocabularies])
   adopted = Classification.adopt(started, wanted, fresh)
   saved = checkpoint.Checkpoints(str(runs[0] / 'checkpoints')).restore_params(5, wanted['model'])
   jax.tree.map(np.testing.assert_array_equal, adopted['model'], saved)
   assert adopted['head'] is fresh['head']
+  started.fingerprints = ['another', 'one']
+  with pytest.raises(checkpoint.CheckpointError, match='another vocabulary'):
+    Classification.adopt(started, wanted, fresh)
 
 
 def test_lines_get_the_labels_that_the_results_speak_of(runs, text, tmp_path, capsys):
