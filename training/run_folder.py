@@ -205,7 +205,7 @@ class RunFolder:
     self.manifest.check(lambda name: name in ESSENTIAL)
     problems = self.manifest.problems()
     if any(name.startswith('samples') for name in problems):  # which are made with the results
-      problems.setdefault('results.json', 'belongs to them')
+      problems.setdefault('results.json', 'is made together with samples/')
     for name, problem in problems.items():
       print(f'Note: {os.path.join(self.path, name)} {problem}. It is made again'
             + (f'; what was there lies in damaged/{name}.' if 'missing' not in problem else '.'), flush=True)
