@@ -93,9 +93,11 @@ def read_lines(path: str) -> list[dict[str, Any]]:
   """Return the records of a file of JSON lines, such as metrics.jsonl, without an unfinished last line.
 
   Raises:
-    DamagedError: naming the first line that is no record.
+    DamagedError: when the file is missing, or naming the first line that is no record.
   """
   records = []
+  if not os.path.isfile(path):
+    raise DamagedError(f'{path} is missing: the run has measured nothing yet, or has lost it')
   with open(path, 'rb') as file:
     for number, line in enumerate(file, 1):
       if line.endswith(b'\n'):
