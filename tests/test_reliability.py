@@ -88,6 +88,9 @@ def test_R1_K3_drill(corpus, tmp_path, seed, more):
   flags = [*FLAGS, *more, f'--config.seed={seed}']
   assert train.main(options(corpus, tmp_path / 'whole', *flags, f'--config.train.num_steps={STEPS}')) == 0
   for _ in range(3):
+    if (tmp_path / 'parts' / 'results.json').exists():  # it was over before it was killed
+      assert_same_run(tmp_path / 'whole', tmp_path / 'parts')
+      shutil.rmtree(tmp_path / 'parts')
     process = start(corpus, tmp_path / 'parts', *flags, f'--config.train.num_steps={STEPS}')
     until(process, 'Training for')
     time.sleep(draw.uniform(0, 6))
