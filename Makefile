@@ -21,7 +21,7 @@ explore: $(VENV)/ready
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m ruff check .
-	$(VENV)/bin/python -m basedpyright --pythonpath $(VENV)/bin/python
+	$(VENV)/bin/python -m basedpyright --project=pyproject.toml --pythonpath $(VENV)/bin/python
 	$(VENV)/bin/python -m pytest -q tests/test_house.py
 
 test: $(VENV)/ready-to-test
