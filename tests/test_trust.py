@@ -10,6 +10,7 @@ import pytest
 import decode
 import train
 import visualize
+from batching import store as stores
 from checks import exit_codes
 from checks.errors import DamagedError
 from options import decode_options, visualize_options
@@ -168,6 +169,22 @@ def test_C5_history_is_not_begun_anew_unasked(corpus, run, tmp_path, capsys):
   whole, again = saved(run), saved(workdir)
   for name in whole:
     np.testing.assert_array_equal(whole[name], again[name], err_msg=name)
+
+
+def test_C5_a_large_store_is_compared_meanwhile_and_nothing_is_saved_of_a_damaged_one(corpus, run, tmp_path, monkeypatch):
+  monkeypatch.setattr(stores, '_VERIFIED_AT_ONCE', 0)
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  assert train.main(options(corpus, workdir, '--config.train.num_steps=9')) == 0  # a sound one
+  place = max((workdir / 'data').iterdir(), key=lambda store: (store / 'target.ids.npy').stat().st_size)  # of training
+  flip(place / 'target.ids.npy', None)
+  store = stores.open_folder(place.name, str(workdir / 'data'), lambda place: None)  # at once, as plans need its lengths
+  with pytest.raises(DamagedError, match='target.ids.npy'):
+    store.verify()
+  before = sorted(os.listdir(workdir / 'checkpoints'))
+  with pytest.raises(DamagedError, match='target.ids.npy'):
+    train.main(options(corpus, workdir, '--config.train.num_steps=12'))
+  assert sorted(os.listdir(workdir / 'checkpoints')) == before
 
 
 def test_C5_a_run_of_an_earlier_version_resumes_and_is_listed_from_then_on(corpus, run, expected, tmp_path, capsys):
