@@ -9,7 +9,6 @@ import bisect
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from batching.store import Store
 from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import positive, refuse
-from checks.whole_files import write_whole
+from checks.whole_files import digest_of, write_whole
 from transformer.classification import LabelledBatch
 from transformer.tokens import Batch
 
@@ -186,20 +185,16 @@ class CountedEpochs:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
       with open(path, encoding='utf-8') as file:
         content = json.load(file)
-      if content['sha256'] == _digest_of(content['starts']):
+      if content['sha256'] == digest_of(content['starts']):
         self._starts = content['starts']
 
   def locate(self, step: int) -> tuple[int, int]:
     """Return (epoch, place in it) of a step."""
     while self._starts[-1] <= step:
       self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
-      write_whole(self._path, json.dumps({'starts': self._starts, 'sha256': _digest_of(self._starts)}))
+      write_whole(self._path, json.dumps({'starts': self._starts, 'sha256': digest_of(self._starts)}))
     epoch = bisect.bisect_right(self._starts, step) - 1
     return epoch, step - self._starts[epoch]
-
-
-def _digest_of(numbers: Sequence[int]) -> str:
-  return hashlib.sha256(json.dumps(list(numbers)).encode()).hexdigest()
 
 
 def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, limits: str) -> None:

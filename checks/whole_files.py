@@ -3,7 +3,9 @@
 import concurrent.futures
 import contextlib
 import hashlib
+import json
 import os
+from typing import Any
 
 from checks.errors import naming
 
@@ -19,6 +21,11 @@ def write_whole(path: str, data: bytes | str) -> None:
     with contextlib.suppress(OSError):
       os.remove(unfinished)  # on a full disk it takes room
     raise
+
+
+def digest_of(content: Any) -> str:
+  """Return the SHA-256 of what JSON can hold, whatever the order of its names."""
+  return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def sum_of(path: str) -> str:

@@ -1,5 +1,6 @@
 """C5: whatever file of a finished run is spoiled, the result stays the same or a sentence names the file."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from checks import exit_codes
 from checks.errors import DamagedError
 from options import decode_options, visualize_options
 from tests.tiny_runs import options, saved
+from training import manifest as manifests
 from training.manifest import Manifest
 from training.run_folder import RunFolder
 
@@ -211,22 +213,27 @@ def test_C5_a_run_of_an_earlier_version_resumes_and_is_listed_from_then_on(corpu
   assert 10 in Manifest(str(workdir)).checkpoints() and not (workdir / 'checkpoints' / 'checksums').exists()
 
 
+@contextlib.contextmanager
+def ending(monkeypatch, call, error):
+  """Let `error` end the write of that number, counted from 0, instead of writing: a kill, or a full disk."""
+  calls, write = iter(range(9)), manifests.write_whole
+
+  def dying(path, data):
+    if next(calls) == call:
+      raise error
+    write(path, data)
+
+  with monkeypatch.context() as patch, pytest.raises(type(error)):
+    patch.setattr(manifests, 'write_whole', dying)
+    yield
+
+
 def test_a_file_that_changes_lawfully_may_be_killed_at_any_moment(tmp_path, monkeypatch):
-  from training import manifest
   folder = RunFolder(str(tmp_path))
   folder.write(folder.results, b'old')
   for call in range(3):  # the manifest, the file, the manifest
-    calls = iter(range(9))
-
-    def dying(path, data, write=manifest.write_whole, calls=calls, call=call):
-      if next(calls) == call:
-        raise KeyboardInterrupt
-      write(path, data)
-
-    with monkeypatch.context() as patch:
-      patch.setattr(manifest, 'write_whole', dying)
-      with pytest.raises(KeyboardInterrupt):
-        folder.write(folder.results, b'new')
+    with ending(monkeypatch, call, KeyboardInterrupt()):
+      folder.write(folder.results, b'new')
     assert not folder.manifest.problems()
     folder.write(folder.results, b'old')
   (tmp_path / 'results.json').write_bytes(b'oldest')
@@ -234,21 +241,11 @@ def test_a_file_that_changes_lawfully_may_be_killed_at_any_moment(tmp_path, monk
 
 
 def test_a_first_write_may_be_killed_at_any_moment(tmp_path, monkeypatch):
-  from training import manifest
   for call in range(3):
     folder = RunFolder(str(tmp_path / str(call)))
     os.makedirs(folder.path)
-    calls = iter(range(9))
-
-    def dying(path, data, write=manifest.write_whole, calls=calls, call=call):
-      if next(calls) == call:
-        raise OSError(28, 'No space left on device')
-      write(path, data)
-
-    with monkeypatch.context() as patch:
-      patch.setattr(manifest, 'write_whole', dying)
-      with pytest.raises(OSError):
-        folder.write(folder.results, b'new')
+    with ending(monkeypatch, call, OSError(28, 'No space left on device')):
+      folder.write(folder.results, b'new')
     assert not folder.manifest.problems()
     folder.write(folder.results, b'new')
     os.remove(folder.results)

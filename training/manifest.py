@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from checks.errors import DamagedError
-from checks.whole_files import sum_of, sums_of, write_whole
+from checks.whole_files import digest_of, sum_of, sums_of, write_whole
 
 NAME = 'manifest.json'
 NOT_YET = 'not yet'  # among the sums of a file that is about to be written for the first time
@@ -52,7 +52,7 @@ class Manifest:
     try:
       with open(self.path, encoding='utf-8') as file:
         content = json.load(file)
-      sound = isinstance(content, dict) and content.pop('sha256', None) == _digest_of(content) and _is_sound(content)
+      sound = isinstance(content, dict) and content.pop('sha256', None) == digest_of(content) and _is_sound(content)
     except (FileNotFoundError, NotADirectoryError):
       return json.loads(json.dumps(_EMPTY))
     except (ValueError, TypeError, AttributeError, KeyError):
@@ -92,7 +92,7 @@ class Manifest:
     with _CHANGING:
       content = self.read()
       yield content
-      write_whole(self.path, json.dumps(content | {'sha256': _digest_of(content)}, indent=1) + '\n')
+      write_whole(self.path, json.dumps(content | {'sha256': digest_of(content)}, indent=1) + '\n')
 
   def write(self, name: str, data: bytes) -> None:
     """Write one of the run's own files, and list it."""
@@ -173,7 +173,3 @@ def _is_sound(content: Content) -> bool:
   return (content.keys() == _EMPTY.keys() and isinstance(content['texts'], dict) and sums(content['stores'])
           and all(inside(name) and isinstance(each, list) for name, each in content['files'].items())
           and all(step.isdigit() and sums(entry['files']) for step, entry in content['checkpoints'].items()))
-
-
-def _digest_of(content: Any) -> str:
-  return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
