@@ -70,7 +70,8 @@ def build(options: argparse.Namespace) -> tuple[Callable, tuple]:
     limits = jnp.full(source.ids.shape[0], options.length, jnp.int32)
     cache = model.init_cache(params, model.encode(params, source), options.length, options.beam)
     step = lambda cache, last: model.decode_step(params, cache, last)
-    return search.search(search.SearchProblem(step, cache, limits, options.length, BOS, EOS, FILLER), config)
+    problem = search.SearchProblem(step, options.length, BOS, EOS, FILLER)
+    return search.search(problem, search.Sentences(cache, limits), config)
 
   ids = np.random.default_rng(1).integers(4, options.vocab, (options.batch, options.length), np.int32)
   source = tokens.pad(ids.tolist(), options.batch, options.length, FILLER)

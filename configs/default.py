@@ -185,7 +185,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.top_k = 0  # strategy sample: draw only from the k likeliest tokens; 0: from all
   search.top_p = 1.0  # strategy sample: draw only from the fewest likeliest tokens with this total probability; 1: all
   search.seed = 0  # strategy sample: seed of the draws
-  search.halvings = 0  # strategy beam: times that a batch drops its finished half once half its rows are done; 0: off
+  search.no_repeat_ngram = 0  # no output has the same n tokens in a row twice; 0: off
   search.include_prompt = True  # language models: print the prompt before its continuation
   search.batch_tokens = config_dict.placeholder(int)  # rows x beams x length; unset: 2048, to translate on GPU/TPU 8192
   return config

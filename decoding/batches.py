@@ -12,11 +12,12 @@ from transformer import tokens
 from transformer.search import constraints
 from transformer.tokens import Array
 
+QUEUE = 16  # times as many lines as rows are handed to a device at once, see transformer.search.queue
 ROWS = 8  # rows of a batch, and tokens of prefixes, are multiples of this, so that few shapes are compiled
 
 
 class SearchBatch(NamedTuple):
-  """The rows of a search. None: no row of the batch has any."""
+  """The lines of a search. None: no line of the batch has any."""
 
   source: tokens.Tokens  # [B, S]
   lines: Int[Array, ' B']  # numbers of the lines, on which sampling depends ...
@@ -27,8 +28,8 @@ class SearchBatch(NamedTuple):
 
 
 def length_class(length: int) -> int:
-  """Return the length to pad a sentence to: multiples of 8 up to 64, then steps of a quarter of a power of two."""
-  step = max(8, 2 ** (math.ceil(math.log2(length)) - 3))
+  """Return the length to pad a sentence to: multiples of 16 up to 128, then steps of a quarter of a power of two."""
+  step = max(16, 2 ** (math.ceil(math.log2(length)) - 3))
   return math.ceil(length / step) * step
 
 
@@ -37,9 +38,24 @@ def search_rows(length: int, batch_tokens: int, beams: int = 1) -> int:
   return max(ROWS, batch_tokens // (length * beams) // ROWS * ROWS)
 
 
+def length_classes(lengths: dict[int, int]) -> dict[int, list[int]]:
+  """Group lines by the length that they are padded to; the longest come first, so that a lack of memory shows at once.
+
+  Args:
+    lengths: the tokens of each line, by its number.
+
+  Returns:
+    The numbers of the lines, the longest first, by padded length.
+  """
+  classes: dict[int, list[int]] = {}
+  for line in sorted(lengths, key=lambda line: -lengths[line]):
+    classes.setdefault(length_class(lengths[line]), []).append(line)
+  return classes
+
+
 def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1, beams: int = 1
                    ) -> Iterator[tuple[int, list[int]]]:
-  """Group lines of one length class; the longest come first, so that a lack of memory shows at once.
+  """Divide each of the length_classes into batches.
 
   Args:
     lengths: the tokens of each line, by its number.
@@ -49,10 +65,7 @@ def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1,
   Yields:
     (padded length, numbers of the lines) of each batch.
   """
-  classes: dict[int, list[int]] = {}
-  for line in sorted(lengths, key=lambda line: -lengths[line]):
-    classes.setdefault(length_class(lengths[line]), []).append(line)
-  for length, members in classes.items():
+  for length, members in length_classes(lengths).items():
     rows = search_rows(length, batch_tokens, beams) * devices
     for start in range(0, len(members), rows):
       yield length, members[start:start + rows]

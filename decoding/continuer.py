@@ -13,7 +13,7 @@ from decoding.batches import line_numbers, search_batches, search_rows, until
 from decoding.limits import check_attention
 from transformer import search, tokens
 from transformer.model import Model, Params
-from transformer.search import SearchConfig, SearchProblem, constraints
+from transformer.search import SearchConfig, SearchProblem, Sentences, constraints
 from transformer.tokens import Array
 
 BATCH_TOKENS = 2048  # fewer than for translation, because each row's cache is as long as the context
@@ -70,10 +70,12 @@ class Continuer:
     nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
     memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
     cache = self._model.init_cache(params, memory, length, self._config.width)
-    best = search.search(SearchProblem(
-        lambda cache, token: self._model.decode_step(params, cache, token), cache, limits, length,
-        self._vocabulary.bos_id, self._vocabulary.eos_id, self._vocabulary.pad_id,
-        keys=search.row_keys(self._config.seed, lines), rules=[constraints.prefix(prefix, lengths)]), self._config)
+    problem = SearchProblem(
+        lambda cache, token: self._model.decode_step(params, cache, token), length, self._vocabulary.bos_id,
+        self._vocabulary.eos_id, self._vocabulary.pad_id, rules=[constraints.prefix()])
+    sentences = Sentences(cache, limits, search.row_keys(self._config.seed, lines),
+                          [constraints.Prefix(prefix, lengths)])
+    best = search.search(problem, sentences, self._config)
     return best.tokens[:, 0], best.log_probs[:, 0]
 
   def continue_lines(self, lines: Sequence[str], progress: Callable[[int], object] | None = None) -> list[Continuation]:

@@ -1,21 +1,21 @@
-"""Computation on a device: the search for a batch of sources, and the log-probabilities of given translations."""
+"""Computation on a device: the search for a queue of sources, and the log-probabilities of given translations."""
 
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Float, Int, PyTree
 
 from corpora.vocabulary import Vocabulary
 from decoding.batches import SearchBatch
 from transformer import search, tokens
 from transformer.model import Model, Params
-from transformer.search import SearchConfig, SearchProblem, constraints, coverage, ensemble
-from transformer.search.ensemble import Grow
+from transformer.search import SearchConfig, SearchProblem, Sentences, constraints, coverage, ensemble
 from transformer.search.problem import SearchCache, Step
 from transformer.tokens import Array
 
-_MARGIN = 8  # places of a cache beyond the source's length, until a translation needs more
+_MARGIN = 8  # tokens by which a translation may be longer than its source before it is searched with a longer cache
+_AT_ONCE = 8  # a row of every so many is free before waiting lines are given a row
 
 
 class Searcher:
@@ -25,50 +25,77 @@ class Searcher:
     """Make the functions of some models, with their target vocabulary and a way to search."""
     self._models, self._target, self._config = list(models), target, config
 
-  def search(self, params: Sequence[Params], batch: SearchBatch) -> search.Hypotheses:
-    """Find the hypotheses of each row."""
-    source, width = batch.source, self._config.width
-    real = (source.segments > 0).sum(axis=1)
-    limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
-    steps, caches, grows = zip(*self._members(params, source))
-    step, cache, grow = ensemble.combine(steps, caches, grows) if len(steps) > 1 else (steps[0], caches[0], grows[0])
+  def search(self, params: Sequence[Params], batch: SearchBatch, count: Int[Array, ' 1'], rows: int, to_the_limit: bool
+             ) -> search.Outcome:
+    """Find the hypotheses of each line of a queue.
+
+    Args:
+      params: of each model.
+      batch: the lines.
+      count: how many there are; behind them there is filler.
+      rows: lines searched at once.
+      to_the_limit: whether the cache has room for the longest translation allowed. If not, lines whose translation is
+        much longer than its source are given up; few are, and every step of all lines reads a shorter cache.
+    """
+    length = batch.source.ids.shape[1]
+    whole = length + self._config.extra_length
+    places = whole if to_the_limit else min(length + _MARGIN, whole)
+    steps = [self._step(model, own) for model, own in zip(self._models, params)]
+    problem = SearchProblem(
+        ensemble.combine(steps) if len(steps) > 1 else steps[0], whole, self._target.bos_id, self._target.eos_id,
+        self._target.pad_id, [rule for rule, _ in self._rules(batch)], self._coverage(), places)
+
+    def begin(some: SearchBatch) -> Sentences:
+      real = (some.source.segments > 0).sum(axis=1)
+      limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
+      return Sentences(self._cache(params, some.source, places), limits, search.row_keys(some.seeds, some.lines),
+                       [known for _, known in self._rules(some)])
+
+    waiting = search.Queue(batch, count[0], begin, rows, max(1, rows // _AT_ONCE))
+    return search.search_queue(problem, waiting, self._config)
+
+  def cache(self, params: Sequence[Params], source: tokens.Tokens) -> SearchCache:
+    """Make the cache that a search begins with, as long as most translations are."""
+    return self._cache(params, source, source.ids.shape[1] + min(_MARGIN, self._config.extra_length))
+
+  def _cache(self, params: Sequence[Params], source: tokens.Tokens, places: int) -> SearchCache:
+    """Make the cache for translations of `places` tokens."""
+    width, caches = self._config.width, []
+    for model, own in zip(self._models, params):
+      cache = model.init_cache(own, model.encode(own, source), places, width)
+      caches.append(coverage.begin(cache, width, coverage.ordinary(source.segments))
+                    if self._config.coverage_penalty else cache)
+    return ensemble.join(caches) if len(caches) > 1 else caches[0]
+
+  def _step(self, model: Model, params: Params) -> Step:
+    """Return a model's step function."""
+    if self._config.coverage_penalty:
+      return coverage.cover(lambda cache, token: model.attend_step(params, cache, token))
+    return lambda cache, token: model.decode_step(params, cache, token)
+
+  def _rules(self, batch: SearchBatch) -> list[tuple[constraints.Rule, PyTree]]:
+    """Return the rules that lines of a batch need, each with what it knows of them."""
     rules = []
     if batch.prefix is not None:
-      rules.append(constraints.prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1)))
+      rules.append((constraints.prefix(),
+                    constraints.Prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1))))
     if batch.forbidden is not None:
-      rules.append(constraints.forbidden(batch.forbidden, width))
+      rules.append((constraints.forbidden(), batch.forbidden))
     if batch.required is not None:
-      rules.append(constraints.required(batch.required, width, self._target.eos_id))
-    return search.search(SearchProblem(
-        step, cache, limits, source.ids.shape[1] + self._config.extra_length, self._target.bos_id, self._target.eos_id,
-        self._target.pad_id, keys=search.row_keys(batch.seeds, batch.lines), rules=rules,
-        growth=search.Growth(self._first_places(source), grow), coverage=self._coverage(source)), self._config)
+      rules.append((constraints.required(self._target.eos_id), batch.required))
+    return rules
 
-  def init_caches(self, params: Sequence[Params], source: tokens.Tokens) -> list[SearchCache]:
-    """Make the caches that a search begins with, as long as most translations are."""
-    return [cache for _, cache, _ in self._members(params, source)]
-
-  def _members(self, params: Sequence[Params], source: tokens.Tokens) -> list[tuple[Step, SearchCache, Grow]]:
-    """Return each model's step function, its cache, and how that grows."""
-    (rows, length), width, found = source.ids.shape, self._config.width, []
-    for model, own in zip(self._models, params):
-      bound = lambda step, own=own: lambda cache, token: step(own, cache, token)
-      cache = model.init_cache(own, model.encode(own, source), self._first_places(source), width)
-      found.append(coverage.cover(bound(model.attend_step), cache, (rows, width, length), model.grow_cache)
-                   if self._config.coverage_penalty else (bound(model.decode_step), cache, model.grow_cache))
-    return found
-
-  def _first_places(self, source: tokens.Tokens) -> int:
-    """Return the places of a cache that a search begins with."""
-    return source.ids.shape[1] + min(_MARGIN, self._config.extra_length)
-
-  def _coverage(self, source: tokens.Tokens) -> Callable[[SearchCache], Float[Array, 'B W']] | None:
+  def _coverage(self) -> Callable[[SearchCache], Float[Array, 'B W']] | None:
     """Return SearchProblem.coverage; the attention of an ensemble is the mean of its members'."""
     if not self._config.coverage_penalty:
       return None
-    beams = lambda cache: cache.beams if len(self._models) > 1 else [cache.beams]
-    return lambda cache: coverage.penalty(sum(attended for _, attended in beams(cache)) / len(self._models),
-                                          coverage.ordinary(source.segments), self._config.coverage_penalty)
+
+    def penalty(cache: SearchCache) -> Float[Array, 'B W']:
+      members, known = (cache.beams, cache.rest[0]) if len(self._models) > 1 else ([cache.beams], cache)
+      attended = sum(weights for _, weights in members) / len(self._models)
+      return coverage.penalty(attended, known.counted, self._config.coverage_penalty)
+
+    return penalty
 
   def score(self, params: Sequence[Params], batch: tokens.Batch
             ) -> tuple[Float[Array, 'B T'], Float[Array, ' B'] | None]:

@@ -4,17 +4,29 @@
     translator.translate(['The dog sleeps.'])[0].text
 """
 
+import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Int
 
 from checks.errors import ConfigError
 from corpora.vocabulary import Vocabulary
-from decoding.batches import SearchBatch, lay_phrases, lay_prefixes, line_numbers, search_batches, search_rows, until
+from decoding.batches import (
+    QUEUE,
+    SearchBatch,
+    lay_phrases,
+    lay_prefixes,
+    length_classes,
+    line_numbers,
+    search_batches,
+    search_rows,
+    until,
+)
 from decoding.limits import LONGEST_SOURCE, check_attention, longest_source
 from decoding.requests import Request, Translation, Wishes, spell_wishes
 from decoding.searcher import Searcher
@@ -34,7 +46,7 @@ class Translator:
 
   The rows that a device searches together depend only on the length of their sentences, and a sentence's length class
   only on the sentence: a line is translated in the same shapes whatever its neighbours and the number of devices, so
-  its translation depends on neither. Each device searches on its own until its rows are done.
+  its translation depends on neither. Each device has a queue of its own, of which it searches some lines at once.
   """
 
   def __init__(self, models: Sequence[Model], params: Sequence[Params], source_vocabulary: Vocabulary,
@@ -59,7 +71,7 @@ class Translator:
                                devices=devices)
     self.params = params
     self._searcher = Searcher(models, target_vocabulary, config)
-    self._compiled = self._sharded(self._searcher.search)
+    self._compiled: dict[tuple[int, bool], Callable] = {}  # by rows, and whether the cache reaches to the limit
     self._scoring = self._sharded(self._searcher.score)
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
@@ -98,10 +110,18 @@ class Translator:
       found.update(np.asarray(leaf).tobytes())
     return found.hexdigest()
 
-  def _sharded(self, function: Callable) -> Callable:
-    """Compile function(params, rows) with its rows split over the devices, each of which works on its own."""
+  def _sharded(self, function: Callable, arguments: int = 1) -> Callable:
+    """Compile function(params, *rows) with its rows split over the devices, each of which works on its own."""
     every, split = PartitionSpec(), PartitionSpec(partitioning.DATA)
-    return jax.jit(jax.shard_map(function, mesh=self._mesh, in_specs=(every, split), out_specs=split, check_vma=False))
+    return jax.jit(jax.shard_map(function, mesh=self._mesh, in_specs=(every, *[split] * arguments), out_specs=split,
+                                 check_vma=False))
+
+  def _searching(self, rows: int, to_the_limit: bool) -> Callable:
+    """Return the compiled search with so many rows, see Searcher.search."""
+    if (rows, to_the_limit) not in self._compiled:
+      self._compiled[rows, to_the_limit] = self._sharded(
+          functools.partial(self._searcher.search, rows=rows, to_the_limit=to_the_limit), arguments=2)
+    return self._compiled[rows, to_the_limit]
 
   def encode(self, lines: Sequence[str]) -> list[list[int]]:
     """Return what the model reads of each line: ids that end in EOS, cut to longest_source; none of a blank line."""
@@ -135,15 +155,33 @@ class Translator:
     wishes = [spell_wishes(request, self._target, self._config, number + 1)
               for number, request in zip(numbers, requests)]
     out = [Translation('')] * len(lines)
-    for length, members in search_batches({i: len(s) for i, s in enumerate(encoded) if s},
-                                          self._batch_tokens, self._mesh.size, self._config.width):
-      while members:
+    wishing = {i for i, wish in enumerate(wishes) if any(wish)}
+    for length, members in length_classes({i: len(s) for i, s in enumerate(encoded) if s}).items():
+      # Lines with wishes are searched by a program of their own, whatever others there are.
+      for alike in ([i for i in members if i not in wishing], [i for i in members if i in wishing]):
+        lay = lambda some, lines, length=length: self._batch(some, encoded, wishes, lines, length, draws, draw)
+        for index, found in self._search_all(alike, length, lay, progress or (lambda finished: None)):
+          out[index] = self._read(found, numbers[index] + 1)
+    return out
+
+  def _search_all(self, members: list[int], length: int, lay: Callable[[list[int], int], SearchBatch],
+                  progress: Progress) -> Iterator[tuple[int, search.Hypotheses]]:
+    """Search for lines of one padded length; yield each line's index and its row of hypotheses.
+
+    Args:
+      members: the lines.
+      length: the padded one.
+      lay: lays some of the lines out as a queue of so many.
+      progress: see translate.
+    """
+    for to_the_limit in (False, True):
+      waiting, members = members, []
+      while waiting:
         rows = max(1, search_rows(length, self._batch_tokens, self._config.width) >> self._halvings)
-        chosen = members[:rows * self._mesh.size]
-        batch = self._batch(chosen, encoded, wishes, rows * self._mesh.size, length, draws, draw)
+        chosen = waiting[:rows * QUEUE * self._mesh.size]
         self._report_memory(rows, length)
         try:
-          found = jax.device_get(self._compiled(self.params, batch))
+          outcome = self._search(chosen, rows, lay, to_the_limit)
         except jax.errors.JaxRuntimeError as error:
           if _OUT_OF_MEMORY not in str(error) or rows == 1:
             raise
@@ -151,12 +189,35 @@ class Translator:
           self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
                    f'half as many; set --search.batch_tokens={self._batch_tokens >> self._halvings} to begin with them')
           continue
-        for row, index in enumerate(chosen):
-          out[index] = self._read(jax.tree.map(lambda leaf, row=row: leaf[row], found), numbers[index] + 1)
-        members = members[len(chosen):]
-        if progress:
-          progress(len(chosen))
-    return out
+        finished = 0
+        for index, row in zip(chosen, self._rows_of(len(chosen), rows), strict=True):
+          if outcome.given_up[row]:
+            members.append(index)
+          else:
+            finished += 1
+            yield index, jax.tree.map(lambda leaf, row=row: leaf[row], outcome.hypotheses)
+        waiting = waiting[len(chosen):]
+        progress(finished)
+
+  def _search(self, chosen: list[int], rows: int, lay: Callable[[list[int], int], SearchBatch], to_the_limit: bool
+              ) -> search.Outcome:
+    """Search for some lines on all devices; a line's row is as in _rows_of."""
+    places, devices = self._rows_of(len(chosen), rows), self._mesh.size
+    laid = lay(chosen, len(chosen))
+    spread = lambda leaf: np.zeros((rows * QUEUE * devices, *leaf.shape[1:]), leaf.dtype)
+
+    def put(leaf: np.ndarray) -> np.ndarray:
+      whole = spread(leaf)
+      whole[places] = leaf
+      return whole
+
+    counts = np.array([len(range(device, len(chosen), devices)) for device in range(devices)], np.int32)
+    return jax.device_get(self._searching(rows, to_the_limit)(self.params, jax.tree.map(put, laid), counts))
+
+  def _rows_of(self, count: int, rows: int) -> Int[np.ndarray, ' count']:
+    """Return the row of each of `count` lines, which are dealt to the devices in turn."""
+    line = np.arange(count)
+    return line % self._mesh.size * (rows * QUEUE) + line // self._mesh.size
 
   def _encode(self, lines: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
     """Encode as encode() does, and report lines that are cut; `numbers` are those of the lines, from 0."""
@@ -187,7 +248,7 @@ class Translator:
     self._shapes.add((rows, length))
     blank = jax.ShapeDtypeStruct((rows, length), jnp.int32)
     source = tokens.Tokens(blank, blank, blank)
-    size = beam_cache.num_bytes(jax.eval_shape(self._searcher.init_caches, self.params, source))
+    size = beam_cache.num_bytes(jax.eval_shape(self._searcher.cache, self.params, source))
     if size > self._largest:
       self._largest = size
       self.say(f'search batches of up to {rows} rows × {length} source tokens, {self._config.width} beams: '
@@ -196,19 +257,18 @@ class Translator:
 
   def _read(self, found: search.Hypotheses, number: int) -> Translation:
     """Make a line's translation from its row of hypotheses; `number` is the line's, from 1."""
-    scores = found.scores.astype(np.float64)
-    listed = []
-    for rank in range(len(scores)):
-      if len(listed) > self._config.n_best:  # one more than is wanted: it tells whether the best is close
-        break
-      ids, size = tuple(until(found.tokens[rank], self._target.eos_id)), int(found.lengths[rank])
-      if scores[rank] > search.NEVER and ids not in [other.ids for other in listed]:  # groups may find the same
-        text = ' '.join(self._target.decode(ids).split('\n'))
-        listed.append(Translation(text, float(scores[rank]), float(found.log_probs[rank]), ids,
-                                  tuple(found.token_log_probs[rank, :size].astype(float).tolist())))
-    if len(listed) > 1 and listed[0].score - listed[1].score < search.NOISE:
+    ranks = np.flatnonzero(found.found)[:self._config.n_best + 1]  # one more than is wanted tells whether two are close
+    if len(ranks) > 1 and float(found.scores[0]) - float(found.scores[1]) < search.NOISE:
       self._close.append(number)
-    return listed[0]._replace(others=tuple(listed[1:self._config.n_best]))
+    listed = [self._read_rank(found, rank) for rank in ranks[:self._config.n_best]]
+    return listed[0]._replace(others=tuple(listed[1:]))
+
+  def _read_rank(self, found: search.Hypotheses, rank: int) -> Translation:
+    """Make a translation from one of the hypotheses of a line."""
+    ids, size = tuple(until(found.tokens[rank], self._target.eos_id)), int(found.lengths[rank])
+    text = ' '.join(self._target.decode(ids).split('\n'))
+    return Translation(text, float(found.scores[rank]), float(found.log_probs[rank]), ids,
+                       tuple(found.token_log_probs[rank, :size].astype(float).tolist()))
 
   def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress | None = None) -> list[Translation]:
     """Return given translations with their scores and log-probabilities, as translate() does for those that it finds.

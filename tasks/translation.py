@@ -70,7 +70,7 @@ class Translation(Task):
   def _greedy(self) -> Translator:
     """The greedy translator of all evaluations: made once, so that it compiles once."""
     return self._make_translator(dataclasses.replace(
-        self.setup.search, strategy='beam', beam_size=1, groups=1, halvings=0, coverage_penalty=0.0))
+        self.setup.search, strategy='beam', beam_size=1, groups=1, coverage_penalty=0.0))
 
   @functools.cached_property
   def _searching(self) -> Translator:

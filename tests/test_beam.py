@@ -7,7 +7,7 @@ import pytest
 from explorer import beam
 from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
 from transformer import tokens
-from transformer.search import SearchConfig, SearchProblem, beam_search
+from transformer.search import SearchConfig, SearchProblem, Sentences, search
 
 
 @pytest.fixture(scope='module')
@@ -26,8 +26,8 @@ def test_the_best_path_is_what_beam_search_finds(parts, config):
   memory = model.encode(params, tokens.pad([source], 1, len(source), 0))
   cache = model.init_cache(params, memory, limit, config.beam_size)
   step = lambda cache, last: model.decode_step(params, cache, last)
-  found = jax.jit(lambda cache: beam_search(SearchProblem(
-      step, cache, np.array([limit]), limit, vocabulary.bos_id, vocabulary.eos_id, filler=0), config))(cache)
+  problem = SearchProblem(step, limit, vocabulary.bos_id, vocabulary.eos_id, filler=0)
+  found = jax.jit(lambda cache: search(problem, Sentences(cache, np.array([limit])), config))(cache)
   best = tree.tokens_of(tree.best[-1])
   assert best == found.tokens[0, 0, :len(best)].tolist() and best[-1] == vocabulary.eos_id
   np.testing.assert_allclose(tree.nodes[tree.best[-1]].score, found.scores[0, 0], rtol=1e-4)

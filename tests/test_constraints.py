@@ -30,11 +30,9 @@ def laid(phrases, right):
 @functools.partial(jax.jit, static_argnames=('config', 'kind'))
 def run(table, phrases, config, kind):
   cache = Cache(jax.numpy.full((3, config.width), BOS), table)
-  rule = (constraints.forbidden(phrases, config.width) if kind == 'forbidden' else
-          constraints.required(phrases, config.width, EOS))
-  return search.search(search.SearchProblem(
-      chain_step, cache, LIMITS, LONGEST, BOS, EOS, FILLER, keys=search.row_keys(config.seed, np.arange(3)),
-      rules=[rule]), config)
+  rule = constraints.forbidden() if kind == 'forbidden' else constraints.required(EOS)
+  return search.search(search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER, rules=[rule]),
+                       search.Sentences(cache, LIMITS, search.row_keys(config.seed, np.arange(3)), [phrases]), config)
 
 
 def contains(sentence, phrase):
@@ -105,8 +103,8 @@ def test_a_wide_beam_finds_the_best_that_has_what_is_required():
 def test_without_phrases_nothing_changes():
   config, table, nothing = SearchConfig(beam_size=3), chains(1), np.full((3, 1, 2), constraints.NO_TOKEN, np.int32)
   cache = Cache(np.full((3, 3), BOS), table)
-  problem = search.SearchProblem(chain_step, cache, LIMITS, LONGEST, BOS, EOS, FILLER)
-  free = jax.jit(lambda cache: search.search(problem._replace(cache=cache), config))(cache)
+  problem = search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER)
+  free = jax.jit(lambda cache: search.search(problem, search.Sentences(cache, LIMITS), config))(cache)
   for kind in ('forbidden', 'required'):
     for field, expected in zip(run(table, nothing, config, kind), free):
       np.testing.assert_allclose(field, expected, rtol=1e-6)

@@ -20,7 +20,7 @@ from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains,
 from tests.test_search import penalty as length_penalty
 from transformer import architectures, search
 from transformer.config import LanguageModelConfig, ModelConfig, RecurrentConfig
-from transformer.search import SearchConfig, coverage
+from transformer.search import SearchConfig, coverage, queue
 
 SOURCE = np.array([3, 2, 5])  # tokens of each source that are to be covered
 
@@ -48,12 +48,12 @@ def attend_step(cache, last):
 @functools.lru_cache
 def compiled(config, stop_early):
   def run(cache):
-    shape = (*cache.beams.shape, cache.looks.shape[-1])
-    step, covered, _ = coverage.cover(attend_step, cache, shape, lambda cache, places: cache)
-    counted = jnp.arange(shape[-1])[None] < jnp.asarray(SOURCE)[:, None]
-    return search.beam_search(search.SearchProblem(
-        step, covered, LIMITS, LONGEST, BOS, EOS, FILLER,
-        coverage=lambda cache: coverage.penalty(cache.beams[1], counted, config.coverage_penalty)), config, stop_early)
+    counted = jnp.arange(cache.looks.shape[-1])[None] < jnp.asarray(SOURCE)[:, None]
+    problem = search.SearchProblem(
+        coverage.cover(attend_step), LONGEST, BOS, EOS, FILLER,
+        coverage=lambda cache: coverage.penalty(cache.beams[1], cache.counted, config.coverage_penalty))
+    covered = coverage.begin(cache, config.beam_size, counted)
+    return queue.run(search.beam_search(problem, config, stop_early), search.Sentences(covered, LIMITS))
   return jax.jit(run)
 
 

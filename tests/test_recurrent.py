@@ -225,7 +225,7 @@ def test_beam_search_finds_what_it_says_it_found(kind):
   def find(params, source):
     cache = model.init_cache(params, model.encode(params, source), 6, 3)
     step = lambda cache, last: model.decode_step(params, cache, last)
-    return search.search(search.SearchProblem(step, cache, jnp.array([6, 5]), 6, BOS, EOS, FILLER),
+    return search.search(search.SearchProblem(step, 6, BOS, EOS, FILLER), search.Sentences(cache, jnp.array([6, 5])),
                          SearchConfig(beam_size=3))
 
   found = jax.tree.map(np.asarray, find(params, tokens.pad(sources, 2, 7, FILLER)))

@@ -34,9 +34,9 @@ def chain(seed=0, spread=1.3):
 @functools.partial(jax.jit, static_argnames=('config', 'length'))
 def run(table, limits, lines, prefix, lengths, config, length=LONGEST):
   cache = Cache(jax.numpy.full((len(limits), config.width), BOS), table)
-  return search.search(search.SearchProblem(
-      chain_step, cache, limits, length, BOS, EOS, FILLER, keys=search.row_keys(config.seed, lines),
-      rules=[constraints.prefix(prefix, lengths)]), config)
+  problem = search.SearchProblem(chain_step, length, BOS, EOS, FILLER, rules=[constraints.prefix()])
+  known = [constraints.Prefix(prefix, lengths)]
+  return search.search(problem, search.Sentences(cache, limits, search.row_keys(config.seed, lines), known), config)
 
 
 def draw(table, rows, config, lines=None, prefixes=None, limit=LONGEST):

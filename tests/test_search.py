@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import BOS, EOS, FILLER, rows
 from transformer import search, tokens
-from transformer.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig, ensemble
+from transformer.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig, ensemble, queue
 from transformer.search.largest import largest
 
 V, LONGEST = 5, 4
@@ -40,10 +40,18 @@ def chains(seed=0, spread=1.5):
 @functools.lru_cache
 def compiled(how, config):
   return jax.jit(lambda cache, limits: how(
-      search.SearchProblem(chain_step, cache, limits, LONGEST, BOS, EOS, FILLER), config))
+      search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER), search.Sentences(cache, limits), config))
 
 
-def run(table, config, limits=LIMITS, how=search.beam_search):
+def beam(problem, sentences, config, stop_early=True):
+  return queue.run(search.beam_search(problem, config, stop_early), sentences)
+
+
+def greedy(problem, sentences, config):
+  return queue.run(search.greedy_search(problem, config), sentences)
+
+
+def run(table, config, limits=LIMITS, how=beam):
   cache = Cache(np.full((len(limits), config.beam_size), BOS, np.int32), table)
   return jax.tree.map(np.asarray, compiled(how, config)(cache, limits))
 
@@ -145,21 +153,21 @@ def test_a_beam_of_one_is_greedy_search():
   lengths = set()
   for seed in range(5):
     table = chains(seed)
-    beam, greedy = run(table, config), run(table, config, how=search.greedy_search)
-    np.testing.assert_array_equal(beam.tokens, greedy.tokens)
-    np.testing.assert_array_equal(beam.lengths, greedy.lengths)
-    np.testing.assert_allclose(beam.log_probs, greedy.log_probs, atol=1e-5)
-    lengths |= set(greedy.lengths[:, 0].tolist())
+    wide, alone = run(table, config), run(table, config, how=greedy)
+    np.testing.assert_array_equal(wide.tokens, alone.tokens)
+    np.testing.assert_array_equal(wide.lengths, alone.lengths)
+    np.testing.assert_allclose(wide.log_probs, alone.log_probs, atol=1e-5)
+    lengths |= set(alone.lengths[:, 0].tolist())
     for row, limit in enumerate(LIMITS):
       by_hand, before, now = [], BOS, BOS
       while not by_hand or now != EOS:
         before, now = now, EOS if len(by_hand) + 1 == limit else int(table[row, before, now].argmax())
         by_hand.append(now)
-      assert greedy.tokens[row, 0, :len(by_hand)].tolist() == by_hand
+      assert alone.tokens[row, 0, :len(by_hand)].tolist() == by_hand
   assert len(lengths) > 2
 
 
-@pytest.mark.parametrize('how, width', [(search.beam_search, 3), (search.greedy_search, 1)])
+@pytest.mark.parametrize('how, width', [(beam, 3), (greedy, 1)])
 def test_limits_hold_and_the_last_place_may_only_end(how, width):
   table = chains(2)
   table[..., EOS] = -9.0  # hardly ever ends by itself
@@ -171,7 +179,7 @@ def test_limits_hold_and_the_last_place_may_only_end(how, width):
     assert (found.scores[1, 1:] == search.NEVER).all()  # there is no second translation of one token
 
 
-@pytest.mark.parametrize('how, width', [(search.beam_search, 2), (search.greedy_search, 1)])
+@pytest.mark.parametrize('how, width', [(beam, 2), (greedy, 1)])
 def test_a_row_does_not_depend_on_its_neighbours(how, width):
   config = SearchConfig(beam_size=width)
   for seed in range(3):
@@ -199,7 +207,7 @@ def test_the_cache_moves_with_its_hypothesis():
 @pytest.mark.parametrize('n_best', [1, 2, 3])
 def test_stopping_early_changes_nothing(n_best):
   config = SearchConfig(beam_size=3, alpha=0.9, n_best=n_best)
-  patient, changed = functools.partial(search.beam_search, stop_early=False), 0
+  patient, changed = functools.partial(beam, stop_early=False), 0
   for seed in range(40):
     table = chains(seed, spread=2.5)
     quick, slow = run(table, config), run(table, config, how=patient)
@@ -209,17 +217,60 @@ def test_stopping_early_changes_nothing(n_best):
   assert (changed > 0) == (n_best < 3)  # it did stop before the others were certain
 
 
-@pytest.mark.parametrize('halvings', [1, 2, 5])
-@pytest.mark.parametrize('places', [1, 3, LONGEST])
-def test_going_on_with_half_the_rows_changes_nothing(halvings, places):
-  """Rows end at different steps, before and after the cache, which is as good as none here, has grown."""
-  limits = np.array([4, 1, 3, 2, 4, 1, 1], np.int32)
-  table = np.concatenate([chains(seed, spread=2.5) for seed in range(3)])[:len(limits)]
-  plain, config = SearchConfig(beam_size=3), SearchConfig(beam_size=3, halvings=halvings)
-  growth = search.Growth(places, lambda cache, length: cache)
-  growing = lambda problem, config: search.beam_search(problem._replace(growth=growth), config)
-  for field, expected in zip(run(table, config, limits, growing), run(table, plain, limits)):
-    np.testing.assert_array_equal(field, expected)
+WAYS = {'beam': dict(beam_size=3), 'greedy': dict(beam_size=1), 'sample': dict(strategy='sample', seed=3),
+        'diverse': dict(beam_size=4, groups=2, n_best=3)}
+
+
+@functools.cache
+def queued(config, rows, together, places):
+  def search_all(waiting, count):
+    begin = lambda part: search.Sentences(Cache(jnp.full((together, config.width), BOS), part[0]), part[1], part[2])
+    problem = search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER, places=places)
+    return search.search_queue(problem, search.Queue(waiting, count, begin, rows, together), config)
+  return jax.jit(search_all)
+
+
+@functools.cache
+def waiting_sentences(count=11):
+  """Chains of many lengths, so that rows are free at different steps, and their keys."""
+  table = np.concatenate([chains(seed, spread=2.5) for seed in range(4)])[:count]
+  limits = np.random.default_rng(1).integers(1, LONGEST + 1, count).astype(np.int32)
+  return table, limits, search.row_keys(5, np.arange(count))
+
+
+@pytest.mark.parametrize('rows, together', [(1, 1), (3, 2), (4, 4)])
+@pytest.mark.parametrize('way', WAYS)
+def test_sentences_that_wait_find_what_they_find_alone(way, rows, together):
+  """Whatever row they get, and whoever was in it before."""
+  config, waiting = SearchConfig(**WAYS[way]), waiting_sentences()
+  table, limits, keys = waiting
+  alone = jax.jit(lambda cache: search.search(
+      search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER), search.Sentences(cache, limits, keys), config))(
+          Cache(np.full((len(limits), config.width), BOS, np.int32), table))
+  for count in (0, 2, len(limits)):
+    outcome = queued(config, rows, together, None)(waiting, count)
+    for field, expected in zip(outcome.hypotheses, alone):
+      np.testing.assert_array_equal(field[:count], expected[:count])
+    assert not outcome.given_up.any() and outcome.computed[0] >= outcome.steps.sum() >= count
+
+
+def test_rows_are_not_computed_for_nothing():
+  """Two rows for sentences of 1 and of 4 tokens by turns: each free row is taken at once."""
+  table, limits = np.zeros((8, V, V, V), np.float32), np.array([4, 1] * 4, np.int32)
+  table[..., EOS] = -30.0  # only at the limit
+  outcome = queued(SearchConfig(beam_size=1), 2, 1, None)((table, limits, search.row_keys(5, np.arange(8))), 8)
+  assert outcome.steps.tolist() == limits.tolist() and outcome.steps.sum() == 20
+  assert outcome.computed[0] == 20
+
+
+def test_a_sentence_that_outgrows_its_cache_is_given_up_and_leaves_no_trace():
+  waiting = waiting_sentences()
+  for way in WAYS.values():
+    whole, short = (queued(SearchConfig(**way), 3, 2, places)(waiting, 11) for places in (None, 2))
+    np.testing.assert_array_equal(short.given_up, whole.steps > 2)
+    assert 0 < short.given_up.sum() < 11
+    for field, expected in zip(short.hypotheses, whole.hypotheses):
+      np.testing.assert_array_equal(field[~short.given_up], expected[~short.given_up])
 
 
 def test_the_shortest_output_is_kept_to_unless_the_limit_is_shorter():
@@ -245,19 +296,44 @@ def test_diverse_groups_shun_each_others_tokens():
     found = run(table, config)
     for row, limit in enumerate(LIMITS):
       pasts, written = [[BOS, BOS], [BOS, BOS]], []
-      for _ in range(limit - 1):
+      for place in range(limit - 1):
         scores = [table[row, past[-2], past[-1]].copy() for past in pasts]
         first = int(scores[0].argmax())
         scores[1][first] -= strength
+        if place == limit - 2 and pasts[0] == pasts[1]:  # would have to end as the same output
+          scores[1][first] = -np.inf
         for past, token in zip(pasts, (first, int(scores[1].argmax()))):
           past.append(token)
       written = sorted(((log_probability(table[row], [*past[2:], EOS]), [*past[2:], EOS]) for past in pasts),
                        reverse=True)
       different += written[0][1] != written[1][1]
+      if limit == 1:  # there is one output only
+        assert found.found[row].tolist() == [True, False]
+        del written[1]
       for rank, (log_prob, sentence) in enumerate(written):
         assert found.tokens[row, rank, :limit].tolist() == sentence
         assert abs(found.log_probs[row, rank] - log_prob) < 1e-4  # the model's own, without the penalty
   assert different > 6
+
+
+@pytest.mark.parametrize('groups', [2, 4])
+def test_diverse_groups_list_no_output_twice_and_fill_the_list(groups):
+  """Outputs end where they like; there are far more of them than beams."""
+  config, shared = SearchConfig(beam_size=4, groups=groups, n_best=4), 0
+  limits = np.array([LONGEST] * 3, np.int32)
+  for seed in range(12):
+    table = chains(seed, spread=2.0)
+    found = run(table, config, limits)
+    for row in range(3):
+      assert found.found[row].all() and len({tuple(tokens) for tokens in found.tokens[row].tolist()}) == 4
+      assert (np.diff(found.scores[row]) <= 0).all()
+      for tokens, length, log_prob in zip(found.tokens[row], found.lengths[row], found.log_probs[row]):
+        assert abs(log_prob - log_probability(table[row], tokens[:length])) < 1e-4
+    first = run(table, SearchConfig(beam_size=4 // groups, n_best=4 // groups), limits)  # what the first group finds
+    in_all = [[tuple(tokens) in {*map(tuple, found.tokens[row].tolist())} for tokens in first.tokens[row].tolist()]
+              for row in range(3)]
+    shared += np.sum(in_all)
+  assert shared == 12 * 3 * (4 // groups)
 
 
 def test_groups_without_diversity_are_searches_of_their_size():
@@ -269,19 +345,20 @@ def test_groups_without_diversity_are_searches_of_their_size():
     np.testing.assert_allclose(found.log_probs[:, 0], alone.log_probs[:, 0], atol=1e-5)
 
 
-def search_with(problem, other, config):
+def search_with(problem, sentences, other, config):
   """Of two models, of which the second has another cache."""
-  step, cache, _ = ensemble.combine([problem.step, problem.step], [problem.cache, other])
-  return search.beam_search(problem._replace(step=step, cache=cache), config)
+  both = sentences._replace(cache=ensemble.join([sentences.cache, other]))
+  return beam(problem._replace(step=ensemble.combine([problem.step, problem.step])), both, config)
 
 
-def ensemble_search(problem, config):
+def ensemble_search(problem, sentences, config):
   """Two models, the second of which reads the chains from the end of the batch."""
-  return search_with(problem, problem.cache._replace(chains=problem.cache.chains[::-1]), config)
+  cache = sentences.cache
+  return search_with(problem, sentences, cache._replace(chains=cache.chains[::-1]), config)
 
 
-def twice(problem, config):
-  return search_with(problem, problem.cache, config)
+def twice(problem, sentences, config):
+  return search_with(problem, sentences, sentences.cache, config)
 
 
 def test_an_ensemble_has_the_mean_probability():
@@ -300,9 +377,9 @@ def test_an_ensemble_has_the_mean_probability():
 def test_search_chooses_by_beam_size():
   table = chains(3)
   one, two = SearchConfig(1, 'gnmt'), SearchConfig(2, 'none')
-  found, greedy = run(table, one, how=search.search), run(table, one, how=search.greedy_search)
-  np.testing.assert_array_equal(found.tokens, greedy.tokens)
-  np.testing.assert_allclose(found.scores, greedy.log_probs / penalty(one, greedy.lengths), rtol=1e-5)
+  found, walked = run(table, one, how=search.search), run(table, one, how=greedy)
+  np.testing.assert_array_equal(found.tokens, walked.tokens)
+  np.testing.assert_allclose(found.scores, walked.log_probs / penalty(one, walked.lengths), rtol=1e-5)
   np.testing.assert_array_equal(run(table, two, how=search.search).scores, run(table, two).scores)
 
 
@@ -313,8 +390,8 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
   def translate(params, source):
     cache = model.init_cache(params, model.encode(params, source), length)
     step = lambda cache, last: model.decode_step(params, cache, last)
-    return search.greedy_search(search.SearchProblem(step, cache, limits, length, BOS, EOS, FILLER),
-                                SearchConfig(beam_size=1))
+    return search.search(search.SearchProblem(step, length, BOS, EOS, FILLER), search.Sentences(cache, limits),
+                         SearchConfig(beam_size=1))
 
   found = jax.tree.map(np.asarray, jax.jit(translate)(params, source))
   words = [found.tokens[row, 0, :found.lengths[row, 0]].tolist() for row in range(3)]
@@ -352,15 +429,16 @@ def test_a_length_penalty_is_one_entry():
 
 
 def test_a_strategy_is_one_entry():
-  problem = search.SearchProblem(chain_step, None, LIMITS, LONGEST, BOS, EOS, FILLER)
-  asked, answer = [], search.Hypotheses(*[None] * 5)
+  problem = search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER)
+  asked, cache = [], Cache(np.full((3, 2), BOS), chains(1))
   STRATEGIES.add('ask', search.config.Strategy(
-      lambda *given: asked.append(given) or answer, width=lambda config: 2, options=frozenset({'seed'}),
-      outputs='both beams give'))
+      lambda *given: asked.append(given) or search.beam_search(problem, SearchConfig(beam_size=2)),
+      width=lambda config: 2, options=frozenset({'seed'}), outputs='both beams give'))
   try:
     config = SearchConfig(strategy='ask', n_best=2)
     assert config.width == 2 and config.idle()['beam_size'] == "strategy is 'ask'" and 'seed' not in config.idle()
-    assert search.search(problem, config) is answer and asked == [(problem, config)]
+    found = search.search(problem, search.Sentences(cache, LIMITS), config)
+    assert found.found[:, 0].all() and asked == [(problem, config)]
     with pytest.raises(ValueError, match='n_best is 3; expected 1 to 2, as many as both beams give'):
       SearchConfig(strategy='ask', n_best=3)
   finally:
@@ -369,4 +447,5 @@ def test_a_strategy_is_one_entry():
 
 def test_sampling_needs_keys():
   with pytest.raises(ValueError, match='no keys.*row_keys'):
-    search.sample(search.SearchProblem(chain_step, None, LIMITS, LONGEST, BOS, EOS, FILLER), SearchConfig())
+    search.search(search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER),
+                  search.Sentences(Cache(np.full((3, 1), BOS), chains(1)), LIMITS), SearchConfig(strategy='sample'))

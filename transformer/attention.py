@@ -45,12 +45,12 @@ def masked_softmax(scores: Float32[Array, 'B G R Q M'], mask: Mask) -> Float32[A
 
 
 def weighted_sum(weights: Float[Array, 'B G R Q M'], value: Float[Array, 'B M G U'],
-                 edges: Float[Array, 'Q M U'] | None = None) -> Float[Array, 'B Q G*R U']:
+                 edges: Float[Array, '*rows Q M U'] | None = None) -> Float[Array, 'B Q G*R U']:
   """Sum the values, and `edges` where they are given, by the weights."""
   weights = weights.astype(value.dtype)
   context = jnp.einsum('bgrqm,bmgu->bgrqu', weights, value)
   if edges is not None:
-    context += jnp.einsum('bgrqm,qmu->bgrqu', weights, edges)
+    context += jnp.einsum(f'bgrqm,{"b" * (edges.ndim - 3)}qmu->bgrqu', weights, edges)
   context = context.transpose(0, 3, 1, 2, 4)
   return context.reshape(*context.shape[:2], -1, context.shape[-1])
 
@@ -130,7 +130,7 @@ class MultiHeadAttention(nn.Module):
     """Attend with the queries to a projected memory."""
     scores = self.score.compare(grouped(query, memory), memory.key, relation.edges(relation.key_table, query.dtype))
     if relation.bias is not None:
-      scores += relation.bias.reshape(1, *scores.shape[1:])
+      scores += relation.bias.reshape(-1, *scores.shape[1:])
     weights = masked_softmax(scores, mask)
     # Recorded only when the caller makes the collection mutable.
     self.sow(WITNESS, 'weights', by_head(weights))
@@ -147,7 +147,7 @@ class MultiHeadAttention(nn.Module):
     """Cross-attention: the queries of x attend to the projected memory of another text."""
     return self.attend(self.queries(x), memory, mask)
 
-  def extend(self, x: Float[Array, 'B W D'], past: CachedKeyValue, step: Int[Array, ''], mask: Bool[Array, 'B W M'],
+  def extend(self, x: Float[Array, 'B W D'], past: CachedKeyValue, step: Int[Array, ' B'], mask: Bool[Array, 'B W M'],
              relation: Relation = NOTHING) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
     """One cached step of causal self-attention: every beam's newest token attends to its own past.
 
@@ -156,7 +156,7 @@ class MultiHeadAttention(nn.Module):
     Args:
       x: the newest token of each beam.
       past: a layer's cache (beam_cache.blank), filled before `step`.
-      step: the place being written.
+      step: the place being written, of each sentence.
       mask: which entries belong to each hypothesis (beam_cache.visible).
       relation: of this place to the places of the entries (Relation.of_beams).
 

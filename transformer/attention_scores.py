@@ -17,10 +17,10 @@ from transformer import initializers
 from transformer.config import ModelConfig
 from transformer.registries import ATTENTION_SCORES
 
-# Edges: for each query and entry, what relative positions add to the key.
+# Edges: for each query and entry, what relative positions add to the key; the same for all rows or of each.
 Queries = Float[Array, 'B Q G R K']
 Keys = Float[Array, 'B M G K']
-Edges = Optional[Float[Array, 'Q M K']]
+Edges = Optional[Float[Array, '*rows Q M K']]
 Scores = Float32[Array, 'B G R Q M']
 
 
@@ -30,7 +30,7 @@ def dot_products(query: Queries, key: Keys, edges: Edges = None) -> Scores:
   scores = jax.lax.dot_general(query, key, (((4,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.float32)
   scores = scores.swapaxes(2, 3)
   if edges is not None:  # no [B, Q, M, K] is made: the sum over K splits in two
-    scores += jnp.einsum('bqgrk,qmk->bgrqm', query, edges, preferred_element_type=jnp.float32)
+    scores += jnp.einsum(f'bqgrk,{"b" * (edges.ndim - 3)}qmk->bgrqm', query, edges, preferred_element_type=jnp.float32)
   return scores
 
 
@@ -92,7 +92,7 @@ class Additive(Score):
   def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:
     total = query.transpose(0, 2, 3, 1, 4)[:, :, :, :, None] + key.transpose(0, 2, 1, 3)[:, :, None, None]
     if edges is not None:
-      total += edges[None, None, None]
+      total += edges.reshape(-1, 1, 1, *edges.shape[-3:])
     weight = self.v_score.reshape(*query.shape[2:]).astype(total.dtype)  # [G, R, K]
     return jnp.einsum('bgrqmk,grk->bgrqm', jnp.tanh(total), weight, preferred_element_type=jnp.float32)
 

@@ -36,6 +36,7 @@ from transformer.model import (
 )
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
+from transformer.search.problem import Overwritten
 from transformer.tokens import AnyArray, Tokens
 
 
@@ -95,21 +96,21 @@ class Decoder(nn.Module):
     batch = memory.ids.shape[0]
     return Cache(
         beams=beam_cache.origins(batch, beams, length),
-        past=[beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.layers)],
+        past=Overwritten([beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.layers)]),
         source=(),
-        step=jnp.zeros((), jnp.int32))
+        step=jnp.zeros(batch, jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache]:
     beams, length = cache.beams.shape[1:]
-    x = self._embed(tokens, self.positions.embed(cache.step[None, None], length))
-    relations = self.positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
+    x = self._embed(tokens, self.positions.embed(cache.step[:, None], length))
+    relations = self.positions.relate(cache.step, jnp.arange(length)).of_beams(beams)
     origin = beam_cache.with_own_token(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)
     written = []
-    for number, (layer, past) in enumerate(zip(layers.each(self.layers), cache.past)):
+    for number, (layer, past) in enumerate(zip(layers.each(self.layers), cache.past.leaves)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
       written.append(past)
-    return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
+    return self.logits(self._finish(x)), Cache(origin, Overwritten(written), cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

@@ -73,7 +73,7 @@ class EncoderLayer(nn.Module):
     y = self.self_attention(self.around_self.enter(x), mask, relation)
     return self._after_self(self.around_self.leave(x, y))
 
-  def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ''],
+  def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ' B'],
              mask: Bool[Array, 'B W M']) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
     """Compute one cached step under a causal mask, over the beams' past: see MultiHeadAttention.extend."""
     y, past = self.self_attention.extend(self.around_self.enter(x), past, step, mask, relation)
@@ -105,7 +105,7 @@ class DecoderLayer(nn.Module):
     """Return this layer's keys and values of the encoder's output."""
     return self.cross_attention.memory(memory)
 
-  def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ''],
+  def extend(self, x: Float[Array, 'B W D'], relation: Relation, past: CachedKeyValue, step: Int[Array, ' B'],
              mask: Bool[Array, 'B W M'], memory: KeyValue, cross_mask: Bool[Array, 'B W S']
              ) -> tuple[Float[Array, 'B W D'], CachedKeyValue]:
     """Compute one cached step, over the beams' past (see MultiHeadAttention.extend) and the memory.

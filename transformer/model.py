@@ -22,6 +22,7 @@ from transformer.dropout import Dropout
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
 from transformer.search import coverage
+from transformer.search.problem import Overwritten
 from transformer.tokens import AnyArray, Tokens
 
 Params = PyTree[Float[AnyArray, '...']]  # a nested dict of float32 arrays
@@ -45,9 +46,9 @@ class Cache(NamedTuple):
   """The state of step-by-step decoding. A search reorders `beams` with its hypotheses and never touches the rest."""
 
   beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (search.cache)
-  past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, see search.cache.to_cache_layout
+  past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, Overwritten (search.problem)
   source: Any  # leaves [B, ...], which steps only read: here one CachedKeyValue per layer, and the mask [B, W, S]
-  step: Int[Array, '']  # tokens fed so far
+  step: Int[Array, ' B']  # tokens fed so far to each sentence
 
 
 AttendStep = Callable[[Params, Cache, Beams], tuple[StepLogits, Cache, Looked]]
@@ -64,7 +65,6 @@ class Model:
   decode: Callable[..., Logits]  # (params, memory, target, key=None) -> logits; target starts from BOS
   init_cache: Callable[..., Cache]  # (params, memory, length, beams=1) -> cache
   decode_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache]]
-  grow_cache: Callable[[Cache, int], Cache]  # (cache, length) -> the same cache with room for `length` tokens
   inspect: Callable[[Params, Tokens, Tokens], tuple[Logits, Record]]  # (params, source, target); see witnessed
   attend_step: AttendStep | None = None  # decode_step, and its cross-attention; None: there is none
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
@@ -80,7 +80,7 @@ class Family(NamedTuple):
 
 def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Callable[[Witness], Looked] | None = None,
               written_out: nn.Module | None = None, stacks: Sequence[str] = (), source_length: int = 2,
-              grow_cache: Callable[[Cache, int], Cache] = beam_cache.grow, longest: int | None = None) -> Model:
+              longest: int | None = None) -> Model:
   """Turn a Linen module's methods into functions of its parameters.
 
   Args:
@@ -91,7 +91,7 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
     written_out: where `module` scans over its layers, the same with separate layers, for decode_step and inspect().
     stacks: names of the scanned stacks, whose parameters are split into layers for it.
     source_length: tokens of the source that initialisation traces.
-    grow_cache, longest: see Model.
+    longest: see Model.
   """
   stepping = written_out or module
 
@@ -121,7 +121,6 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
       init_cache=lambda params, memory, length, beams=1: step(
           'init_cache', params, memory, length=length, beams=beams),
       decode_step=lambda params, cache, tokens: step('decode_step', params, cache, tokens),
-      grow_cache=grow_cache,
       inspect=inspect,
       attend_step=looked and attend_step,
       longest=longest)
@@ -182,24 +181,24 @@ class EncoderDecoder(nn.Module):
     batch = memory.values.shape[0]
     return Cache(
         beams=beam_cache.origins(batch, beams, length),
-        past=[beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.decoder_layers)],
+        past=Overwritten([beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.decoder_layers)]),
         source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
             [beam_cache.to_cache_layout(layer.cross_memory(memory.values)) for layer in layers.each(self.decoder_layers)]),
                 masks.padding_mask(memory.segments, beams)),
-        step=jnp.zeros((), jnp.int32))
+        step=jnp.zeros(batch, jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache]:
     beams, length = cache.beams.shape[1:]
-    x = self._embed(self.tables.target, tokens, self.decoder_positions.embed(cache.step[None, None], length))
-    relations = self.decoder_positions.relate(cache.step[None], jnp.arange(length)).of_beams(beams)
+    x = self._embed(self.tables.target, tokens, self.decoder_positions.embed(cache.step[:, None], length))
+    relations = self.decoder_positions.relate(cache.step, jnp.arange(length)).of_beams(beams)
     origin = beam_cache.with_own_token(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)
     memories, cross_mask = cache.source
     written = []
-    for number, (layer, past, memory) in enumerate(zip(layers.each(self.decoder_layers), cache.past, memories)):
+    for number, (layer, past, memory) in enumerate(zip(layers.each(self.decoder_layers), cache.past.leaves, memories)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.from_cache_layout(memory), cross_mask)
       written.append(past)
-    return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
+    return self._logits(x), Cache(origin, Overwritten(written), cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

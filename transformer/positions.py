@@ -11,7 +11,7 @@ A kind is a module, one for the encoder and one for the decoder, with two method
 and two functions of the configuration: `mistakes`, what does not fit the kind, and `longest`, the longest text.
 
 Within a row two tokens of one sentence are as far apart as their places, packed or not, so relate() takes one row's
-places for all rows. Cross-attention has no such terms: source and target have no common places.
+places for all rows; a cached step, where each row is at a place of its own, turns them into terms of rows (of_beams). Cross-attention has no such terms: source and target have no common places.
 """
 
 from collections.abc import Iterator
@@ -43,12 +43,18 @@ class Relation(NamedTuple):
     return jax.tree.map(lambda leaf: leaf[layer], self)
 
   def of_beams(self, beams: int) -> 'Relation':
-    """Repeat the terms of one query place and T entries for W beams: W queries, T·W entries (search.cache)."""
-    spread = lambda leaf: None if leaf is None else jnp.repeat(jnp.repeat(leaf, beams, axis=-1), beams, axis=-2)
-    return self._replace(bias=spread(self.bias), distance=spread(self.distance))
+    """Turn the terms of B query places and T entries into those of B rows with one place each: W queries, T·W entries.
 
-  def edges(self, table: Float[Array, 'C K'] | None, dtype: jnp.dtype) -> Float[Array, 'Q M K'] | None:
-    """Return the vectors of one of the two tables, one for each query and entry."""
+    So a cached step takes them, each sentence at its own place (search.cache): angles [N, B, 1, K/2], bias
+    [N, B, H, W, T*W] and distance [N, B, W, T*W].
+    """
+    spread = lambda leaf: jnp.repeat(jnp.repeat(leaf[..., None, :], beams, axis=-1), beams, axis=-2)
+    return self._replace(angles=None if self.angles is None else self.angles[:, :, None],
+                         bias=None if self.bias is None else spread(self.bias.swapaxes(1, 2)),
+                         distance=None if self.distance is None else spread(self.distance))
+
+  def edges(self, table: Float[Array, 'C K'] | None, dtype: jnp.dtype) -> Float[Array, '*rows Q M K'] | None:
+    """Return the vectors of one of the two tables, one for each query and entry; with beams, those of each row."""
     return None if table is None else table[self.distance].astype(dtype)
 
 
@@ -94,18 +100,19 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
   return pairs.reshape(length, d_model).astype(np.float32)
 
 
-def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, '#T K/2'], layout: str) -> Float[Array, 'B T H K']:
+def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, '*#rows #T K/2'], layout: str) -> Float[Array, 'B T H K']:
   """Rotate pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
 
   Args:
     x: queries or keys.
-    angles: radians.
+    angles: radians, the same for all rows or of each.
     layout: which columns form a pair, an entry of POSITION_LAYOUTS.
   """
   axis = POSITION_LAYOUTS[layout]
   pairs = x.reshape(*x.shape[:-1], *((-1, 2) if axis == -1 else (2, -1)))
   a, b = jnp.moveaxis(pairs, axis, 0)
-  cos, sin = (f(angles).astype(x.dtype)[None, :, None] for f in (jnp.cos, jnp.sin))
+  angles = angles.reshape(-1, *angles.shape[-2:])[:, :, None]
+  cos, sin = (f(angles).astype(x.dtype) for f in (jnp.cos, jnp.sin))
   return jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=axis).reshape(x.shape)
 
 

@@ -274,7 +274,7 @@ class RecurrentEncoderDecoder(nn.Module):
         beams=jax.tree.map(per_beam, self._start(states)),
         past=(),
         source=(self.link.source(memory.values), masks.padding_mask(memory.segments, beams), summary),
-        step=jnp.zeros((), jnp.int32))
+        step=jnp.zeros(memory.segments.shape[0], jnp.int32))
 
   def decode_step(self, cache: Cache, tokens: Beams) -> tuple[StepLogits, Cache]:
     source, mask, summary = cache.source
@@ -326,8 +326,7 @@ def build(config: RecurrentConfig) -> Model:
     return {'encoder': [], 'decoder': [], 'cross': [seen['weights'][0][:, None]] if config.attends else []}
 
   return of_module(RecurrentEncoderDecoder(config), record,
-                   looked=(lambda seen: seen['weights'][0]) if config.attends else None,
-                   grow_cache=lambda cache, length: cache)  # a state has one size
+                   looked=(lambda seen: seen['weights'][0]) if config.attends else None)
 
 
 def _describe(config: RecurrentConfig) -> str:

@@ -1,8 +1,9 @@
 """Search for the best output (§6.1) over any step function: no file here knows a model.
 
     config          SearchConfig: how to search; the registry of strategies
-    problem         SearchProblem: what to search; step functions, caches, and how caches grow
-    strategies      search(): what SearchConfig.strategy names
+    problem         SearchProblem and Sentences: what to search; step functions and caches
+    strategies      search() and search_queue(): what SearchConfig.strategy names
+    queue           the loop over steps; waiting sentences take the rows of those that are done
     beam            beam search
     continuations   the likeliest continuations of a beam's hypotheses: the choice at each step
     diverse         the choice of diverse beam search
@@ -16,7 +17,6 @@
     ensemble        several models as one step function
     hypotheses      Hypotheses: what a search returns
     cache           keys and values of a model's past tokens, which a search never reorders
-    stages          a search that begins with a short cache
 
 Dimensions, beside those of transformer/__init__.py: C candidate continuations, P phrases, E tokens of a phrase.
 """
@@ -24,10 +24,11 @@ Dimensions, beside those of transformer/__init__.py: C candidate continuations, 
 from transformer.search.beam import beam_search
 from transformer.search.config import LENGTH_PENALTIES, STRATEGIES, SearchConfig
 from transformer.search.hypotheses import NEVER, NOISE, Hypotheses
-from transformer.search.problem import Growth, SearchProblem
+from transformer.search.problem import SearchProblem, Sentences
+from transformer.search.queue import Outcome, Queue
 from transformer.search.sampling import row_keys, sample
-from transformer.search.strategies import search
+from transformer.search.strategies import search, search_queue
 from transformer.search.walk import greedy_search
 
-__all__ = ['Growth', 'Hypotheses', 'LENGTH_PENALTIES', 'NEVER', 'NOISE', 'STRATEGIES', 'SearchConfig', 'SearchProblem',
-           'beam_search', 'greedy_search', 'row_keys', 'sample', 'search']
+__all__ = ['Hypotheses', 'LENGTH_PENALTIES', 'NEVER', 'NOISE', 'Outcome', 'Queue', 'STRATEGIES', 'SearchConfig',
+           'SearchProblem', 'Sentences', 'beam_search', 'greedy_search', 'row_keys', 'sample', 'search', 'search_queue']

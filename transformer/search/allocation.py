@@ -14,7 +14,8 @@ from transformer.search.hypotheses import NEVER, take
 from transformer.tokens import Array
 
 
-def choose(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, config: SearchConfig, progress: Progress, state: PyTree
+def choose(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, config: SearchConfig, progress: Progress,
+           known: PyTree, state: PyTree
            ) -> tuple[Continuations, Continuations]:
   """Give each number of required tokens met its share of the beam.
 
@@ -26,22 +27,23 @@ def choose(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, config: 
   """
   batch, width = log_probs.shape
   options = likeliest_of_each(moment, log_probs, eos_id, config.min_length)
-  proposed = progress.propose(state)
+  proposed = progress.propose(known, state)
   known = (proposed[..., None] == options.token[:, :, None]).any(-1) | (proposed == NO_TOKEN)
   gained = jnp.take_along_axis(moment.logits, jnp.maximum(proposed, 0), axis=-1) - moment.normalizer[..., None]
   total = jnp.where(known, NEVER, jnp.maximum(log_probs[..., None] + gained, NEVER))
   parent = jnp.broadcast_to(jnp.arange(width)[None, :, None], proposed.shape)
   more = Continuations(total, parent, jnp.maximum(proposed, 0), gained)
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=-1), options, more)
-  share = progress.after(state, both.token).reshape(batch, -1)
+  share = progress.after(known, state, both.token).reshape(batch, -1)
   both = jax.tree.map(lambda x: x.reshape(batch, -1), both)
 
   ended, number = both.token == eos_id, jnp.arange(both.total.shape[1])
   theirs, ours = both.total[:, None], both.total[:, :, None]  # [B, 1, C] and [B, C, 1]
   better = (theirs > ours) | (theirs == ours) & (number[None] < number[:, None])[None]
   rank = (better & (share[:, None] == share[:, :, None])).sum(-1)
-  shares = progress.goal[:, None] + 1
-  quota = width // shares + jnp.where(share == progress.goal[:, None], width % shares, 0)
+  goal = progress.goal(known)
+  shares = goal[:, None] + 1
+  quota = width // shares + jnp.where(share == goal[:, None], width % shares, 0)
   served = (rank < quota) & (both.total > NEVER)
 
   over, order = jax.lax.top_k(jnp.where(ended & served, both.total, NEVER), width)

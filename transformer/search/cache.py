@@ -8,29 +8,14 @@ its tokens was written, and attends to those entries alone; the others are maske
     beam 1 wrote  A  B  C
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree
 
 from transformer.config import ModelConfig
-from transformer.search.problem import SearchCache
 from transformer.tokens import Array
-
-
-@runtime_checkable
-class OriginsCache(SearchCache, Protocol):
-  """A model's cache whose `beams` are origins."""
-
-  @property
-  def past(self) -> Sequence['CachedKeyValue']:
-    """What each layer has stored."""
-    ...
-
-
-Grown = TypeVar('Grown', bound=OriginsCache)
 
 
 class KeyValue(NamedTuple):
@@ -69,33 +54,25 @@ def origins(batch: int, beams: int, length: int) -> Int[Array, 'B W T']:
   return jnp.broadcast_to(jnp.arange(beams, dtype=jnp.int32)[None, :, None], (batch, beams, length))
 
 
-def with_own_token(origin: Int[Array, 'B W T'], step: Int[Array, '']) -> Int[Array, 'B W T']:
+def with_own_token(origin: Int[Array, 'B W T'], step: Int[Array, ' B']) -> Int[Array, 'B W T']:
   """Return the origins with the token of place `step` written in each hypothesis's own beam."""
-  own = jnp.broadcast_to(jnp.arange(origin.shape[1], dtype=origin.dtype)[None, :, None], (*origin.shape[:2], 1))
-  return jax.lax.dynamic_update_slice_in_dim(origin, own, step, axis=2)
+  here = jnp.arange(origin.shape[2])[None, None] == step[:, None, None]
+  return jnp.where(here, jnp.arange(origin.shape[1], dtype=origin.dtype)[None, :, None], origin)
 
 
-def visible(origin: Int[Array, 'B W T'], step: Int[Array, '']) -> Bool[Array, 'B W T*W']:
+def visible(origin: Int[Array, 'B W T'], step: Int[Array, ' B']) -> Bool[Array, 'B W T*W']:
   """Return the mask of each hypothesis: the entries of its own tokens, up to place `step`."""
   batch, beams, length = origin.shape
   own = origin[..., None] == jnp.arange(beams)[None, None, None]
-  return (own & (jnp.arange(length) <= step)[None, None, :, None]).reshape(batch, beams, length * beams)
+  written = jnp.arange(length)[None] <= step[:, None]
+  return (own & written[:, None, :, None]).reshape(batch, beams, length * beams)
 
 
-def write(past: CachedKeyValue, newest: KeyValue, step: Int[Array, '']) -> CachedKeyValue:
-  """Return `past` with the newest keys and values of the beams, of W entries, at place `step`."""
+def write(past: CachedKeyValue, newest: KeyValue, step: Int[Array, ' B']) -> CachedKeyValue:
+  """Return `past` with the newest keys and values of the beams, of W entries, at place `step` of each sentence."""
   place, entry = step * newest.key.shape[1], to_cache_layout(newest)
-  return CachedKeyValue(jax.lax.dynamic_update_slice_in_dim(past.key, entry.key, place, axis=3),
-                        jax.lax.dynamic_update_slice_in_dim(past.value, entry.value, place, axis=2))
-
-
-def grow(cache: Grown, length: int) -> Grown:
-  """Return a model's cache, whose `beams` are origins and whose `past` are layers, with room for `length` places."""
-  origin, beams = cache.beams, cache.beams.shape[1]
-  more = length - origin.shape[2]
-  longer = lambda a: jnp.pad(a, ((0, 0), (0, more * beams), (0, 0), (0, 0)))
-  past = [to_cache_layout(jax.tree.map(longer, from_cache_layout(layer))) for layer in cache.past]
-  return cache._replace(beams=jnp.pad(origin, ((0, 0), (0, 0), (0, more))), past=past)
+  put = lambda axis: jax.vmap(lambda old, new, start: jax.lax.dynamic_update_slice_in_dim(old, new, start, axis=axis))
+  return CachedKeyValue(put(2)(past.key, entry.key, place), put(1)(past.value, entry.value, place))
 
 
 def num_bytes(cache: PyTree) -> int:

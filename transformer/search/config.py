@@ -9,16 +9,15 @@ from jaxtyping import Float, Num
 
 from checks.choices import Registry
 from checks.refusals import positive, refuse
-from transformer.search.hypotheses import Hypotheses
 from transformer.search.length_penalty import LENGTH_PENALTIES
-from transformer.search.problem import SearchProblem
+from transformer.search.problem import Algorithm, SearchProblem
 from transformer.tokens import AnyArray, Array
 
 
 class Strategy(NamedTuple):
   """A way to search."""
 
-  search: Callable[[SearchProblem, 'SearchConfig'], Hypotheses]
+  algorithm: Callable[[SearchProblem, 'SearchConfig'], Algorithm]
   width: Callable[['SearchConfig'], int]  # W: beams of the cache; a coverage penalty needs several
   options: frozenset[str]  # the fields of SearchConfig that no other strategy reads
   outputs: str  # how many outputs it gives, for the message about n_best: 'one draw gives'
@@ -39,6 +38,7 @@ class SearchConfig:
   alpha: float = 0.6  # strength of the length penalty
   extra_length: int = 50  # longest output: source length + this many tokens, §6.1
   min_length: int = 0  # fewest tokens before EOS
+  no_repeat_ngram: int = 0  # no output has the same n tokens in a row twice, see constraints.no_repeat_ngram; 0: off
   groups: int = 1  # beam: parts of it that are to find different outputs (Vijayakumar et al., 2018); 1: off
   diversity: float = 0.5  # groups: subtracted from a log-probability for each earlier group that took the same token
   strategy: str = 'beam'  # beam: the likeliest outputs found; sample: drawn at random, see sampling
@@ -46,7 +46,6 @@ class SearchConfig:
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
   top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
   seed: int = 0  # sample: another seed draws other outputs
-  halvings: int = 0  # beam: times that a batch goes on with the unfinished half of its rows, once half are done
   n_best: int = 1  # beam: outputs wanted for a sentence, which is done once they are certain
   coverage_penalty: float = 0.0  # beam: β of Wu et al., 2016, §7, see coverage; 0: off
 
@@ -79,9 +78,6 @@ class SearchConfig:
     if self.width > 0 and not 1 <= self.n_best <= self.width:
       yield (f'n_best is {self.n_best}; expected 1 to {self.width}, as many as '
              f'{STRATEGIES[self.strategy].outputs}')
-    if self.halvings < 0 or self.halvings and self.width == 1:
-      yield (f'halvings is {self.halvings}; expected 0 (off), or with strategy beam and beam_size 2 or more a positive '
-             'number')
     if self.coverage_penalty and self.width == 1:
       yield (f'coverage_penalty is {self.coverage_penalty}, which decides between the hypotheses of a beam; expected 0 '
              'for greedy search and sampling, or strategy beam and beam_size 2 or more')

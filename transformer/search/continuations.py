@@ -39,7 +39,7 @@ def likeliest(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, min_l
   width = logits.shape[1]
   best, parent, token = largest(logits, log_probs - normalizer, 2 * going + (width if min_length else 0))
   if min_length:  # at most one end of each hypothesis is among them
-    best = jnp.where((token == eos_id) & (t < min_length), NEVER, best)
+    best = jnp.where((token == eos_id) & (t < min_length)[:, None], NEVER, best)
   # At its last place a hypothesis may only end.
   place = jnp.arange(best.shape[-1])
   end = jnp.where(place < width, logits[:, place % width, eos_id], NEVER)
@@ -55,7 +55,7 @@ def likeliest_of_each(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: in
   """Find the likeliest continuations of each hypothesis, [B, W, C]; arguments as in likeliest()."""
   batch, width = log_probs.shape
   alone = lambda x: x.reshape(batch * width, 1, *x.shape[2:])
-  moment = Moment(moment.t, jnp.repeat(moment.limits, width), alone(moment.logits), alone(moment.normalizer))
+  moment = Moment(jnp.repeat(moment.t, width), jnp.repeat(moment.limits, width), alone(moment.logits), alone(moment.normalizer))
   found = likeliest(moment, alone(log_probs), eos_id, min_length, width)
   found = jax.tree.map(lambda x: x.reshape(batch, width, -1), found)
   return found._replace(parent=jnp.broadcast_to(jnp.arange(width)[None, :, None], found.token.shape))

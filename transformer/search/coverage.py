@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree
 
-from transformer.search.problem import Grow, SearchCache, Step
+from transformer.search.problem import SearchCache, Step
 from transformer.tokens import AnyArray, Array
 
 # (cache, newest tokens) -> (logits, cache, cross-attention)
@@ -25,6 +25,7 @@ class CoveredCache(NamedTuple):
 
   beams: tuple[PyTree, Float[Array, 'B W S']]  # the model's own, and the weights summed over the steps so far
   rest: SearchCache  # the model's cache without its beams
+  counted: Bool[AnyArray, 'B S']  # which source tokens have to be covered
 
 
 def middle(layers: int) -> int:
@@ -49,28 +50,17 @@ def ordinary(segments: Int[AnyArray, 'B S']) -> Bool[Array, 'B S']:
   return jnp.pad(segments[:, 1:] > 0, ((0, 0), (0, 1)))
 
 
-def cover(step: AttendStep, cache: SearchCache, shape: tuple[int, int, int], grow: Grow
-          ) -> tuple[Step[CoveredCache], CoveredCache, Grow[CoveredCache]]:
-  """Make a step function that sums up the attention of hypotheses.
-
-  Args:
-    step: the model's, which returns its cross-attention, too.
-    cache: the model's, before the first step.
-    shape: (B, W, S).
-    grow: how the model's cache grows (Growth.grow).
-
-  Returns:
-    The step function, its cache, and how that grows.
-  """
-  def apart(inner: SearchCache, attended: Float[Array, 'B W S']) -> CoveredCache:
-    return CoveredCache((inner.beams, attended), inner._replace(beams=()))
-
-  def whole(covered: CoveredCache) -> SearchCache:
-    return covered.rest._replace(beams=covered.beams[0])
-
+def cover(step: AttendStep) -> Step[CoveredCache]:
+  """Make a step function that sums up the attention of hypotheses, of the model's, which returns its cross-attention."""
   def advance(covered: CoveredCache, tokens: Int[Array, 'B W']) -> tuple[Float[Array, 'B W V'], CoveredCache]:
-    logits, inner, weights = step(whole(covered), tokens)
-    return logits, apart(inner, covered.beams[1] + weights)
+    inner, attended = covered.beams
+    logits, cache, weights = step(covered.rest._replace(beams=inner), tokens)
+    return logits, covered._replace(beams=(cache.beams, attended + weights), rest=cache._replace(beams=()))
 
-  longer = lambda covered, places: apart(grow(whole(covered), places), covered.beams[1])
-  return advance, apart(cache, jnp.zeros(shape)), longer
+  return advance
+
+
+def begin(cache: SearchCache, beams: int, counted: Bool[AnyArray, 'B S']) -> CoveredCache:
+  """Make the cache of such a step function of the model's, before the first step; for `counted` see penalty."""
+  batch, length = counted.shape
+  return CoveredCache((cache.beams, jnp.zeros((batch, beams, length))), cache._replace(beams=()), counted)

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from transformer.search.config import STRATEGIES, SearchConfig, Strategy
-from transformer.search.hypotheses import Hypotheses
-from transformer.search.problem import SearchProblem
-from transformer.search.walk import walk
+from transformer.search.problem import Algorithm, SearchProblem
+from transformer.search.walk import Walk, walk
 from transformer.tokens import AnyArray, Array
 
 
@@ -32,20 +31,19 @@ def truncate(logits: Float[Array, '*any V'], config: SearchConfig) -> Float[Arra
   return logits
 
 
-def sample(problem: SearchProblem, config: SearchConfig) -> Hypotheses:
+def sample(problem: SearchProblem, config: SearchConfig) -> Algorithm:
   """Draw each token from the model's distribution, see truncate; the cache has one beam.
 
   Log-probabilities are the model's own, without temperature and truncation.
 
   Raises:
-    ValueError: when the problem has no keys.
+    ValueError: at the first step, when the sentences have no keys.
   """
-  if problem.keys is None:
-    raise ValueError('the problem has no keys; sampling needs one for each sentence, see row_keys')
-  keys = problem.keys
-
-  def draw(logits: Float[Array, 'B 1 V'], t: Int[Array, '']) -> Int[Array, 'B 1']:
-    at_place = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
+  def draw(logits: Float[Array, 'B 1 V'], state: Walk) -> Int[Array, 'B 1']:
+    keys = state.sentences.keys
+    if keys is None:
+      raise ValueError('the sentences have no keys; sampling needs one for each, see row_keys')
+    at_place = jax.vmap(jax.random.fold_in)(keys, state.t)
     return jax.vmap(jax.random.categorical)(at_place, truncate(logits[:, 0], config))[:, None]
 
   return walk(problem, config, draw)

@@ -5,64 +5,80 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Bool, Float, Int, PyTree
 
 from transformer.search.config import SearchConfig
-from transformer.search.constraints import Moment, obey
+from transformer.search.constraints import Moment, advanced, begun, obey
 from transformer.search.hypotheses import NEVER, Hypotheses, write
-from transformer.search.problem import SearchCache, SearchProblem
-from transformer.search.stages import run_in_stages
+from transformer.search.problem import Algorithm, SearchProblem, Sentences
 from transformer.tokens import AnyArray, Array
 
 
-class _Walk(NamedTuple):
+class Walk(NamedTuple):
   """The state while one hypothesis for each sentence is written."""
 
-  t: Int[Array, '']  # tokens written so far
-  cache: SearchCache
+  sentences: Sentences
+  t: Int[Array, ' B']  # tokens written so far
   last: Int[Array, 'B 1']  # newest token
   tokens: Int[Array, 'B 1 L']
   token_log_probs: Float[Array, 'B 1 L']
   ends: Int[Array, 'B 1']  # length once it has ended, else 0
   states: tuple[PyTree, ...]  # of the rules
+  done: Bool[Array, ' B']
+  given_up: Bool[Array, ' B']
 
 
-def _end_in_time(logits: Float[Array, 'B W V'], t: Int[Array, ''], limits: Int[AnyArray, ' B'], eos_id: int,
+def _end_in_time(logits: Float[Array, 'B W V'], t: Int[Array, ' B'], limits: Int[AnyArray, ' B'], eos_id: int,
                  min_length: int) -> Float[Array, 'B W V']:
   """Leave only EOS possible where a sentence has reached its last place; forbid EOS before min_length."""
   is_eos = (jnp.arange(logits.shape[-1]) == eos_id)[None, None]
   last = (t + 1 >= limits)[:, None, None]
-  return jnp.where(jnp.where(last, ~is_eos, is_eos & (t < min_length)), NEVER, logits)
+  return jnp.where(jnp.where(last, ~is_eos, is_eos & (t < min_length)[:, None, None]), NEVER, logits)
 
 
 def walk(problem: SearchProblem, config: SearchConfig,
-         choose: Callable[[Float[Array, 'B 1 V'], Int[Array, '']], Int[Array, 'B 1']]) -> Hypotheses:
-  """Write one hypothesis for each sentence; choose(logits, place) gives the next token."""
-  limits, rules, batch = problem.limits, problem.rules, problem.limits.shape[0]
+         choose: Callable[[Float[Array, 'B 1 V'], Walk], Int[Array, 'B 1']]) -> Algorithm:
+  """Write one hypothesis for each sentence; choose(logits, state) gives the next token.
 
-  def advance(state: _Walk) -> _Walk:
-    t = state.t
-    logits, cache = problem.step(state.cache, state.last)
+  A sentence all of whose next tokens are forbidden is done, and nothing is found for it.
+  """
+  def start(sentences: Sentences) -> Walk:
+    batch = sentences.limits.shape[0]
+    return Walk(sentences, jnp.zeros(batch, jnp.int32), jnp.full((batch, 1), problem.bos_id, jnp.int32),
+                jnp.full((batch, 1, problem.length), problem.filler, jnp.int32),
+                jnp.zeros((batch, 1, problem.length)), jnp.zeros((batch, 1), jnp.int32),
+                begun(problem.rules, sentences.rules, 1), jnp.zeros(batch, bool), jnp.zeros(batch, bool))
+
+  def advance(state: Walk) -> Walk:
+    t, (cache, limits, _, known) = state.t, state.sentences
+    logits, cache = problem.step(cache, state.last)
     normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end keeps its cost
-    logits = obey(rules, state.states, Moment(t, limits, logits, normalizer)).logits
+    logits = obey(problem.rules, known, state.states, Moment(t, limits, logits, normalizer)).logits
     logits = _end_in_time(logits, t, limits, problem.eos_id, config.min_length)
-    chosen = choose(logits, t).astype(jnp.int32)
+    chosen = choose(logits, state).astype(jnp.int32)
     gained = jnp.take_along_axis(logits, chosen[..., None], axis=-1)[..., 0] - normalizer
-    states = tuple(rule.advance(moved, chosen) for rule, moved in zip(rules, state.states))
-    alive = state.ends == 0
-    chosen = jnp.where(alive, chosen, problem.filler)
-    ends = jnp.where(alive & (chosen == problem.eos_id), t + 1, state.ends)
+    states = advanced(problem.rules, known, state.states, chosen)
+    alive = ~state.done[:, None] & (logits.max(-1) > NEVER)
+    tokens = write(state.tokens, jnp.where(alive, chosen, problem.filler), t)
     gains = write(state.token_log_probs, jnp.where(alive, gained, 0.0), t)
-    return _Walk(t + 1, cache, chosen, write(state.tokens, chosen, t), gains, ends, states)
+    ended = alive & (chosen == problem.eos_id)
+    ends = jnp.where(ended, t[:, None] + 1, state.ends)
+    t = jnp.where(state.done, t, t + 1)
+    done = state.done | (ended | ~alive)[:, 0]
+    given_up = ~done & problem.outgrown(t, limits)
+    kept = lambda new, old: jnp.where(state.done[:, None, None], old, new)  # a row that is done stays as it is
+    return Walk(state.sentences._replace(cache=cache), t, chosen, kept(tokens, state.tokens),
+                kept(gains, state.token_log_probs), ends, states, done | given_up, state.given_up | given_up)
 
-  start = _Walk(jnp.zeros((), jnp.int32), problem.cache, jnp.full((batch, 1), problem.bos_id, jnp.int32),
-                jnp.full((batch, 1, problem.length), problem.filler, jnp.int32), jnp.zeros((batch, 1, problem.length)),
-                jnp.zeros((batch, 1), jnp.int32), tuple(rule.state for rule in rules))
-  end = run_in_stages(start, advance, lambda state: (state.ends == 0).any(), problem.length, problem.growth)
-  log_probs = end.token_log_probs.sum(-1)
-  return Hypotheses(end.tokens, log_probs / config.penalty(end.ends), log_probs, end.ends, end.token_log_probs)
+  def finish(state: Walk) -> Hypotheses:
+    exists, log_probs = state.ends > 0, state.token_log_probs.sum(-1)
+    return Hypotheses(jnp.where(exists[..., None], state.tokens, problem.filler),
+                      jnp.where(exists, log_probs / config.penalty(jnp.maximum(state.ends, 1)), NEVER),
+                      jnp.where(exists, log_probs, NEVER), state.ends, state.token_log_probs)
+
+  return Algorithm(start, advance, finish)
 
 
-def greedy_search(problem: SearchProblem, config: SearchConfig) -> Hypotheses:
+def greedy_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
   """Take the most likely token at each step; the cache has one beam."""
-  return walk(problem, config, lambda logits, t: logits.argmax(-1))
+  return walk(problem, config, lambda logits, state: logits.argmax(-1))
