@@ -28,9 +28,9 @@ def choose(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, config: 
   batch, width = log_probs.shape
   options = likeliest_of_each(moment, log_probs, eos_id, config.min_length)
   proposed = progress.propose(known, state)
-  known = (proposed[..., None] == options.token[:, :, None]).any(-1) | (proposed == NO_TOKEN)
+  listed = (proposed[..., None] == options.token[:, :, None]).any(-1) | (proposed == NO_TOKEN)
   gained = jnp.take_along_axis(moment.logits, jnp.maximum(proposed, 0), axis=-1) - moment.normalizer[..., None]
-  total = jnp.where(known, NEVER, jnp.maximum(log_probs[..., None] + gained, NEVER))
+  total = jnp.where(listed, NEVER, jnp.maximum(log_probs[..., None] + gained, NEVER))
   parent = jnp.broadcast_to(jnp.arange(width)[None, :, None], proposed.shape)
   more = Continuations(total, parent, jnp.maximum(proposed, 0), gained)
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=-1), options, more)
