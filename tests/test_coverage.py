@@ -208,8 +208,8 @@ def test_off_it_leaves_the_program_as_it_was():
   model, params = parts('scanned')
   blind = Translator([dataclasses.replace(model, attend_step=None)], [params], small_vocabulary(), small_vocabulary(), OFF, 128,
                      devices=jax.devices()[:1])
-  program = lambda one: one._compiled.lower(one.params, one._batch(
-      [0], [[5, 6, 7]], [Wishes([], [], [])], 8, 8, [0], 0)).as_text()
+  program = lambda one: one._searching(8, False).lower(one.params, one._batch(
+      [0], [[5, 6, 7]], [Wishes([], [], [])], 128, 8, [0], 0), np.array([1])).as_text()
   assert program(blind) == program(translator(OFF)) != program(translator(BEAM))
 
 

@@ -12,7 +12,7 @@ import pytest
 from checks.errors import ConfigError
 from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
-from decoding import alignments, minimum_bayes_risk, output_formats, searcher
+from decoding import alignments, batches, minimum_bayes_risk, output_formats, searcher
 from decoding.batches import search_rows
 from decoding.requests import Wishes
 from decoding.translator import Request, Translation, Translator
@@ -86,8 +86,8 @@ def test_a_cache_that_grows_is_as_good_as_a_long_one(parts, translator, monkeypa
 
 def test_devices_search_without_a_word_to_each_other(translator):
   eight = translator(BEAM, 8)
-  batch = eight._batch([0], [[5, 6, 7]], [Wishes([], [], [])], 64, 8, [0], 0)
-  text = eight._compiled.lower(eight.params, batch).compile().as_text()
+  batch = eight._batch([0], [[5, 6, 7]], [Wishes([], [], [])], 8 * batches.QUEUE * 8, 8, [0], 0)
+  text = eight._searching(8, False).lower(eight.params, batch, np.ones(8, np.int32)).compile().as_text()
   assert 'while' in text
   for collective in ('all-gather', 'all-reduce', 'all-to-all', 'collective-permute', 'reduce-scatter'):
     assert collective not in text
@@ -119,20 +119,20 @@ def test_as_many_translations_are_listed_as_are_wanted(translator):
 
 def test_a_batch_holds_so_many_tokens_of_all_beams(parts):
   vocabulary, network, params = parts
-  for config, rows in ((BEAM, 8), (SearchConfig(beam_size=1, extra_length=8), 32)):
+  for config, rows in ((BEAM, 8), (SearchConfig(beam_size=1, extra_length=8), 16)):
     told = []
     one = Translator([network], [params], vocabulary, vocabulary, config, 256, told.append, jax.devices()[:1])
-    one._compiled = lambda params, batch: pytest.fail(f'{len(batch.lines)} rows')  # nothing needs to be searched
+    one._searching = lambda rows, to_the_limit: pytest.fail(f'{rows} rows')  # nothing needs to be searched
     with pytest.raises(pytest.fail.Exception, match=f'^{rows} rows'):
       one.translate(['A cat'])
-    assert told[0].startswith(f'search batches of up to {rows} rows × 8 source tokens')
+    assert told[0].startswith(f'search batches of up to {rows} rows × 16 source tokens')
   assert search_rows(8, 2048, 4) == 64 and search_rows(1024, 2048, 4) == 8
 
 
 def test_shapes_that_were_searched_before_are_not_traced_again(translator, monkeypatch):
   one = translator(BEAM)
   expected, traced = one.translate(LINES), []
-  for name in ('init_caches', '_members'):
+  for name in ('search', '_cache', '_rules'):
     monkeypatch.setattr(one._searcher, name, lambda *inputs: traced.append(inputs))
   assert_same(one.translate(LINES[::-1])[::-1], expected)
   assert not traced
@@ -168,24 +168,24 @@ def test_a_lack_of_memory_halves_the_rows_and_loses_no_line(parts, translator):
   vocabulary, network, params = parts
   told = []
   small = Translator([network], [params], vocabulary, vocabulary, BEAM, 256, told.append, jax.devices()[:1])
-  search, tried = small._compiled, []
+  searching, tried = small._searching, []
 
-  def short_of_memory(params, batch):
-    tried.append(batch.lines.shape[0])
-    if tried[-1] > 4:
+  def short_of_memory(rows, to_the_limit):
+    tried.append(rows)
+    if rows > 4:
       raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.')
-    return search(params, batch)
+    return searching(rows, to_the_limit)
 
-  small._compiled = short_of_memory
+  small._searching = short_of_memory
   assert_same(small.translate(LINES), translator(BEAM).translate(LINES))
   assert min(tried) == 4 and max(tried) >= 8
   assert any('out of memory with 8 rows' in text and 'half as many' in text for text in told)
   assert sum('MiB of cache' in text for text in told) == len({t for t in told if 'MiB of cache' in t}) > 0
 
-  def broken(params, batch):
+  def broken(rows, to_the_limit):
     raise jax.errors.JaxRuntimeError('INTERNAL: something else')
 
-  small._compiled = broken
+  small._searching = broken
   with pytest.raises(jax.errors.JaxRuntimeError, match='something else'):
     small.translate(LINES[:1])
 

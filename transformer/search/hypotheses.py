@@ -24,7 +24,7 @@ class Hypotheses(NamedTuple):
   token_log_probs: Float[Array, 'B W L']  # of each token, 0 after EOS
 
   @property
-  def found(self) -> Bool[AnyArray, 'B W']:
+  def found(self) -> Bool[AnyArray, '*B W']:
     """Which of them were found. The rest has no output: its tokens mean nothing."""
     return self.scores > NEVER
 
