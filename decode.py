@@ -33,7 +33,7 @@ from decoding import inputs, jobs, outputs, scores, unseen  # noqa: E402
 from decoding.answers import Answers, scoring  # noqa: E402
 from options import programs  # noqa: E402
 from options.decode_options import DecodeOptions  # noqa: E402
-from tasks import TASKS, setup  # noqa: E402
+from tasks import TASKS, setup, trained  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import hardware, peers  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
@@ -52,6 +52,8 @@ def main(options: DecodeOptions) -> int:
     hardware.split_processor()
   peers.join(records.guards.heartbeat_seconds)
   signals.restore()
+  for note in filter(None, map(trained.immaturity, options.workdirs)):
+    say(note)
   with peers.errors_end_all(), outputs.claimed(options.output):
     jobs.check_sharing(options.output != '-' and not options.target and task.references)
     hardware.keep_programs()

@@ -66,6 +66,7 @@ class TranslationOptions(NamedTuple):
   samples: int | None = None  # of each line, for minimum Bayes risk
   utility: str = 'chrf'
   part_lines: int = 20_000
+  stats: bool = False  # whether the notes say what the search computed
 
 
 class LineTranslator(Protocol):
@@ -116,7 +117,7 @@ class TranslationAnswers:
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines so far."""
-    return self._lines.notes()
+    return self._lines.notes() + [self._translator.tally.describe()] * self._options.stats
 
 
 def scoring(answers: Answers) -> TranslationAnswers:

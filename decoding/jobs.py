@@ -35,7 +35,7 @@ def depends_on(options: DecodeOptions, model: str) -> dict[str, str]:
     options: of decode.py.
     model: a fingerprint of what --workdir and --checkpoint name, and of the search, see Answers.fingerprint.
   """
-  elsewhere = ('output', 'references', 'workdirs', 'checkpoints')
+  elsewhere = ('output', 'references', 'workdirs', 'checkpoints', 'stats')
   return {name: str(value) for name, value in vars(options).items() if name not in elsewhere} | {'model': model}
 
 

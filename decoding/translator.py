@@ -4,8 +4,11 @@
     translator.translate(['The dog sleeps.'])[0].text
 """
 
+import contextlib
 import functools
 import hashlib
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
@@ -30,12 +33,14 @@ from decoding.batches import (
 from decoding.limits import LONGEST_SOURCE, check_attention, longest_source
 from decoding.requests import Request, Translation, Wishes, spell_wishes
 from decoding.searcher import Searcher
+from decoding.tally import Tally
 from transformer import partitioning, search, tokens
 from transformer.model import Model, Params
 from transformer.search import SearchConfig
 from transformer.search import cache as beam_cache
 
 _PARTS = 1 << 20  # part p of a line samples as the line p times this further on
+PATIENCE = 2.0  # seconds that a program may take to be ready before the user is told
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 
 Progress = Callable[[int], object]  # is called with the number of lines just finished
@@ -76,6 +81,7 @@ class Translator:
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
     self.records = ''  # the options of models and search as text, where they were read from runs
+    self.tally = Tally()
     self._halvings = 0  # times that the rows of a search batch were halved for lack of memory
     self._shapes: set[tuple[int, int]] = set()  # rows and source length of the search batches so far
     self._largest = 0  # bytes of the largest cache so far
@@ -212,7 +218,27 @@ class Translator:
       return whole
 
     counts = np.array([len(range(device, len(chosen), devices)) for device in range(devices)], np.int32)
-    return jax.device_get(self._searching(rows, to_the_limit)(self.params, jax.tree.map(put, laid), counts))
+    batch = jax.tree.map(put, laid)
+    started = time.perf_counter()
+    with self._announced(rows, batch):
+      found = self._searching(rows, to_the_limit)(self.params, batch, counts)
+    ready = time.perf_counter()
+    outcome = jax.device_get(found)
+    self.tally.count(outcome, places, rows, time.perf_counter() - started, ready - started)
+    return outcome
+
+  @contextlib.contextmanager
+  def _announced(self, rows: int, batch: SearchBatch) -> Iterator[None]:
+    """Say so when the call within takes long, as it does when a program has to be compiled for these shapes."""
+    text = (f'compiling the search for {rows} rows of up to {batch.source.ids.shape[1]} tokens; later runs find it in '
+            'the cache …')
+    timer = threading.Timer(PATIENCE, self.say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+      yield
+    finally:
+      timer.cancel()
 
   def _rows_of(self, count: int, rows: int) -> Int[np.ndarray, ' count']:
     """Return the row of each of `count` lines, which are dealt to the devices in turn."""

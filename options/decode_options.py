@@ -29,7 +29,8 @@ FLAGS = (
     Flag('format', 'what is written for each line', default='text', only_for='translation',
          choices={'text': 'the translation alone', 'jsonl': 'with scores, tokens, alignments',
                   'pharaoh': 'alignments: 0-0 1-2'}),
-    Flag('n_best', 'translations of each line, with --format=jsonl', int, 1, only_for='translation'),
+    Flag('n_best', 'translations of each line, with --format=jsonl; at most --search.beam_size', int, 1,
+         only_for='translation', also='search.top_beams'),
     Flag('alignment', 'the cross-attention that alignments are read from', default='shift',
          only_for='translation',
          choices={'shift': 'of the step after the one that predicts a token', 'plain': 'of the step that predicts it'}),
@@ -47,6 +48,8 @@ FLAGS = (
          only_for='translation',
          choices={'cut': 'at the longest length, and reported',
                   'split': 'at ends of sentences or clauses or at spaces, also lines longer than any in training'}),
+    Flag('stats', 'prints at the end how many rows and steps the search computed, and tokens per second', bool, False,
+         only_for='translation'),
     Flag('part_lines', 'a longer job is written in parts of this many lines, and resumes where it was stopped', int,
          20_000),
 )
@@ -71,6 +74,7 @@ class DecodeOptions:
   utility: str  # chrf or bleu
   paper_bleu: str | None  # wmt14, multi30k or iwslt14
   long_lines: str  # cut or split
+  stats: bool  # whether what the search computed is printed
   part_lines: int
   search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
 

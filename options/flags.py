@@ -31,6 +31,7 @@ class Flag:
   required: bool = False
   positional: Literal['', 'one', 'rest'] = ''  # given without a name; takes one word, or all that are left
   stands_for: str = ''  # the override that this is short for, such as 'config.init_from'
+  also: str = ''  # another name by which it may be given
   only_for: str = ''  # the only task in which it has an effect; '' is all
   paths: bool = False  # whether the texts of a tuple are paths, see split_paths
 

@@ -93,6 +93,7 @@ def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree
   switches = {flag.name for flag in known.values() if flag.kind is bool}
   switches |= {f'{tree_name}.{name}' for name, value in leaves(tree).items() if isinstance(value, bool)}
   positional = any(flag.positional for flag in known.values())
+  others = {flag.also: flag.name for flag in known.values() if flag.also}
   tokens, alone, errors, rest = [], [], [], list(words)
   while rest:
     text = rest.pop(0)
@@ -101,7 +102,7 @@ def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree
       alone.append(text)
       errors += [] if positional else [f'{text!r} stands alone; expected --option=value']
       continue
-    name, value = match.groups()
+    name, value = others.get(match[1], match[1]), match[2]
     if name in known and known[name].stands_for:
       name = known[name].stands_for
     first, dot, option = name.partition('.')

@@ -100,6 +100,24 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
   return checkpoints.resolve('best')
 
 
+def immaturity(workdir: str) -> str | None:
+  """Return a sentence about a run that is not finished, or was over before its warm-up; None for others."""
+  folder = RunFolder(workdir)
+  setup, step = setups.of_folder(folder), max(folder.manifest.checkpoints(), default=None)
+  if step is None:  # whoever reads the checkpoint says so
+    return None
+  loop, warmup = setup.loop, setup.optimizer.warmup_steps
+  if not os.path.isfile(folder.results):
+    whole = (f'{loop.num_steps:,}' if loop.num_steps else
+             f'{loop.num_epochs:g} epochs' if loop.num_epochs else f'{loop.num_minutes:g} minutes')
+    return (f'{workdir} is not finished: it was stopped at step {step:,} of {whole}, and its answers are those of such a '
+            'model; the command that trained it goes on')
+  if step < warmup:
+    return (f'{workdir} was trained for {step:,} steps, fewer than the {warmup:,} of its warm-up '
+            '(optimizer.warmup_steps): its answers are those of a model that has hardly begun to learn')
+  return None
+
+
 def search_mistakes(setup: Setup, with_source: bool) -> Iterator[str]:
   """Yield a sentence for each option of the search that the model does not support.
 

@@ -161,7 +161,7 @@ class Translation(Task):
     splitter = Splitter(translator, translator.longest_trained, setup.corpus.target_language
                         ) if options.long_lines == 'split' else None
     form = Format(options.format, options.n_best, options.alignment, options.attention)
-    asked = TranslationOptions(options.columns, form, options.mbr, options.utility, options.part_lines)
+    asked = TranslationOptions(options.columns, form, options.mbr, options.utility, options.part_lines, options.stats)
     return TranslationAnswers(translator, asked, splitter)
 
 

@@ -1,0 +1,68 @@
+"""What decode.py tells beside translations: unfinished runs, compilation, and what the search computed."""
+
+import json
+import shutil
+
+import pytest
+
+import decode
+from decoding import translator as translators
+from options import decode_options
+from tasks import trained
+from tests.test_translation import BEAM, LINES, parts, translator  # noqa: F401  fixtures
+from transformer.search import SearchConfig
+
+
+def test_top_beams_is_another_name_of_n_best():
+  parse = lambda *words: decode_options.parse(['decode.py', '--workdir=runs/a', '--format=jsonl', *words], '')
+  assert parse('--search.top_beams=3') == parse('--n_best=3') and parse('--search.top_beams', '3').n_best == 3
+  assert parse().n_best == 1 and not parse('--search.top_beams=3').search
+
+
+def test_more_translations_than_beams_are_refused_with_both_names():
+  with pytest.raises(ValueError, match='n_best is 9, but beam_size keeps 4: expected 1 to 4, or a larger beam_size'):
+    SearchConfig(n_best=9)
+
+
+def change(workdir, **options):
+  """Change options of the section train or optimizer in a copied run, without its manifest's knowing."""
+  config = json.loads((workdir / 'config.json').read_text())
+  for name, value in options.items():
+    next(config[section] for section in ('train', 'optimizer') if name in config[section])[name] = value
+  (workdir / 'config.json').write_text(json.dumps(config))
+
+
+def test_a_run_that_is_not_finished_says_so(run, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  change(workdir, warmup_steps=8)
+  assert trained.immaturity(str(workdir)) is None
+  change(workdir, warmup_steps=9)
+  assert 'was trained for 8 steps, fewer than the 9 of its warm-up' in trained.immaturity(str(workdir))
+  (workdir / 'results.json').unlink()
+  for length, words in (({'num_steps': 1245}, 'step 8 of 1,245,'), ({'num_epochs': 2.5}, 'step 8 of 2.5 epochs,'),
+                        ({'num_minutes': 10}, 'step 8 of 10 minutes,')):
+    change(workdir, **dict.fromkeys(('num_steps', 'num_epochs', 'num_minutes')) | length)
+    assert f'is not finished: it was stopped at {words}' in trained.immaturity(str(workdir))
+
+
+def test_decode_says_so_and_tells_what_it_computed(run, tmp_path, capsys):
+  (tmp_path / 'in').write_text('one dog\n\ntwo cats\n')
+  words = [f'--workdir={run}', f'--input={tmp_path}/in', f'--output={tmp_path}/out']
+  for more in ([], ['--stats']):
+    assert decode.main(decode_options.parse(['decode.py', *words, *more], '')) == 0
+    told = capsys.readouterr().err
+    assert 'fewer than the' in told and ('searched 2 lines' in told) == bool(more)
+  assert len((tmp_path / 'out').read_text().splitlines()) == 3
+
+
+def test_rows_steps_and_tokens_are_counted(translator, monkeypatch):  # noqa: F811
+  monkeypatch.setattr(translators, 'PATIENCE', 0.0)
+  one, told = translator(BEAM), []
+  one.say = told.append
+  found = one.translate(LINES)
+  tally, real = one.tally, [line for line in found if line.text]
+  assert tally.lines == len(real) and tally.tokens == sum(len(line.token_log_probs) for line in real)
+  assert tally.tokens <= tally.needed <= tally.computed and tally.computed % tally.steps == 0
+  assert 0 <= tally.compiling <= tally.seconds
+  assert any(text.startswith('compiling the search for 8 rows of up to 16 tokens') for text in told)
