@@ -23,7 +23,7 @@ COUNT = 64  # sentences; the test split has more
 KINDS = {
     'beam': {}, 'greedy': dict(beam_size=1), 'sample': dict(strategy='sample', seed=7, temperature=0.8, top_p=0.95),
     'diverse': dict(beam_size=4, groups=2), 'coverage': dict(coverage_penalty=0.2),
-    'halvings': dict(halvings=2), 'wishes': {}}
+    'wishes': {}}
 
 
 @pytest.fixture(scope='module')
