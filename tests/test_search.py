@@ -325,12 +325,12 @@ def test_diverse_groups_list_no_output_twice_and_fill_the_list(groups):
     table = chains(seed, spread=2.0)
     found = run(table, config, limits)
     for row in range(3):
-      assert found.found[row].all() and len({tuple(tokens) for tokens in found.tokens[row].tolist()}) == 4
+      assert found.found[row].all() and len({tuple(ids) for ids in found.tokens[row].tolist()}) == 4
       assert (np.diff(found.scores[row]) <= 0).all()
-      for tokens, length, log_prob in zip(found.tokens[row], found.lengths[row], found.log_probs[row]):
-        assert abs(log_prob - log_probability(table[row], tokens[:length])) < 1e-4
+      for written, length, log_prob in zip(found.tokens[row], found.lengths[row], found.log_probs[row]):
+        assert abs(log_prob - log_probability(table[row], written[:length])) < 1e-4
     first = run(table, SearchConfig(beam_size=4 // groups, n_best=4 // groups), limits)  # what the first group finds
-    in_all = [[tuple(tokens) in {*map(tuple, found.tokens[row].tolist())} for tokens in first.tokens[row].tolist()]
+    in_all = [[tuple(ids) in {*map(tuple, found.tokens[row].tolist())} for ids in first.tokens[row].tolist()]
               for row in range(3)]
     shared += np.sum(in_all)
   assert shared == 12 * 3 * (4 // groups)

@@ -25,7 +25,7 @@ class Queue(NamedTuple):
   """N sentences, more than are searched at once."""
 
   waiting: PyTree  # leaves [N, ...]: what `begin` makes sentences of, in the order in which they get a row
-  count: Int[AnyArray, '']  # how many of them there are; the rest is filler
+  filled: Int[AnyArray, '']  # how many of them there are; what stands behind them is not read
   begin: Callable[[PyTree], Sentences]  # leaves [Q, ...] -> Q sentences
   rows: int  # R: sentences searched at once
   together: int  # Q: sentences begun at once, as soon as so many rows are free
@@ -64,7 +64,7 @@ def run_queue(algorithm: Algorithm, queue: Queue) -> Outcome:
     """Return the state of sentences before their first step; numbers beyond the last are done at once."""
     part = jax.tree.map(lambda leaf: leaf[jnp.minimum(numbers, size - 1)], queue.waiting)
     state = algorithm.start(queue.begin(part))
-    return state._replace(done=state.done | (numbers >= queue.count))
+    return state._replace(done=state.done | (numbers >= queue.filled))
 
   outcome = lambda state: (algorithm.finish(state), state.given_up, state.t)
   put = lambda results, numbers, rows: jax.tree.map(
@@ -76,19 +76,19 @@ def run_queue(algorithm: Algorithm, queue: Queue) -> Outcome:
     results = put(run.results, run.numbers[rows], outcome(jax.tree.map(lambda leaf: leaf[rows], run.state)))
     numbers = run.following + jnp.arange(together)
     state = _enter(run.state, fresh(numbers), rows)
-    numbers = jnp.where(numbers < queue.count, numbers, size)
+    numbers = jnp.where(numbers < queue.filled, numbers, size)
     return _Run(state, run.numbers.at[rows].set(numbers), run.following + together, results, run.steps)
 
   def going(run: _Run) -> Bool[Array, '']:
     free = run.state.done.sum()
-    return (free < queue.rows) & ((free < together) | (run.following >= queue.count))
+    return (free < queue.rows) & ((free < together) | (run.following >= queue.filled))
 
   advance = lambda run: run._replace(state=algorithm.advance(run.state), steps=run.steps + 1)
   state = _blank(jax.eval_shape(fresh, jax.ShapeDtypeStruct((together,), jnp.int32)), queue.rows)
   state = state._replace(done=jnp.ones(queue.rows, bool))
   results = _blank(jax.eval_shape(outcome, state), size)
   zero = jnp.zeros((), jnp.int32)
-  end = jax.lax.while_loop(lambda run: run.following < queue.count,
+  end = jax.lax.while_loop(lambda run: run.following < queue.filled,
                            lambda run: jax.lax.while_loop(going, advance, refill(run)),
                            _Run(state, jnp.full(queue.rows, size), zero, results, zero))
   return Outcome(*put(end.results, end.numbers, outcome(end.state)), computed=(end.steps * queue.rows)[None])
