@@ -6,11 +6,14 @@ import pytest
 
 from decoding import wishes
 from decoding.batches import lay_automata, wish_class
+from decoding.continuer import Continuer
 from decoding.requests import Request
 from tests.conftest import BOS, EOS, FILLER
+from tests.explorer_stand_ins import shaken, small_vocabulary
 from tests.test_constraints import ALL, LONGEST, V, draw_wishes, feasible_wishes, outputs, repeats, rules_of
 from tests.test_search import Cache, chain_step, log_probability
-from transformer import search
+from transformer import architectures, search
+from transformer.config import LanguageModelConfig
 from transformer.search import SearchConfig, SearchProblem, Sentences, automaton
 
 
@@ -170,3 +173,22 @@ def test_every_search_meets_the_wishes(options, rounds):
         assert max(map(cost, possible)) - listed[0][1] < 1e-3
         best.add(listed[0][0])
   assert not is_wide or len(best) > 1
+
+
+def test_a_continuation_repeats_no_ngram_of_its_prompt():
+  vocabulary = small_vocabulary()
+  model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2,
+                                                  num_layers=2, d_ff=11, dropout=0.0))
+  params, prompt = shaken(jax.jit(model.init)(jax.random.key(0))), 'the dog the dog'
+  repeated = []
+  for size in (0, 2):
+    writer = Continuer(model, params, vocabulary, SearchConfig(beam_size=1, extra_length=9, no_repeat_ngram=size), 32,
+                       batch_tokens=8)
+    ids, begun = writer.continue_lines([prompt])[0].ids, len(vocabulary.encode(prompt))
+    repeated.append([end for end in range(begun + 1, len(ids) + 1) if repeats(ids[:end], 2)])
+  assert repeated[0] and not repeated[1]
+
+
+def test_a_size_of_ngrams_below_zero_is_refused():
+  with pytest.raises(ValueError, match='no_repeat_ngram is -1; expected 0 .off. or a positive number'):
+    SearchConfig(no_repeat_ngram=-1)
