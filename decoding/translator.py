@@ -162,12 +162,12 @@ class Translator:
     out = [Translation('')] * len(lines)
     for length, members in length_classes({i: len(s) for i, s in enumerate(encoded) if s}).items():
       # Lines with wishes are searched by programs of their own, whatever others there are.
-      alike: dict[tuple[int, ...], list[int]] = {}
+      classes: dict[tuple[int, ...], list[int]] = {}
       for i in members:
-        alike.setdefault(wish_class(wishes[i]), []).append(i)
-      for members in alike.values():
+        classes.setdefault(wish_class(wishes[i]), []).append(i)
+      for alike in classes.values():
         lay = lambda some, lines, length=length: self._batch(some, encoded, wishes, lines, length, draws, draw)
-        for index, found in self._search_all(members, length, lay, progress or (lambda finished: None)):
+        for index, found in self._search_all(alike, length, lay, progress or (lambda finished: None)):
           out[index] = self._read(found, numbers[index] + 1)
     return out
 
