@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from decoding.requests import Wishes
+from decoding.wishes import Wishes
 from transformer import tokens
-from transformer.search import constraints
+from transformer.search import automaton
+from transformer.search.automaton import Automaton
 from transformer.tokens import Array
 
 QUEUE = 16  # times as many lines as rows are handed to a device at once, see transformer.search.queue
@@ -23,8 +24,7 @@ class SearchBatch(NamedTuple):
   lines: Int[Array, ' B']  # numbers of the lines, on which sampling depends ...
   seeds: Int[Array, ' B']  # ... as it does on these
   prefix: tokens.Tokens | None  # [B, P]
-  required: Int[Array, 'B P E'] | None  # see constraints.required
-  forbidden: Int[Array, 'B P E'] | None  # see constraints.forbidden
+  phrases: Automaton | None  # required and forbidden ones, see constraints.phrases
 
 
 def length_class(length: int) -> int:
@@ -76,33 +76,28 @@ def line_numbers(members: Sequence[int], rows: int) -> Int[np.ndarray, ' rows']:
   return np.pad(np.array(members, np.int32), (0, rows - len(members)))
 
 
+def _places(longest: int) -> int:
+  """Return the length that prefixes are padded to."""
+  return -(-longest // ROWS) * ROWS
+
+
 def lay_prefixes(wishes: Sequence[Wishes], rows: int, filler: int) -> tokens.Tokens | None:
   """Lay one prefix in each row, padded to a multiple of ROWS; None when no request has a prefix."""
   longest = max(len(wish.prefix) for wish in wishes)
-  prefixes = tokens.pad([wish.prefix for wish in wishes], rows, -(-longest // ROWS) * ROWS, filler)
+  prefixes = tokens.pad([wish.prefix for wish in wishes], rows, _places(longest), filler)
   return prefixes if longest else None
 
 
-def lay_phrases(phrases: Sequence[list[list[int]]], rows: int, to_the_right: bool) -> Int[np.ndarray, 'rows P E'] | None:
-  """Lay out phrases as transformer.search.constraints takes them; None when no sentence has any.
+def wish_class(wishes: Wishes) -> tuple[int, ...]:
+  """Return the sizes of the arrays that wishes are laid in: lines that differ in them do not share a batch."""
+  return _places(len(wishes.prefix)), *(automaton.sizes(wishes.phrases) if wishes.phrases else ())
 
-  P and E are powers of two, so that few shapes are compiled.
 
-  Args:
-    phrases: of each sentence.
-    rows: of the result; there may be fewer sentences.
-    to_the_right: whether a phrase stands at the right end of its places, as forbidden ones do, or at the left.
-  """
-  if not any(phrases):
-    return None
-  count, longest = (1 << (max(sizes) - 1).bit_length() for sizes in (
-      [len(some) for some in phrases], [len(phrase) for some in phrases for phrase in some]))
-  laid = np.full((rows, count, longest), constraints.NO_TOKEN, np.int32)
-  for row, some in enumerate(phrases):
-    for number, phrase in enumerate(some):
-      start = longest - len(phrase) if to_the_right else 0
-      laid[row, number, start:start + len(phrase)] = phrase
-  return laid
+def lay_automata(wishes: Sequence[Wishes], rows: int) -> Automaton | None:
+  """Lay the automaton of one request's phrases in each row; None when no request has any."""
+  free = automaton.build((), ())
+  tables = [wish.phrases or free for wish in wishes] + [free] * (rows - len(wishes))
+  return automaton.stack(tables) if any(wish.phrases for wish in wishes) else None
 
 
 def until(ids: Int[np.ndarray, ' length'], eos_id: int) -> list[int]:

@@ -70,11 +70,15 @@ class Continuer:
     nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
     memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
     cache = self._model.init_cache(params, memory, length, self._config.width)
+    rules, known = [constraints.prefix()], [constraints.Prefix(prefix, lengths)]
+    if self._config.no_repeat_ngram:
+      rules.append(constraints.no_repeat_ngram(self._config.no_repeat_ngram, length, self._vocabulary.eos_id,
+                                               self._config.min_length))
+      known.append(constraints.Repeatable(limits, None))
     problem = SearchProblem(
         lambda cache, token: self._model.decode_step(params, cache, token), length, self._vocabulary.bos_id,
-        self._vocabulary.eos_id, self._vocabulary.pad_id, rules=[constraints.prefix()])
-    sentences = Sentences(cache, limits, search.row_keys(self._config.seed, lines),
-                          [constraints.Prefix(prefix, lengths)])
+        self._vocabulary.eos_id, self._vocabulary.pad_id, rules)
+    sentences = Sentences(cache, limits, search.row_keys(self._config.seed, lines), known)
     best = search.search(problem, sentences, self._config)
     return best.tokens[:, 0], best.log_probs[:, 0]
 

@@ -38,7 +38,7 @@ class Searcher:
         much longer than its source are given up; few are, and every step of all lines reads a shorter cache.
     """
     length = batch.source.ids.shape[1]
-    whole = length + self._config.extra_length
+    whole = self._longest(batch)
     places = whole if to_the_limit else min(length + _MARGIN, whole)
     steps = [self._step(model, own) for model, own in zip(self._models, params)]
     problem = SearchProblem(
@@ -46,10 +46,8 @@ class Searcher:
         self._target.pad_id, [rule for rule, _ in self._rules(batch)], self._coverage(), places)
 
     def begin(some: SearchBatch) -> Sentences:
-      real = (some.source.segments > 0).sum(axis=1)
-      limits = jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
-      return Sentences(self._cache(params, some.source, places), limits, search.row_keys(some.seeds, some.lines),
-                       [known for _, known in self._rules(some)])
+      return Sentences(self._cache(params, some.source, places), self._limits(some),
+                       search.row_keys(some.seeds, some.lines), [known for _, known in self._rules(some)])
 
     waiting = search.Queue(batch, count[0], begin, rows, max(1, rows // _AT_ONCE))
     return search.search_queue(problem, waiting, self._config)
@@ -73,16 +71,27 @@ class Searcher:
       return coverage.cover(lambda cache, token: model.attend_step(params, cache, token))
     return lambda cache, token: model.decode_step(params, cache, token)
 
+  def _longest(self, batch: SearchBatch) -> int:
+    """Return the tokens of the longest translation, EOS included, that any line of this padded length may have."""
+    return batch.source.ids.shape[1] + self._config.extra_length
+
+  def _limits(self, batch: SearchBatch) -> Int[Array, ' B']:
+    """Return the tokens that the translation of each line may have, EOS included."""
+    real = (batch.source.segments > 0).sum(axis=1)
+    return jnp.where(real > 0, real + self._config.extra_length, 1)  # an empty row ends at once
+
   def _rules(self, batch: SearchBatch) -> list[tuple[constraints.Rule, PyTree]]:
     """Return the rules that lines of a batch need, each with what it knows of them."""
     rules = []
     if batch.prefix is not None:
       rules.append((constraints.prefix(),
                     constraints.Prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1))))
-    if batch.forbidden is not None:
-      rules.append((constraints.forbidden(), batch.forbidden))
-    if batch.required is not None:
-      rules.append((constraints.required(self._target.eos_id), batch.required))
+    if batch.phrases is not None:
+      rules.append((constraints.phrases(self._target.eos_id, batch.phrases.proposed.shape[-1] > 0), batch.phrases))
+    if self._config.no_repeat_ngram:
+      rules.append((constraints.no_repeat_ngram(self._config.no_repeat_ngram, self._longest(batch), self._target.eos_id,
+                                                self._config.min_length),
+                    constraints.Repeatable(self._limits(batch), batch.phrases)))  # the last: wishes go first
     return rules
 
   def _coverage(self) -> Callable[[SearchCache], Float[Array, 'B W']] | None:

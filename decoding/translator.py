@@ -22,18 +22,20 @@ from corpora.vocabulary import Vocabulary
 from decoding.batches import (
     QUEUE,
     SearchBatch,
-    lay_phrases,
+    lay_automata,
     lay_prefixes,
     length_classes,
     line_numbers,
     search_batches,
     search_rows,
     until,
+    wish_class,
 )
 from decoding.limits import LONGEST_SOURCE, check_attention, longest_source
-from decoding.requests import Request, Translation, Wishes, spell_wishes
+from decoding.requests import Request, Translation
 from decoding.searcher import Searcher
 from decoding.tally import Tally
+from decoding.wishes import Wishes, settle
 from transformer import partitioning, search, tokens
 from transformer.model import Model, Params
 from transformer.search import SearchConfig
@@ -85,6 +87,7 @@ class Translator:
     self._halvings = 0  # times that the rows of a search batch were halved for lack of memory
     self._shapes: set[tuple[int, int]] = set()  # rows and source length of the search batches so far
     self._largest = 0  # bytes of the largest cache so far
+    self._unmet: dict[str, int] = {}  # the line, counted from 1, of each note on wishes that were left out
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
     self._long: list[int] = []  # lines that are not cut, but longer than longest_trained, counted from 1
     self._close: list[int] = []  # lines whose two best translations score within search.NOISE, counted from 1
@@ -150,25 +153,32 @@ class Translator:
       progress: called with the number of lines just finished, after each batch.
       first: number of the first line, from 0; what is sampled for a line depends on its number ...
       draw: ... and on this number, which is added to the seed: 0, 1, … give different samples.
-
-    Raises:
-      ConfigError: when the phrases of a request leave no room for a translation.
     """
     requests = [Request(line) if isinstance(line, str) else line for line in lines]
     numbers = [first + place if request.line is None else request.line for place, request in enumerate(requests)]
     draws = [number + request.part * _PARTS & 0x7fffffff for number, request in zip(numbers, requests)]
     encoded = self._encode([request.source for request in requests], numbers)
-    wishes = [spell_wishes(request, self._target, self._config, number + 1)
-              for number, request in zip(numbers, requests)]
+    wishes = [self._settle(request, len(ids), number + 1) for request, ids, number in zip(requests, encoded, numbers)]
     out = [Translation('')] * len(lines)
-    wishing = {i for i, wish in enumerate(wishes) if any(wish)}
     for length, members in length_classes({i: len(s) for i, s in enumerate(encoded) if s}).items():
-      # Lines with wishes are searched by a program of their own, whatever others there are.
-      for alike in ([i for i in members if i not in wishing], [i for i in members if i in wishing]):
+      # Lines with wishes are searched by programs of their own, whatever others there are.
+      classes: dict[tuple[int, ...], list[int]] = {}
+      for i in members:
+        classes.setdefault(wish_class(wishes[i]), []).append(i)
+      for alike in classes.values():
         lay = lambda some, lines, length=length: self._batch(some, encoded, wishes, lines, length, draws, draw)
         for index, found in self._search_all(alike, length, lay, progress or (lambda finished: None)):
           out[index] = self._read(found, numbers[index] + 1)
     return out
+
+  def _settle(self, request: Request, length: int, number: int) -> Wishes:
+    """Return the wishes of a line of so many tokens that can be met, and report those that cannot, once."""
+    found = settle(request, self._target, length + self._config.extra_length, number) if length else Wishes()
+    for note in found.notes:
+      if note not in self._unmet:  # minimum Bayes risk translates the same line many times
+        self.say(note)
+      self._unmet[note] = number
+    return found
 
   def _search_all(self, members: list[int], length: int, lay: Callable[[list[int], int], SearchBatch],
                   progress: Progress) -> Iterator[tuple[int, search.Hypotheses]]:
@@ -264,8 +274,7 @@ class Translator:
         source=tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
         lines=line_numbers([draws[i] for i in members], rows),
         seeds=np.full(rows, self._config.seed + draw, np.int32), prefix=lay_prefixes(theirs, rows, self._target.pad_id),
-        required=lay_phrases([wish.required for wish in theirs], rows, to_the_right=False),
-        forbidden=lay_phrases([wish.forbidden for wish in theirs], rows, to_the_right=True))
+        phrases=lay_automata(theirs, rows))
 
   def _report_memory(self, rows: int, length: int) -> None:
     """Report how large the cache of a search batch will be, when it is the largest so far."""
@@ -334,6 +343,9 @@ class Translator:
   def notes(self) -> list[str]:
     """Return notes for the user on the lines translated so far, a sentence each."""
     notes = []
+    if self._unmet:
+      lines = set(self._unmet.values())
+      notes.append(f'{len(lines):,} lines had wishes that cannot be met, which were left out: {_some(list(lines))}')
     if self._cut:
       notes.append(f'{len(self._cut):,} lines were longer than {self.longest_source} tokens and were cut: '
                    + _some(self._cut))

@@ -12,8 +12,9 @@ import pytest
 
 from checks.errors import ConfigError
 from decoding import continuer
-from decoding.requests import Request, Wishes
+from decoding.requests import Request
 from decoding.translator import Translator
+from decoding.wishes import Wishes
 from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import LINES, shaken, small_vocabulary
 from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability
@@ -209,7 +210,7 @@ def test_off_it_leaves_the_program_as_it_was():
   blind = Translator([dataclasses.replace(model, attend_step=None)], [params], small_vocabulary(), small_vocabulary(), OFF, 128,
                      devices=jax.devices()[:1])
   program = lambda one: one._searching(8, False).lower(one.params, one._batch(
-      [0], [[5, 6, 7]], [Wishes([], [], [])], 128, 8, [0], 0), np.array([1])).as_text()
+      [0], [[5, 6, 7]], [Wishes()], 128, 8, [0], 0), np.array([1])).as_text()
   assert program(blind) == program(translator(OFF)) != program(translator(BEAM))
 
 

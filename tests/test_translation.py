@@ -14,8 +14,8 @@ from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
 from decoding import alignments, batches, minimum_bayes_risk, output_formats, searcher
 from decoding.batches import search_rows
-from decoding.requests import Wishes
 from decoding.translator import Request, Translation, Translator
+from decoding.wishes import Wishes
 from tasks import trained
 from tasks.translation import Translation as Translating
 from tests.conftest import SIZES
@@ -86,7 +86,7 @@ def test_a_cache_that_grows_is_as_good_as_a_long_one(parts, translator, monkeypa
 
 def test_devices_search_without_a_word_to_each_other(translator):
   eight = translator(BEAM, 8)
-  batch = eight._batch([0], [[5, 6, 7]], [Wishes([], [], [])], 8 * batches.QUEUE * 8, 8, [0], 0)
+  batch = eight._batch([0], [[5, 6, 7]], [Wishes()], 8 * batches.QUEUE * 8, 8, [0], 0)
   text = eight._searching(8, False).lower(eight.params, batch, np.ones(8, np.int32)).compile().as_text()
   assert 'while' in text
   for collective in ('all-gather', 'all-reduce', 'all-to-all', 'collective-permute', 'reduce-scatter'):
@@ -160,8 +160,33 @@ def test_wishes_come_true(translator, config):
     assert not holds(line, first)
   if config is BEAM:
     assert found[3].text == free[1].text
-  with pytest.raises(ConfigError, match='line 1: its prefix .* fewer than search.extra_length, 8'):
-    one.translate([Request('A cat', prefix=LINES[1])])
+
+
+@pytest.mark.parametrize('config', [BEAM, SearchConfig(strategy='sample', extra_length=8)], ids=['beam', 'sample'])
+def test_wishes_that_contradict_each_other_are_named_and_left_out(translator, config, monkeypatch):
+  one, told = translator(config), []
+  monkeypatch.setattr(one, 'say', lambda text: told.append(text) if text.startswith('line') else None)
+  wanted = [Request(LINES[1], required=('dog',), forbidden=('dog',)),
+            Request(LINES[3], prefix='the', forbidden=('the',)),
+            Request(LINES[0], prefix=LINES[1] * 3, required=('He',)), Request('', required=('dog',))]
+  found = one.translate(wanted, first=6)
+  plain = one.translate([LINES[1], LINES[3], Request(LINES[0], required=('He',))], first=6)
+  assert_same(found[:3], plain)
+  assert found[3].text == '' and len(told) == 3
+  assert told[0] == ('line 7: required "dog" and forbidden "dog" contradict each other; the line is translated without '
+                     'them')
+  assert told[1].startswith('line 8: prefix "the" and forbidden "the" contradict each other')
+  assert 'line 9: prefix "Maria' in told[2] and '(search.extra_length); the line is translated without it' in told[2]
+  one.translate(wanted[:1], first=6)
+  assert len(told) == 3 and '3 lines had wishes that cannot be met, which were left out: 7, 8, 9' in one.notes()
+
+
+@pytest.mark.parametrize('options', [dict(beam_size=1), dict(beam_size=3)], ids=['greedy', 'beam'])
+def test_no_ngram_is_written_twice(translator, options):
+  repeated = lambda ids: len({ids[n:n + 2] for n in range(len(ids) - 1)}) < len(ids) - 1
+  free, kept = (translator(SearchConfig(extra_length=8, **more)).translate(LINES)
+                for more in (options, options | dict(no_repeat_ngram=2)))
+  assert any(repeated(line.ids) for line in free) and not any(repeated(line.ids) for line in kept)
 
 
 def test_a_lack_of_memory_halves_the_rows_and_loses_no_line(parts, translator):

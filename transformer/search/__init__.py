@@ -11,14 +11,16 @@
     largest         the largest of many entries, in two stages
     walk            one hypothesis for each sentence; greedy search
     sampling        outputs drawn at random
-    constraints     prefixes, forbidden and required phrases
+    constraints     prefixes, required and forbidden phrases, n-grams that are not repeated
+    automaton       what an output has of its phrases, and what it still needs
     coverage        the coverage penalty
     length_penalty  length penalties, and their registry
     ensemble        several models as one step function
     hypotheses      Hypotheses: what a search returns
     cache           keys and values of a model's past tokens, which a search never reorders
 
-Dimensions, beside those of transformer/__init__.py: C candidate continuations, P phrases, E tokens of a phrase.
+Dimensions, beside those of transformer/__init__.py: C candidate continuations, P tokens of a prefix or proposed
+ones, E tokens that occur in phrases, Z states of an automaton.
 """
 
 from transformer.search.beam import beam_search

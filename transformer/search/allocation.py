@@ -1,6 +1,6 @@
 """Dynamic beam allocation (Post & Vilar, 2018, §4.2): a beam shared out over the progress of its hypotheses.
 
-Outputs that must contain phrases (constraints.required) would otherwise have no hypothesis that has begun them.
+Outputs that must contain phrases (constraints.phrases) would otherwise have no hypothesis that has begun them.
 """
 
 import jax

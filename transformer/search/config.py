@@ -59,6 +59,8 @@ class SearchConfig:
     if not 0 <= self.min_length <= self.extra_length:
       yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: even the '
              'shortest source must allow so many tokens')
+    if self.no_repeat_ngram < 0:
+      yield f'no_repeat_ngram is {self.no_repeat_ngram}; expected 0 (off) or a positive number'
     if self.groups < 1 or self.beam_size % self.groups:
       yield f'groups is {self.groups}; expected a positive number that divides beam_size, {self.beam_size}'
     if self.diversity < 0:

@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, PyTree
 
-from transformer.search.hypotheses import NEVER
+from transformer.search.automaton import NO_TOKEN, START, Automaton
+from transformer.search.hypotheses import NEVER, take
 from transformer.tokens import AnyArray, Array
-
-NO_TOKEN = -1  # fills the places of shorter phrases
 
 
 class Moment(NamedTuple):
@@ -45,7 +44,7 @@ class Rule(NamedTuple):
   start: Callable[[PyTree, int], PyTree]  # (known, beams W) -> the state before the first token, leaves [B, W, ...]
   limit: Callable[[PyTree, PyTree, Moment], Float[Array, 'B W V']]  # (known, state, moment) -> logits, NEVER: forbidden
   advance: Callable[[PyTree, PyTree, Int[Array, 'B W']], PyTree]  # (known, state, chosen tokens) -> state
-  progress: Progress | None = None  # of rules whose hypotheses of every progress have to survive, see required
+  progress: Progress | None = None  # of rules whose hypotheses of every progress have to survive, see phrases
 
 
 def begun(rules: Sequence[Rule], known: Sequence[PyTree], beams: int) -> tuple[PyTree, ...]:
@@ -64,13 +63,6 @@ def advanced(rules: Sequence[Rule], known: Sequence[PyTree], states: Sequence[Py
              ) -> tuple[PyTree, ...]:
   """Return the states of all rules after one token more."""
   return tuple(rule.advance(own, state, tokens) for rule, own, state in zip(rules, known, states, strict=True))
-
-
-def _put_never(logits: Float[Array, 'B W V'], tokens: Int[Array, 'B W P']) -> Float[Array, 'B W V']:
-  """Return `logits` with NEVER at `tokens`; NO_TOKEN is none."""
-  rows, beams = jnp.arange(logits.shape[0])[:, None, None], jnp.arange(logits.shape[1])[None, :, None]
-  place = jnp.where(tokens == NO_TOKEN, logits.shape[-1], tokens)  # beyond the end: dropped
-  return logits.at[rows, beams, place].set(NEVER, mode='drop')
 
 
 class Prefix(NamedTuple):
@@ -95,71 +87,101 @@ def prefix() -> Rule:
   return Rule(lambda known, beams: (), limit, lambda known, state, tokens: state)  # all hypotheses have the same prefix
 
 
-def forbidden() -> Rule:
-  """Keep every output free of some phrases: the last token of a phrase may not follow the others.
+def phrases(eos_id: int, are_required: bool) -> Rule:
+  """Make every output contain its sentence's required phrases and none of its forbidden ones.
 
-  What is known are the phrases, [B, P, E], each at the right end with NO_TOKEN in front; NO_TOKEN alone is none.
+  What is known is the Automaton of the sentences. A token is forbidden when the phrases could not be kept to after it
+  within the limit, and EOS until all required phrases are written. So a hypothesis always has a token left, provided
+  that its sentence can be completed at all (automaton.shortest is at most the limit) and that some token occurs in no
+  phrase.
+
+  Args:
+    eos_id: the id of EOS, which no phrase contains.
+    are_required: whether any phrase is. If so, the search keeps hypotheses of every number of their tokens written
+      (dynamic beam allocation, Post & Vilar, 2018).
   """
-  def start(phrases: Int[Array, 'B P E'], beams: int) -> Int[Array, 'B W R']:
-    return jnp.full((phrases.shape[0], beams, phrases.shape[2] - 1), NO_TOKEN - 1, jnp.int32)
+  def limit(known: Automaton, state: Int[Array, 'B W'], moment: Moment) -> Float[Array, 'B W V']:
+    left = (moment.limits - moment.t - 1)[:, None, None]  # places after this token
+    fits = _entries(known.need, take(known.next, state)) <= left  # [B, W, X]
+    may_end = take(known.need, state) == 1
+    listed = jnp.broadcast_to(known.tokens[:, None], fits[..., 1:].shape)
+    kept = jnp.take_along_axis(moment.logits, jnp.maximum(listed, 0), axis=-1)
+    logits = jnp.where(fits[..., :1], moment.logits, NEVER)
+    logits = _put(logits, listed, jnp.where(fits[..., 1:], kept, NEVER))
+    return logits.at[..., eos_id].set(jnp.where(may_end, moment.logits[..., eos_id], NEVER))
 
-  def limit(phrases: Int[Array, 'B P E'], recent: Int[Array, 'B W R'], moment: Moment) -> Float[Array, 'B W V']:
-    heads, lasts = phrases[:, None, :, :-1], phrases[:, :, -1]
-    complete = ((heads == recent[:, :, None]) | (heads == NO_TOKEN)).all(-1)  # [B, W, P]
-    return _put_never(moment.logits, jnp.where(complete, lasts[:, None], NO_TOKEN))
+  progress = Progress(lambda known, state: take(known.proposed, state),
+                      lambda known, state, tokens: _entries(known.progress, _after(known, state, tokens)),
+                      lambda known: known.goal)
+  return Rule(lambda known, beams: jnp.full((known.goal.shape[0], beams), START, jnp.int32), limit,
+              lambda known, state, tokens: _after(known, state, tokens[..., None])[..., 0],
+              progress if are_required else None)
 
-  return Rule(start, limit, lambda known, recent, tokens: jnp.concatenate([recent, tokens[..., None]], -1)[..., 1:])
+
+class Repeatable(NamedTuple):
+  """What no_repeat_ngram has to know of sentences."""
+
+  limits: Int[AnyArray, ' B']
+  phrases: Automaton | None  # of the rule phrases, if there is one
 
 
-def required(eos_id: int) -> Rule:
-  """Make every output contain some phrases: constrained search by dynamic beam allocation (Post & Vilar, 2018).
+def no_repeat_ngram(size: int, length: int, eos_id: int, min_length: int) -> Rule:
+  """Forbid to write the same `size` tokens in a row twice in one output, its prefix included.
 
-  A hypothesis counts the tokens of each phrase that it has written. It may leave a phrase half-way, and then has to
-  begin it again. It may end when all phrases are complete, and is forced to write them when the places left are just
-  enough; limits have to hold them all and EOS. The search keeps hypotheses of every number of tokens met (allocation).
+  What is known is Repeatable. Wishes go first, so this has to be the last of the rules. A repetition is allowed where
+  no other token is: in a prefix, and where the places left are just enough for required phrases. And a required phrase
+  that is not written yet may be written to its end although a part of it stands elsewhere ("New York Times" after "New
+  York").
 
-  What is known are the phrases, [B, P, E], each at the left end with NO_TOKEN behind; NO_TOKEN alone is none.
+  Args:
+    size: tokens of an n-gram, at least 1.
+    length: L, of the longest output.
+    eos_id: the id of EOS.
+    min_length: fewest tokens before EOS.
   """
-  sizes_of = lambda phrases: (phrases != NO_TOKEN).sum(-1)[:, None]  # [B, 1, P]
+  def start(known: Repeatable, beams: int) -> PyTree:
+    nothing = jnp.full((known.limits.shape[0], beams, max(length, size)), NO_TOKEN, jnp.int32)
+    return nothing, None if known.phrases is None else jnp.full(nothing.shape[:2], START, jnp.int32)
 
-  def following(phrases: Int[Array, 'B P E'], met: Int[Array, 'B W P']) -> Int[Array, 'B W P']:
-    """Return the next token of each phrase that may go on: of the one half-way, or of each not begun."""
-    sizes = sizes_of(phrases)
-    half = (met > 0) & (met < sizes)
-    place = jnp.minimum(met, phrases.shape[2] - 1)
-    after = jnp.take_along_axis(jnp.broadcast_to(phrases[:, None], (*met.shape, phrases.shape[2])), place[..., None],
-                                axis=-1)[..., 0]
-    return jnp.where((met < sizes) & (half | ~half.any(-1, keepdims=True)), after, NO_TOKEN)
+  def limit(known: Repeatable, state: PyTree, moment: Moment) -> Float[Array, 'B W V']:
+    text, written = state
+    starts = text.shape[-1] - size + 1  # n-grams among the places of `text`
+    repeated = jnp.ones((*text.shape[:2], starts), bool)
+    for place in range(size - 1):
+      repeated &= text[..., place:place + starts] == text[..., starts + place, None]
+    banned = jnp.where(repeated, text[..., size - 1:], NO_TOKEN)
+    if known.phrases is not None:
+      going_on = (take(known.phrases.begun, written) >= size - 1)[..., None]
+      needed = jnp.where(going_on, take(known.phrases.proposed, written), NO_TOKEN)
+      banned = jnp.where((banned[..., None] == needed[:, :, None]).any(-1), NO_TOKEN, banned)
+    logits = _put(moment.logits, banned, jnp.full(banned.shape, NEVER))
+    too_early = (moment.t < min_length)[:, None, None] & (jnp.arange(logits.shape[-1]) == eos_id)[None, None]
+    some_left = (jnp.where(too_early, NEVER, logits) > NEVER).any(-1, keepdims=True)
+    return jnp.where(some_left, logits, moment.logits)
 
-  def step(phrases: Int[Array, 'B P E'], met: Int[Array, 'B W P'], token: Int[Array, 'B W']) -> Int[Array, 'B W P']:
-    """Return the tokens met of each phrase after one token more."""
-    sizes = sizes_of(phrases)
-    half = (met > 0) & (met < sizes)
-    goes_on = half & (following(phrases, met) == token[..., None])
-    dropped = jnp.where(half & ~goes_on, 0, met)
-    begins = (dropped == 0) & (sizes > 0) & (phrases[:, None, :, 0] == token[..., None])
-    begins &= ~goes_on.any(-1, keepdims=True)
-    begins &= jnp.cumsum(begins, axis=-1) == 1  # one phrase at a time
-    return dropped + goes_on + begins
+  def advance(known: Repeatable, state: PyTree, tokens: Int[Array, 'B W']) -> PyTree:
+    text, written = state
+    text = jnp.concatenate([text[..., 1:], tokens[..., None]], axis=-1)  # the newest comes last
+    return text, None if known.phrases is None else _after(known.phrases, written, tokens[..., None])[..., 0]
 
-  def limit(phrases: Int[Array, 'B P E'], met: Int[Array, 'B W P'], moment: Moment) -> Float[Array, 'B W V']:
-    sizes = sizes_of(phrases)
-    half = jnp.where((met > 0) & (met < sizes), met, 0).sum(-1)
-    missing = (sizes - met).sum(-1)
-    spare = (moment.limits - 1 - moment.t)[:, None] - missing
-    forced = (missing > 0) & (spare < 1 + half)  # leaving a phrase costs what is written of it, and one place
-    restarts = (met < sizes) & (spare >= half)[..., None]  # beginning again costs what is written of it alone
-    restarts = jnp.where(restarts, phrases[:, None, :, 0], NO_TOKEN)
-    vocabulary = jnp.arange(moment.logits.shape[-1])
-    wanted = (jnp.concatenate([following(phrases, met), restarts], -1)[..., None] == vocabulary[None, None, None]).any(2)
-    allowed = jnp.where(forced[..., None], wanted, (missing == 0)[..., None] | (vocabulary != eos_id)[None, None])
-    return jnp.where(allowed, moment.logits, NEVER)
+  return Rule(start, limit, advance)
 
-  def progress(phrases: Int[Array, 'B P E'], met: Int[Array, 'B W P'], tokens: Int[Array, 'B W C']
-               ) -> Int[Array, 'B W C']:
-    return jax.vmap(lambda token: step(phrases, met, token), in_axes=2, out_axes=2)(tokens).sum(-1)
 
-  def start(phrases: Int[Array, 'B P E'], beams: int) -> Int[Array, 'B W P']:
-    return jnp.zeros((phrases.shape[0], beams, phrases.shape[1]), jnp.int32)
+def _after(known: Automaton, state: Int[Array, 'B W'], tokens: Int[Array, 'B W C']) -> Int[Array, 'B W C']:
+  """Return the state after each of some tokens."""
+  same = tokens[..., None] == known.tokens[:, None, None]
+  column = jnp.where(same.any(-1), 1 + same.argmax(-1), 0)
+  return jnp.take_along_axis(take(known.next, state), column, axis=-1).astype(jnp.int32)
 
-  return Rule(start, limit, step, Progress(following, progress, lambda phrases: sizes_of(phrases).sum((1, 2))))
+
+def _entries(rows: Int[AnyArray, 'B Z'], index: Int[AnyArray, 'B W C']) -> Int[Array, 'B W C']:
+  """Return the entries of each sentence's row at an index."""
+  return jax.vmap(lambda row, chosen: row[chosen])(rows, index)
+
+
+def _put(logits: Float[Array, 'B W V'], tokens: Int[Array, 'B W P'], values: Float[Array, 'B W P']
+         ) -> Float[Array, 'B W V']:
+  """Return `logits` with other values at `tokens`; NO_TOKEN is none."""
+  rows, beams = jnp.arange(logits.shape[0])[:, None, None], jnp.arange(logits.shape[1])[None, :, None]
+  place = jnp.where(tokens == NO_TOKEN, logits.shape[-1], tokens)  # beyond the end: dropped
+  return logits.at[rows, beams, place].set(values, mode='drop')
