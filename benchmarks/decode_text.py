@@ -3,7 +3,8 @@
     python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de
     python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de --peer_python=PEER/bin/python \
         --systems=ours,ctranslate2,ctranslate2_int8,hugging_face
-    python -m benchmarks.decode_text --input=newstest2014.en --lines=300 …     # long lines, a model of the paper's size
+    python -m benchmarks.decode_text --workdir=runs/phrasebook --input=split:test …     # short lines
+    python -m benchmarks.decode_text --input=newstest2014.en --lines=300 …             # long lines, random arrays
 
 Each system gets the same arrays, vocabulary and lines. A round of a system is the whole file, text to ids, all searches
 and ids to text; after one round of each that compiles and is not counted, the systems take turns, round by round, and
@@ -36,11 +37,14 @@ from benchmarks import random_model
 from benchmarks.decode import timed
 from benchmarks.packed_work import write_work
 from checks.errors import ConfigError
+from corpora import loading
 from corpora.text_files import read_lines
-from decoding import scores
+from decoding import inputs, scores
 from decoding.translator import Translator
 from options import programs
+from tasks import setup
 from training import environment, hardware
+from training.run_folder import RunFolder
 
 OURS = 'ours'
 PEERS = ('ctranslate2', 'ctranslate2_int8', 'hugging_face')
@@ -84,7 +88,7 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--input', required=True, help='sentences, one a line, none of them blank')
+  parser.add_argument('--input', required=True, help='sentences, one a line, none of them blank; or split:test, as in decode.py')
   parser.add_argument('--reference', help='their translations, for BLEU')
   parser.add_argument('--workdir', help='folder of a translation run; without it, a model of the size of the paper\'s '
                       'base with random arrays')
@@ -104,6 +108,8 @@ def parse() -> argparse.Namespace:
   unknown = [name for name in options.systems if name not in (OURS, *PEERS)]
   if unknown or len(set(options.systems)) < len(options.systems):
     parser.error(f'--systems is {",".join(options.systems)}; expected some of {", ".join((OURS, *PEERS))}, each once')
+  if options.input.startswith(inputs.SPLIT) and not options.workdir:
+    parser.error(f'--input is {options.input}, a split of a run; --workdir is missing')
   if options.systems != [OURS] and not options.peer_python:
     parser.error('--peer_python is missing: the Python of an environment with the systems that --systems names')
   return options
@@ -111,6 +117,9 @@ def parse() -> argparse.Namespace:
 
 def read(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
   """Return the lines to translate and their references."""
+  if options.input.startswith(inputs.SPLIT):
+    pairs = inputs.split_of(options.input, loading.load(setup.of_folder(RunFolder.open(options.workdir)).corpus))
+    return [pair.source for pair in pairs][:options.lines], [pair.target for pair in pairs][:options.lines]
   lines = read_lines(options.input)
   references = read_lines(options.reference) if options.reference else None
   if references is not None:
