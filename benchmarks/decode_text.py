@@ -1,7 +1,7 @@
 """Beam search on real text, where lengths differ: a trained run, or a model with random arrays, beside other systems.
 
     python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de
-    python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de --peer_python=PEER/bin/python \
+    python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de --peer_python=PEER/bin/python \\
         --systems=ours,ctranslate2,ctranslate2_int8,hugging_face
     python -m benchmarks.decode_text --workdir=runs/phrasebook --input=split:test …     # short lines
     python -m benchmarks.decode_text --input=newstest2014.en --lines=300 …             # long lines, random arrays
@@ -9,7 +9,9 @@
 Each system gets the same arrays, vocabulary and lines. A round of a system is the whole file, text to ids, all searches
 and ids to text; after one round of each that compiles and is not counted, the systems take turns, round by round, and
 one that waits is stopped (SIGSTOP), since threads may spin for a while after their work. Prints one table. CPU-seconds
-are those of all threads of the system's process, which other work on the machine disturbs less than the clock.
+are those of all threads of the system's process, which other work on the machine disturbs less than the clock. But the
+others' threads spin while they wait for one that other work keeps from its core: measure on quiet cores or, for
+CPU-seconds alone, with OMP_WAIT_POLICY=PASSIVE KMP_BLOCKTIME=0 in the environment.
 
 PEER is an environment of the other systems alone: python -m venv PEER && PEER/bin/pip install torch transformers
 ctranslate2 sentencepiece. benchmarks/peers_on_text.py says how each is called, benchmarks/random_model.py what the model
@@ -21,6 +23,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -193,7 +196,10 @@ class Peer:
 def started(name: str, folder: str, options: argparse.Namespace) -> Iterator[Peer]:
   """Start a system of PEERS on the work in a folder; its process is ended with the block."""
   root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-  process = subprocess.Popen([options.peer_python, '-m', 'benchmarks.peers_on_text', name, folder], cwd=root, text=True,
+  python = shutil.which(options.peer_python)
+  if python is None:
+    raise ConfigError(f'--peer_python: {options.peer_python} is no program')
+  process = subprocess.Popen([os.path.abspath(python), '-m', 'benchmarks.peers_on_text', name, folder], cwd=root, text=True,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
   try:
     yield Peer(process)
