@@ -77,7 +77,7 @@ def main() -> None:
   hardware.keep_programs()
   lines, references = read(options)
   translator = load(options, lines)
-  before = os.getloadavg()[0]
+  made, load_before = environment.environment(jax.devices(), {}), os.getloadavg()[0]
   with contextlib.ExitStack() as ends, tempfile.TemporaryDirectory() as folder:
     if options.systems != [OURS]:
       write_work(folder, translator, lines, beam=options.beam, alpha=options.alpha, threads=options.threads,
@@ -85,7 +85,7 @@ def main() -> None:
     systems = [Ours(translator, lines) if name == OURS else ends.enter_context(started(name, folder, options))
                for name in options.systems]
     rounds = [[system.run() for system in systems] for _ in range(options.rounds)]
-  print(header(options, lines, before))
+  print(header(options, lines, made, load_before))
   print(table(systems, list(zip(*rounds)), references))
 
 
@@ -211,9 +211,8 @@ def started(name: str, folder: str, options: argparse.Namespace) -> Iterator[Pee
 # --------------------------------------------------------------------------------------------------------- table
 
 
-def header(options: argparse.Namespace, lines: list[str], load_before: float) -> str:
-  """Return what the table was measured with."""
-  made = environment.environment(jax.devices(), {})
+def header(options: argparse.Namespace, lines: list[str], made: dict[str, Any], load_before: float) -> str:
+  """Return what the table was measured with; `made` is the environment at the start."""
   device = jax.devices()[0].device_kind
   commit = 'unknown' if made['commit'] is None else made['commit'][:7] + ', changed' * made['uncommitted_changes']
   return (f'{time.strftime("%d %B %Y")}, commit {commit}, Python {made["python"]}, {made["cores"]} cores, '
