@@ -1,109 +1,241 @@
-"""Beam search of a trained run on real text, where lengths differ; and the same work packed for other systems.
+"""Beam search on real text, where lengths differ: a trained run, or a model with random arrays, beside other systems.
 
-    python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de --pack=work
-    PEER/bin/python -m benchmarks.peers_on_text --pack=work          # in an environment of the peers' own
+    python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de
+    python -m benchmarks.decode_text --workdir=runs/m30k --input=test.en --reference=test.de --peer_python=PEER/bin/python \\
+        --systems=ours,ctranslate2,ctranslate2_int8,hugging_face
+    python -m benchmarks.decode_text --workdir=runs/phrasebook --input=split:test …     # short lines
+    python -m benchmarks.decode_text --input=newstest2014.en --lines=300 …             # long lines, random arrays
 
-Prints one JSON line. Times are of whole files: text to ids, all searches and ids to text, after one round that
-compiles. The length penalty is n^alpha, which the peers have too. --pack writes what peers_on_text.py reads: weights,
-vocabulary, the sources as ids, references, and the translations of this project.
+Each system gets the same arrays, vocabulary and lines. A round of a system is the whole file, text to ids, all searches
+and ids to text; after one round of each that compiles and is not counted, the systems take turns, round by round, and
+one that waits is stopped (SIGSTOP), since threads may spin for a while after their work. Prints one table. CPU-seconds
+are those of all threads of the system's process, which other work on the machine disturbs less than the clock. But the
+others' threads spin while they wait for one that other work keeps from its core: measure on quiet cores or, for
+CPU-seconds alone, with OMP_WAIT_POLICY=PASSIVE KMP_BLOCKTIME=0 in the environment.
+
+PEER is an environment of the other systems alone: python -m venv PEER && PEER/bin/pip install torch transformers
+ctranslate2 sentencepiece. benchmarks/peers_on_text.py says how each is called, benchmarks/random_model.py what the model
+without --workdir is. The length penalty is n^alpha, which all systems have. They end a search in different ways: this
+project when no other hypothesis can overtake the best any more, CTranslate2 when as many have ended as the beam has.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import shutil
+import signal
 import statistics
-from typing import Any
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import jax
-import numpy as np
 
 import tasks
+from benchmarks import random_model
 from benchmarks.decode import timed
+from benchmarks.packed_work import write_work
 from checks.errors import ConfigError
-from checks.whole_files import write_whole
+from corpora import loading
 from corpora.text_files import read_lines
-from decoding import scores
-from decoding.requests import Translation
+from decoding import inputs, scores
 from decoding.translator import Translator
 from options import programs
-from training import hardware
-from transformer import positions
-from transformer.config import ModelConfig
+from tasks import setup
+from training import environment, hardware
+from training.run_folder import RunFolder
 
-LONGEST = 1200  # length of the packed table of positions
-# The options that peers_on_text.py can express; other values are refused.
-EXPRESSED = {'positions': 'sinusoidal', 'attention_score': 'scaled_dot', 'activation': 'relu',
-             'normalization': 'layer_norm', 'norm_bias': True, 'feed_forward_bias': True, 'attention_bias': False,
-             'share_embeddings': True, 'tie_output': True, 'scan_layers': False}
+OURS = 'ours'
+PEERS = ('ctranslate2', 'ctranslate2_int8', 'hugging_face')
+
+
+class Round(NamedTuple):
+  """What one round took, in seconds."""
+
+  wall: float
+  processor: float  # of all threads
+
+
+class System(Protocol):
+  """A system that has translated the lines once."""
+
+  name: str
+  texts: list[str]
+
+  def run(self) -> Round:
+    """Translate all lines again."""
+    ...
 
 
 def main() -> None:
   options = parse()
   hardware.split_processor()
-  lines, references = read_lines(options.input), options.reference and read_lines(options.reference)
-  translator = tasks.load(options.workdir, beam_size=options.beam, length_penalty='length', alpha=options.alpha,
-                                batch_tokens=options.batch_tokens)
-  found = translator.translate(lines)
-  walls, processors = timed(lambda: translator.translate(lines), options.runs)
-  median, texts = statistics.median(walls), [one.text for one in found]
-  device = jax.devices()[0]
-  print(json.dumps({
-      'system': f'this project, jax {jax.__version__}', 'device': device.platform, 'device_kind': device.device_kind,
-      'devices': jax.device_count(),
-      'seconds_median': median, 'seconds_min': min(walls), 'cpu_seconds_median': statistics.median(processors),
-      'sentences_per_second': len(lines) / median,
-      'bleu': scores.corpus_scores(texts, references)['bleu'] if references else None, **vars(options)}))
-  if options.pack:
-    pack(options, translator, lines, found, references)
+  hardware.keep_programs()
+  lines, references = read(options)
+  translator = load(options, lines)
+  made, load_before = environment.environment(jax.devices(), {}), os.getloadavg()[0]
+  with contextlib.ExitStack() as ends, tempfile.TemporaryDirectory() as folder:
+    if options.systems != [OURS]:
+      write_work(folder, translator, lines, beam=options.beam, alpha=options.alpha, threads=options.threads,
+                 batch_tokens=options.peer_batch_tokens)
+    systems = [Ours(translator, lines) if name == OURS else ends.enter_context(started(name, folder, options))
+               for name in options.systems]
+    rounds = [[system.run() for system in systems] for _ in range(options.rounds)]
+  print(header(options, lines, made, load_before))
+  print(table(systems, list(zip(*rounds)), references))
 
 
 def parse() -> argparse.Namespace:
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--workdir', required=True, help='folder of a run of train.py')
-  parser.add_argument('--input', required=True, help='sentences, one a line')
+  parser.add_argument('--input', required=True, help='sentences, one a line, none of them blank; or split:test, as in decode.py')
   parser.add_argument('--reference', help='their translations, for BLEU')
-  parser.add_argument('--pack', help='folder for what the peers need; made when it is not there')
+  parser.add_argument('--workdir', help='folder of a translation run; without it, a model of the size of the paper\'s '
+                      'base with random arrays')
+  parser.add_argument('--systems', default=OURS, type=lambda text: text.split(','),
+                      help=f'which, separated by commas: {", ".join((OURS, *PEERS))} (default {OURS})')
+  parser.add_argument('--peer_python', help='the Python of an environment with the other systems')
   for name, default, kind, text in (
-      ('beam', 4, int, 'hypotheses'), ('alpha', 0.6, float, 'exponent of the length penalty'),
-      ('batch-tokens', None, int, 'rows × beams × source length of a search batch'), ('runs', 5, int, 'timed rounds')):
+      ('lines', None, int, 'translate the first so many lines (default: all)'),
+      ('rounds', 5, int, 'counted rounds of each system (default 5)'),
+      ('beam', 4, int, 'hypotheses; 1 is greedy search (default 4)'),
+      ('alpha', 0.6, float, 'exponent of the length penalty (default 0.6)'),
+      ('batch_tokens', None, int, 'ours: rows × beams × source length of a device\'s batch (default: as decode.py)'),
+      ('peer_batch_tokens', 2048, int, 'the others: rows × source length of a batch (default 2048)'),
+      ('threads', os.cpu_count(), int, 'the others: threads (default: one for each core)')):
     parser.add_argument(f'--{name}', type=kind, default=default, help=text)
-  return parser.parse_args()
+  options = parser.parse_args()
+  unknown = [name for name in options.systems if name not in (OURS, *PEERS)]
+  if unknown or len(set(options.systems)) < len(options.systems):
+    parser.error(f'--systems is {",".join(options.systems)}; expected some of {", ".join((OURS, *PEERS))}, each once')
+  if options.input.startswith(inputs.SPLIT) and not options.workdir:
+    parser.error(f'--input is {options.input}, a split of a run; --workdir is missing')
+  if options.systems != [OURS] and not options.peer_python:
+    parser.error('--peer_python is missing: the Python of an environment with the systems that --systems names')
+  return options
 
 
-def pack(options: argparse.Namespace, translator: Translator, lines: list[str], found: list[Translation],
-         references: list[str] | None) -> None:
-  """Write model.npz and work.json into the folder options.pack."""
-  model, source, target = translator.parts
-  config = model.config
-  check_expressible(config)
-  leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(translator.params[0]))
-  arrays = {'/'.join(key.key for key in path): np.asarray(leaf) for path, leaf in leaves}
-  arrays['positions'] = positions.sinusoids(LONGEST, config.d_model, config.position_layout,
-                                            config.position_frequencies)
-  os.makedirs(options.pack, exist_ok=True)
-  np.savez(os.path.join(options.pack, 'model.npz'), **arrays)
-  work: dict[str, Any] = {
-      'd_model': config.d_model, 'num_heads': config.num_heads, 'num_layers': config.num_layers,
-      'num_decoder_layers': config.decoder_layers, 'd_ff': config.d_ff, 'norm': config.norm,
-      'layer_norm_epsilon': config.layer_norm_epsilon, 'pieces': target.pieces(range(target.size)),
-      'bos_id': target.bos_id, 'eos_id': target.eos_id, 'unk_id': target.unk_id, 'beam': options.beam,
-      'alpha': options.alpha, 'runs': options.runs,
-      'sources': translator.encode(lines), 'texts': [one.text for one in found],
-      'lengths': [len(one.ids) + 1 for one in found], 'references': references}
-  write_whole(os.path.join(options.pack, 'work.json'), json.dumps(work, ensure_ascii=False))
+def read(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
+  """Return the lines to translate and their references."""
+  if options.input.startswith(inputs.SPLIT):
+    pairs = inputs.split_of(options.input, loading.load(setup.of_folder(RunFolder.open(options.workdir)).corpus))
+    return [pair.source for pair in pairs][:options.lines], [pair.target for pair in pairs][:options.lines]
+  lines = read_lines(options.input)
+  references = read_lines(options.reference) if options.reference else None
+  if references is not None:
+    scores.check_counts(lines, references, options.input, options.reference)
+    references = references[:options.lines]
+  lines = lines[:options.lines]
+  blank = [number for number, line in enumerate(lines, 1) if not line.strip()]
+  if blank:
+    raise ConfigError(f'{options.input}, line {blank[0]}: blank; the systems treat blank lines differently, leave them out')
+  return lines, references
 
 
-def check_expressible(config: Any) -> None:
-  """Raise ConfigError when the model has parts that peers_on_text.py cannot express."""
-  if not isinstance(config, ModelConfig):
-    raise ConfigError('--pack: the run is not an encoder-decoder Transformer; leave --pack out')
-  wrong = [f'model.{name} is {getattr(config, name)!r}; expected {value!r}' for name, value in EXPRESSED.items()
-           if getattr(config, name) != value]
-  if config.num_heads * config.key_size != config.d_model or config.kv_heads != config.num_heads:
-    wrong.append('model.d_k or model.num_kv_heads is not what num_heads gives')
-  if wrong:
-    raise ConfigError('--pack: peers_on_text.py cannot express this model; leave --pack out:\n  '
-                                   + '\n  '.join(wrong))
+def load(options: argparse.Namespace, lines: list[str]) -> Translator:
+  """Return the run's translator, or that of the random model."""
+  if options.workdir is None:
+    return random_model.translator(read_lines(options.input), lines, options.beam, options.alpha, options.batch_tokens)
+  search = dict(beam_size=options.beam, length_penalty='length', alpha=options.alpha, batch_tokens=options.batch_tokens)
+  found = tasks.load(options.workdir, **search)
+  if not isinstance(found, Translator):
+    raise ConfigError(f'--workdir: {options.workdir} is no translation run')
+  return found
+
+
+# -------------------------------------------------------------------------------------------------------- systems
+
+
+class Ours:
+  """This project, in this process."""
+
+  def __init__(self, translator: Translator, lines: list[str]):
+    """Translate the lines once, which compiles."""
+    self.name, self._translate = f'this project, jax {jax.__version__}', lambda: translator.translate(lines)
+    self.texts = [one.text for one in self._translate()]
+
+  def run(self) -> Round:
+    """Translate all lines again."""
+    (wall,), (processor,) = timed(self._translate, 1)
+    return Round(wall, processor)
+
+
+class Peer:
+  """Another system in a process of its own, which is stopped but for its own rounds."""
+
+  def __init__(self, process: subprocess.Popen[str]):
+    """Wait until the system has translated the lines once."""
+    self._process = process
+    told = self._answer()
+    self.name, self.texts = told['system'], told['texts']
+    process.send_signal(signal.SIGSTOP)
+
+  def run(self) -> Round:
+    """Translate all lines again."""
+    assert self._process.stdin
+    self._process.send_signal(signal.SIGCONT)
+    self._process.stdin.write('\n')
+    self._process.stdin.flush()
+    took = Round(**self._answer())
+    self._process.send_signal(signal.SIGSTOP)
+    return took
+
+  def _answer(self) -> Any:
+    assert self._process.stdout
+    answer = self._process.stdout.readline()
+    if not answer:
+      raise ConfigError(f'--peer_python: the process of another system ended with code {self._process.wait()}; its own '
+                        'message stands above')
+    return json.loads(answer)
+
+
+@contextlib.contextmanager
+def started(name: str, folder: str, options: argparse.Namespace) -> Iterator[Peer]:
+  """Start a system of PEERS on the work in a folder; its process is ended with the block."""
+  root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  python = shutil.which(options.peer_python)
+  if python is None:
+    raise ConfigError(f'--peer_python: {options.peer_python} is no program')
+  process = subprocess.Popen([os.path.abspath(python), '-m', 'benchmarks.peers_on_text', name, folder], cwd=root, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+  try:
+    yield Peer(process)
+  finally:
+    process.kill()
+    process.communicate()
+
+
+# --------------------------------------------------------------------------------------------------------- table
+
+
+def header(options: argparse.Namespace, lines: list[str], made: dict[str, Any], load_before: float) -> str:
+  """Return what the table was measured with; `made` is the environment at the start."""
+  device = jax.devices()[0].device_kind
+  commit = 'unknown' if made['commit'] is None else made['commit'][:7] + ', changed' * made['uncommitted_changes']
+  return (f'{time.strftime("%d %B %Y")}, commit {commit}, Python {made["python"]}, {made["cores"]} cores, '
+          f'{jax.device_count()} devices ({device}), load average {load_before:.1f} before and {os.getloadavg()[0]:.1f} '
+          f'after\n{len(lines):,} lines of {os.path.basename(options.input)}, '
+          f'{options.workdir or "random arrays"}, beam {options.beam}, n^{options.alpha:g}, {options.rounds} rounds in turn: '
+          f'python -m benchmarks.decode_text {" ".join(sys.argv[1:])}\n')
+
+
+def table(systems: list[System], rounds: list[tuple[Round, ...]], references: list[str] | None) -> str:
+  """Return the rows of all systems in Markdown; `rounds` are those of each. The first system is the ratio's 1."""
+  first, rows = statistics.median(one.wall for one in rounds[0]), []
+  for system, took in zip(systems, rounds):
+    walls = [one.wall for one in took]
+    median = statistics.median(walls)
+    same = sum(one == other for one, other in zip(system.texts, systems[0].texts)) / len(system.texts)
+    words = statistics.mean(len(text.split()) for text in system.texts)
+    bleu = f'{scores.corpus_scores(system.texts, references)["bleu"]:.2f}' if references else ''
+    rows.append(f'| {system.name} | {median:.2f} | {min(walls):.2f} | {median / first:.2f} '
+                f'| {statistics.median(one.processor for one in took):.2f} | {len(system.texts) / median:.0f} | {bleu} '
+                f'| {same:.1%} | {words:.1f} |')
+  return '\n'.join(['| system | seconds, median | min | ratio | CPU-seconds | sentences/s | BLEU | same texts | words |',
+                    '|---|---:|---:|---:|---:|---:|---:|---:|---:|', *rows])
 
 
 if __name__ == '__main__':
