@@ -120,6 +120,8 @@ SHORT = [('decode', 'flipped', 'vocabulary.model', 'named'), ('train', 'exchange
          ('train', 'deleted', 'suggestions.json', 'same'), ('train', 'flipped', 'data/*/target.offsets.npy', 'named'),
          ('train', 'exchanged', 'data/*/source.ids.npy', 'named'), ('train', 'emptied', 'data/*/sums.json', 'named'),
          ('train', 'emptied', 'checkpoints/8/state/_METADATA', 'same'),
+         ('train', 'cut', 'checkpoints/8/metrics/metrics', 'same'), ('decode', 'cut', 'checkpoints/8/metrics/metrics', 'named'),
+         ('visualize', 'emptied', 'checkpoints/8/metrics/metrics', 'named'),
          ('decode', 'exchanged', 'checkpoints/6/metrics/../progress/metadata', 'named'),
          ('train', 'deleted', 'metrics.jsonl', 'same'), ('train', 'cut', 'metrics.jsonl', 'named'),
          ('train', 'flipped', 'samples/test_translations.txt', 'same')]

@@ -67,6 +67,35 @@ class Measure(NamedTuple):
 BLEU = Measure('bleu')
 
 
+class _Storage(ocp.CheckpointManager):
+  """Orbax's manager, but for one thing: it takes the metrics of a listed step from the run's manifest.
+
+  Orbax reads the metrics of all steps whenever it opens the folder, to know the best, and before any file is verified.
+  """
+
+  def __init__(self, folder: str, options: ocp.CheckpointManagerOptions, manifest: Manifest):
+    """Open a folder of checkpoints; see Checkpoints."""
+    self._manifest = manifest
+    super().__init__(folder, options=options)
+
+  def metrics(self, step: int) -> dict[str, float] | None:
+    """Return the validation metrics of a step, or None.
+
+    Raises:
+      DamagedError: when a run without a manifest has metrics that are no JSON.
+    """
+    entry = self._manifest.checkpoints().get(step, {})
+    if 'metrics' in entry:
+      return entry['metrics']
+    try:
+      return super().metrics(step)
+    except ValueError as error:
+      if self._manifest.exists():  # the step was not listed before the run was killed: it counts as damaged
+        return None
+      raise DamagedError(f'{self.directory}/{step}/metrics/metrics is damaged ({error}); put it back from a copy, or '
+                         f'remove the folder of that checkpoint') from None
+
+
 class Checkpoints:
   """The checkpoints in one folder: the newest few, and the best few by a validation metric."""
 
@@ -76,9 +105,10 @@ class Checkpoints:
     self._manifest = Manifest(os.path.dirname(self._folder))
     best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
     policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
-    self._manager = ocp.CheckpointManager(self._folder, options=ocp.CheckpointManagerOptions(
+    self._manager = _Storage(self._folder, ocp.CheckpointManagerOptions(
         preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies), best_fn=measure.rank,
-        create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None))
+        create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None),
+        self._manifest)
     self._pool, self._finishing = concurrent.futures.ThreadPoolExecutor(1), None
 
   def save(self, step: int, state: Any, progress: dict, metrics: dict | None = None) -> None:
@@ -254,9 +284,7 @@ class Checkpoints:
 
   def best(self) -> int | None:
     """Return the step with the best validation metric, or None when no step has metrics."""
-    listed = self._manifest.checkpoints()
-    measured = {step: listed[step]['metrics'] if 'metrics' in listed.get(step, {}) else self._manager.metrics(step)
-                for step in self.known()}
+    measured = {step: self._manager.metrics(step) for step in self.known()}
     return max((step for step in measured if measured[step]), default=None,
                key=lambda step: self._measure.rank(measured[step]))
 
