@@ -23,7 +23,8 @@ from tasks.records import Setup
 from tasks.task import Task, best_params, only_run, task
 from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, per_token
-from training.run_folder import RunFolder, read_json
+from training.json_files import read_json
+from training.run_folder import RunFolder
 from transformer import classification
 from transformer.model import Model
 

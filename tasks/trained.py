@@ -14,7 +14,8 @@ from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import TASKS, task_of
 from training.checkpoint import Checkpoints
-from training.run_folder import RunFolder, read_json
+from training.json_files import read_json
+from training.run_folder import RunFolder
 from transformer import architectures
 from transformer.model import Model
 
