@@ -153,8 +153,8 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   for note in notes:
     print(f'Note: {note}', flush=True)
   if step is not None:
-    state, saved = checkpoints.restore(step, abstract)
     checkpoints.check_vocabularies(step, task.fingerprints)
+    state, saved = checkpoints.restore(step, abstract)
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
   state, progress = jax.jit(fresh, out_shardings=shardings)(key), Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:

@@ -82,9 +82,8 @@ def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model, 
   checkpoints = Checkpoints(folder.checkpoints, measure=TASKS[setup.task].measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))
   steps = chosen_steps(folder, checkpoints, checkpoint)
-  params = checkpoints.average(steps, wanted)
   checkpoints.check_vocabularies(steps[-1], [vocabulary.fingerprint for vocabulary in vocabularies])
-  return params
+  return checkpoints.average(steps, wanted)
 
 
 def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:

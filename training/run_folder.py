@@ -153,8 +153,7 @@ class RunFolder:
       self._refuse_lost_history(anew)
       texts = texts_of(self.environment) if os.path.isfile(self.environment) else {}
       self.manifest.adopt((*ESSENTIAL, *_MADE_AGAIN), texts)
-    self.manifest.check(lambda name: name in ESSENTIAL)
-    problems = self.manifest.problems()
+    problems = self.manifest.check(lambda name: name in ESSENTIAL)
     if any(name.startswith('samples') for name in problems):  # which are made with the results
       problems.setdefault('results.json', 'is made together with samples/')
     for name, problem in problems.items():
