@@ -217,10 +217,13 @@ class Task(abc.ABC):
     """The fingerprints of the vocabularies, source and target."""
     return [self.source.fingerprint, self.target.fingerprint]
 
-  def verify(self) -> None:
-    """Return once the training tokens on disk are found to be those that were written, else raise DamagedError."""
-    if self.batches.store is not None:
-      self.batches.store.verify()
+  def verify(self, seconds: float | None = None) -> bool:
+    """Return whether the training tokens on disk were found, within `seconds`, to be those that were written.
+
+    Raises:
+      DamagedError: when they are not.
+    """
+    return self.batches.store is None or self.batches.store.verify(seconds)
 
   def _heldout_plan(self, split: Any) -> input_pipeline.Plan:
     plan = self.plan(split, self.setup.batches.for_evaluation(), shuffle=False)
