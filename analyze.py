@@ -50,7 +50,7 @@ def main(options: AnalyzeOptions) -> int:
     raise ConfigError(f'{options.workdir} is not a run of a translator; analyze.py analyses translators only')
   pairs = read_pairs(options, records.corpus)
   hardware.keep_programs()
-  translator = task.load([options.workdir], [options.checkpoint], {'beam_size': 1})
+  translator = task.load([folder], [options.checkpoint], {'beam_size': 1})
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])
   if not opened:

@@ -114,7 +114,7 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   hardware.keep_programs()
   # Few rows in a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
-  return reports.readable(task.load([options.workdir], [options.checkpoint], search)), lines, references
+  return reports.readable(task.load([folder], [options.checkpoint], search)), lines, references
 
 
 def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:

@@ -223,7 +223,7 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   # The new run is the old one with five heads closed, and loads like any other.
   closed = json_files.read_json(f'{tmp_path}/pruned/pruned.json')['closed']
   assert sorted(closed) == sorted(record['least_important_first'][:5])
-  pruned = trained.read_run(f'{tmp_path}/pruned', 'best').params
+  pruned = trained.read_run(RunFolder.open(f'{tmp_path}/pruned'), 'best').params
   shut = {head.name for head in gates.heads(gates.open_gates(pruned)) if not np.abs(_output(pruned, head)).any()}
   assert shut == set(closed)
   with pytest.raises(ConfigError, match='not empty'):
