@@ -37,7 +37,7 @@ from explorer import analysis, gates, head_report, importance, pruned_run  # noq
 from options import programs  # noqa: E402
 from options.analyze_options import AnalyzeOptions  # noqa: E402
 from tasks import TASKS, setup  # noqa: E402
-from training import hardware, run_folder  # noqa: E402
+from training import hardware, json_files  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
 
@@ -50,7 +50,7 @@ def main(options: AnalyzeOptions) -> int:
     raise ConfigError(f'{options.workdir} is not a run of a translator; analyze.py analyses translators only')
   pairs = read_pairs(options, records.corpus)
   hardware.keep_programs()
-  translator = task.load([options.workdir], [options.checkpoint], {'beam_size': 1})
+  translator = task.load([folder], [options.checkpoint], {'beam_size': 1})
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])
   if not opened:
@@ -82,7 +82,7 @@ def main(options: AnalyzeOptions) -> int:
     params = importance.pruned(translator.params[0], order, options.prune)
     pruned_run.write(folder, options.pruned_workdir, params, [head.name for head in order[:options.prune]])
     say(f'{options.pruned_workdir}: the run with {options.prune} heads closed, for decode.py')
-  run_folder.write_json(options.output, record)
+  json_files.write_json(options.output, record)
   print(head_report.as_text(record))
   say(f'{options.output}: the same tables as JSON')
   return 0

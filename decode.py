@@ -43,7 +43,8 @@ PARTS_BAR = '{l_bar}{bar}| {n:,.2f}/{total:,} lines [{elapsed}<{remaining}]'  # 
 
 def main(options: DecodeOptions) -> int:
   """Answer lines with a trained run: read, load, answer, score; return the exit code."""
-  folder = RunFolder.open(options.workdirs[0])
+  folders = [RunFolder.open(path) for path in options.workdirs]
+  folder = folders[0]
   records = setup.of_folder(folder, options.search)
   task = TASKS[records.task]
   check(options, task)
@@ -57,7 +58,7 @@ def main(options: DecodeOptions) -> int:
   with peers.errors_end_all(), outputs.claimed(options.output):
     jobs.check_sharing(options.output != '-' and not options.target and task.references)
     hardware.keep_programs()
-    answers = task.answering(options, records, say)
+    answers = task.answering(folders, options, records, say)
     if options.target:
       score(options, answers, lines)
     elif lines is None:

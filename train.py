@@ -49,6 +49,8 @@ from transformer import model as models  # noqa: E402
 from transformer import optimizer as optimizers  # noqa: E402
 from transformer import partitioning, training  # noqa: E402
 
+PATIENCE = 3  # seconds that a stop waits for the tokens on disk to be verified, before it ends without saving
+
 
 def main(options: TrainOptions) -> int:
   """Read the options, lock the run's folder, train, and return the exit code."""
@@ -91,14 +93,17 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     watch.begin(evaluator, state, step)
     with contextlib.suppress(Stopped):  # raised by what may be abandoned: the state is that of the last whole step
       for step in loop.steps(step):
-        measured = None
+        measured, is_saving = None, loop.is_checkpoint(step) and run.saved != step
+        if is_saving or loop.is_evaluation(step, progress):
+          with log.paused():
+            run.interruptible(task.verify)  # nothing that damaged text has led to is kept
         if loop.is_evaluation(step, progress):
           with log.paused():
             measured, summary = evaluator.evaluate(state, step, loop, progress)
             watch.record(evaluator, state, step)
           log.validation(step, measured, summary)
-        if measured or loop.is_checkpoint(step) and run.saved != step:
-          save(run, task, checkpoints, state, step, progress, log, measured)
+        if measured or is_saving:
+          save(run, checkpoints, state, step, progress, log, measured)
         if loop.is_over(step, progress) or run.is_stopping():
           break
         with log.waiting():
@@ -108,8 +113,8 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
         log.add(step + 1, measures, batch, task.batches.cells(shape), task.batches.epochs_done)
         if log.skipped >= records.guards.max_skipped:
           give_up(run, checkpoints, state, task, share, log)
-    if run.saved != int(state.step):
-      save(run, task, checkpoints, state, int(state.step), progress, log)
+    if run.saved != int(state.step) and is_verified(run, task, int(state.step)):
+      save(run, checkpoints, state, int(state.step), progress, log)
   checkpoints.wait()
   if not run.stop.exit_code:
     run.interruptible(conclude, task, state, progress, checkpoints, evaluator, options)
@@ -153,8 +158,8 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   for note in notes:
     print(f'Note: {note}', flush=True)
   if step is not None:
-    state, saved = checkpoints.restore(step, abstract)
     checkpoints.check_vocabularies(step, task.fingerprints)
+    state, saved = checkpoints.restore(step, abstract)
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
   state, progress = jax.jit(fresh, out_shardings=shardings)(key), Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
@@ -164,11 +169,21 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   return state._replace(params=params, average=average), progress
 
 
-def save(run: Supervision, task: Task, checkpoints: Checkpoints, state: training.TrainState, step: int, progress: Progress,
-         log: Log, measured: dict[str, float] | None = None) -> None:
+def is_verified(run: Supervision, task: Task, step: int) -> bool:
+  """Return whether the training tokens are those that were written; False when a stop leaves no time to find out."""
+  with contextlib.suppress(Stopped):
+    return run.interruptible(task.verify)
+  if peers.all_agree(task.verify(PATIENCE)):
+    return True
+  print(f'Note: step {step:,} is not saved: comparing the tokens on disk with their checksums has not ended, and nothing is '
+        'saved that damaged text may have led to.', flush=True)
+  return False
+
+
+def save(run: Supervision, checkpoints: Checkpoints, state: training.TrainState, step: int, progress: Progress, log: Log,
+         measured: dict[str, float] | None = None) -> None:
   """Save a checkpoint, with the figures that were measured at its step, if any."""
   with log.paused():
-    task.verify()  # nothing that damaged text has led to is kept
     log.suspend()
     checkpoints.save(step, state, dataclasses.asdict(progress), measured)
   run.saved = step

@@ -36,8 +36,9 @@ from explorer import capture, figures, reports, snapshots, texts, training_page 
 from options import programs  # noqa: E402
 from options.visualize_options import VisualizeOptions  # noqa: E402
 from tasks import TASKS, setup, task_of  # noqa: E402
-from training import hardware, run_folder  # noqa: E402
-from training.run_folder import RunFolder, read_json  # noqa: E402
+from training import hardware  # noqa: E402
+from training.json_files import read_json, read_lines  # noqa: E402
+from training.run_folder import RunFolder  # noqa: E402
 from transformer import architectures  # noqa: E402
 
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # Python's choice without a display
@@ -89,7 +90,7 @@ def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[repor
   records = setup.of_folder(folder)
   seen, measure = snapshots.read(folder.attention), TASKS[records.task].measure.name
   name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
-  measured = run_folder.read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
+  measured = read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
   summaries = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
                for line in measured if line.get(f'validation/{measure}') is not None}
   with config_errors():
@@ -113,7 +114,7 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   hardware.keep_programs()
   # Few rows in a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
-  return reports.readable(task.load([options.workdir], [options.checkpoint], search)), lines, references
+  return reports.readable(task.load([folder], [options.checkpoint], search)), lines, references
 
 
 def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
@@ -174,7 +175,7 @@ def draw_curves(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """Draw the learning curves of this run and of the runs in --beside."""
   folders = [folder, *map(RunFolder.open, options.beside)]
   names = reports.shortest_names([each.path for each in folders])
-  return figures.learning_curves({name: run_folder.read_lines(each.metrics) for name, each in zip(names, folders)})
+  return figures.learning_curves({name: read_lines(each.metrics) for name, each in zip(names, folders)})
 
 
 def draw_pruning(options: VisualizeOptions, folder: RunFolder) -> Figure:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -71,10 +71,17 @@ class Store(NamedTuple):
     """Return the store that an epoch reads: this one."""
     return self
 
-  def verify(self) -> None:
-    """Return once all files are found to be as they were written. Raises DamagedError naming one that is not."""
+  def verify(self, seconds: float | None = None) -> bool:
+    """Return True once all files are found to be as they were written; False when that takes longer than `seconds`.
+
+    Raises:
+      DamagedError: naming a file that is not as it was written.
+    """
+    if self.verified and not wait([self.verified], seconds).done:
+      return False
     if self.verified:
       self.verified.result()
+    return True
 
   def within(self, limits: tuple[int, int]) -> np.ndarray:
     """Return the numbers of the sentences of which neither side is empty or longer than its limit."""

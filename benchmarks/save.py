@@ -17,6 +17,7 @@ import time
 
 import jax
 
+from checks.whole_files import sums_of
 from training import checkpoint
 from transformer import architectures, optimizer, training
 from transformer.config import ModelConfig, OptimizerConfig
@@ -53,7 +54,7 @@ def main() -> None:
       writer.wait()
       saves.append(time.perf_counter() - start)
       place, start = os.path.join(folder, str(step)), time.perf_counter()
-      checkpoint.checksums_of(place)
+      sums_of(place)
       checksums.append(time.perf_counter() - start)
     size = sum(os.path.getsize(os.path.join(place, name)) for place, _, names in os.walk(place) for name in names)
   save, checksum = statistics.median(saves[1:]), statistics.median(checksums[1:])  # the first save sets things up

@@ -18,7 +18,7 @@ from checks.errors import ConfigError, DamagedError, DataError
 from corpora import text_files
 from options.decode_options import DecodeOptions
 from training import peers
-from training.run_folder import read_json, write_json
+from training.json_files import read_json, write_json
 
 Answer = Callable[[Sequence[str], int], Sequence[str]]  # (lines, number of the first) -> a line for each
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from corpora import vocabulary
-from training.run_folder import RunFolder, read_json
+from training.json_files import read_json
+from training.run_folder import RunFolder
 
 
 def warn(lines: Sequence[str], folder: RunFolder, say: Callable[[str], Any]) -> None:

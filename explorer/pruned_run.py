@@ -6,7 +6,8 @@ from typing import Any
 
 from checks.errors import ConfigError
 from training.checkpoint import Checkpoints
-from training.run_folder import RunFolder, read_json, write_json
+from training.json_files import read_json, write_json
+from training.run_folder import RunFolder
 
 _COPIED = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', 'suggestions.json', 'environment.json')
 

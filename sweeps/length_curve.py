@@ -18,7 +18,7 @@ from decoding.length_groups import Group, group_by_length
 from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
 from sweeps.table import as_text as table_as_text
 from tasks import setup
-from training.run_folder import write_json
+from training.json_files import write_json
 
 
 class Curves(NamedTuple):

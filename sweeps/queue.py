@@ -24,7 +24,8 @@ from options.sweep_options import SweepOptions, SweepRow
 from sweeps.table import per_what
 from tasks import setup
 from tasks.task import TASKS, task_of
-from training.run_folder import RunFolder, as_written, read_json
+from training.json_files import as_written, read_json
+from training.run_folder import RunFolder
 
 POLL_SECONDS = 0.5  # between two readings of a child's log
 TAIL_BYTES = 50_000  # read from the end of a log; no message is longer

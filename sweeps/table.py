@@ -15,7 +15,8 @@ from checks.errors import ConfigError
 from options.configurations import LENGTHS, leaves, load_config
 from options.sweep_options import SweepOptions
 from tasks.task import Task, task_of
-from training.run_folder import MAY_CHANGE, RunFolder, as_written, read_json, write_json
+from training.json_files import as_written, read_json, write_json
+from training.run_folder import MAY_CHANGE, RunFolder
 
 # Options that may differ between two runs of one row, and that are not listed among a row's changes.
 NOT_COMPARED = ('seed', 'compile_cache', 'data.cache_dir')

@@ -16,8 +16,9 @@ from tasks.records import Setup
 from tasks.task import Task
 from training import hardware
 from training.evaluation import Score
+from training.json_files import read_json
 from training.loop import Loop
-from training.run_folder import RunFolder, read_json
+from training.run_folder import RunFolder
 from transformer import architectures, partitioning
 from transformer import model as models
 from transformer.training import TrainState

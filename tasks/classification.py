@@ -23,7 +23,8 @@ from tasks.records import Setup
 from tasks.task import Task, best_params, only_run, task
 from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, per_token
-from training.run_folder import RunFolder, read_json
+from training.json_files import read_json
+from training.run_folder import RunFolder
 from transformer import classification
 from transformer.model import Model
 
@@ -130,12 +131,11 @@ class Classification(Task):
   # --------------------------------------------------------------------------------------------------- decoding
 
   @classmethod
-  def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
+  def load(cls, folders: Sequence[RunFolder], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
            n_best: int = 1) -> Classifier:
     """Return a run, ready to classify lines. See Task.load; any search option is an error, as nothing is searched."""
     del n_best
-    workdir, checkpoint = only_run(workdirs, wanted)
-    folder = RunFolder.open(workdir)
+    folder, checkpoint = only_run(folders, wanted)
     setup, labels = setups.of_folder(folder, search), read_json(folder.labels)
     vocabulary, _ = folder.load_vocabularies()
     model = with_classifier(trained.build_model(setup, vocabulary, vocabulary), setup, len(labels))
@@ -143,10 +143,10 @@ class Classification(Task):
                       setup.corpus.task, setup.batches.max_length)
 
   @classmethod
-  def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> PlainAnswers:
+  def answering(cls, folders: Sequence[RunFolder], options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> PlainAnswers:
     """Return the Answers of decode.py: the label of each line's texts."""
     del setup, say
-    classifier = cls.load(options.workdirs, options.checkpoints, options.search)
+    classifier = cls.load(folders, options.checkpoints, options.search)
     return PlainAnswers('classifying', classifier.classify_lines, classifier.notes, lambda line: line.replace('\t', ' '))
 
 

@@ -22,6 +22,7 @@ from tasks.records import Setup
 from tasks.task import Task, only_run, task, tokenising
 from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, exponential, per_token
+from training.run_folder import RunFolder
 
 
 class Prompt(NamedTuple):
@@ -130,20 +131,20 @@ class LanguageModelling(Task):
   # --------------------------------------------------------------------------------------------------- decoding
 
   @classmethod
-  def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
+  def load(cls, folders: Sequence[RunFolder], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
            n_best: int = 1) -> Continuer:
     """Return a run, ready to continue lines. See Task.load."""
     del n_best
-    run = trained.read_run(*only_run(workdirs, wanted), search)
+    run = trained.read_run(*only_run(folders, wanted), search)
     decoding = run.setup.decoding
     return Continuer(run.model, run.params, run.target, run.setup.search, run.setup.batches.max_length,
                      decoding.batch_tokens or BATCH_TOKENS, decoding.include_prompt)
 
   @classmethod
-  def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> PlainAnswers:
+  def answering(cls, folders: Sequence[RunFolder], options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> PlainAnswers:
     """Return the Answers of decode.py: a continuation of each line."""
     del setup, say
-    continuer = cls.load(options.workdirs, options.checkpoints, options.search)
+    continuer = cls.load(folders, options.checkpoints, options.search)
     return PlainAnswers('continuing', continuer.continue_lines, continuer.notes, plain)
 
 

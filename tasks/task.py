@@ -143,27 +143,28 @@ class Task(abc.ABC):
 
   @classmethod
   @abc.abstractmethod
-  def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
+  def load(cls, folders: Sequence[RunFolder], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
            n_best: int = 1) -> Any:
     """Return a trained run, ready for lines of text.
 
     Args:
-      workdirs: its folder; several are an ensemble, where the task supports ensembles.
+      folders: the run's; several are an ensemble, where the task supports ensembles.
       wanted: checkpoints, one for all runs or one for each: 'final', 'best', 'latest', 'average:N' or a step; see
         trained.chosen_steps.
       search: the options of the section `search` that take the place of the run's own.
       n_best: how many answers to a line are wanted.
 
     Raises:
-      ConfigError, CheckpointError: when a folder is no run or has no such checkpoint.
+      ConfigError, CheckpointError: when a run has no such checkpoint, or does not fit the others.
     """
 
   @classmethod
   @abc.abstractmethod
-  def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> Answers:
+  def answering(cls, folders: Sequence[RunFolder], options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> Answers:
     """Return the Answers of decode.py: what answers lines as its options ask.
 
     Args:
+      folders: the runs', as load() takes them.
       options: those of decode.py; options for translations alone were already refused for other tasks.
       setup: the (first) run's.
       say: called with notes that the user should read beforehand.
@@ -217,10 +218,13 @@ class Task(abc.ABC):
     """The fingerprints of the vocabularies, source and target."""
     return [self.source.fingerprint, self.target.fingerprint]
 
-  def verify(self) -> None:
-    """Return once the training tokens on disk are found to be those that were written, else raise DamagedError."""
-    if self.batches.store is not None:
-      self.batches.store.verify()
+  def verify(self, seconds: float | None = None) -> bool:
+    """Return whether the training tokens on disk were found, within `seconds`, to be those that were written.
+
+    Raises:
+      DamagedError: when they are not.
+    """
+    return self.batches.store is None or self.batches.store.verify(seconds)
 
   def _heldout_plan(self, split: Any) -> input_pipeline.Plan:
     plan = self.plan(split, self.setup.batches.for_evaluation(), shuffle=False)
@@ -271,12 +275,12 @@ class Task(abc.ABC):
     return source.model, None if source is target else target.model
 
 
-def only_run(workdirs: Sequence[str], wanted: Sequence[str]) -> tuple[str, str]:
+def only_run(folders: Sequence[RunFolder], wanted: Sequence[str]) -> tuple[RunFolder, str]:
   """Return the one folder and checkpoint. Raises ConfigError when there are several: only translation has ensembles."""
-  if len(workdirs) > 1 or len(wanted) > 1:
-    raise ConfigError(f'--workdir names {len(workdirs)} runs and --checkpoint {len(wanted)}; ensembles are for '
+  if len(folders) > 1 or len(wanted) > 1:
+    raise ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; ensembles are for '
                       'translations: expected one of each')
-  return workdirs[0], wanted[0]
+  return folders[0], wanted[0]
 
 
 def best_params(workdir: str, wanted: Any, fingerprints: Sequence[str]) -> Any:

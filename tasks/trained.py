@@ -14,7 +14,8 @@ from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import TASKS, task_of
 from training.checkpoint import Checkpoints
-from training.run_folder import RunFolder, read_json
+from training.json_files import read_json
+from training.run_folder import RunFolder
 from transformer import architectures
 from transformer.model import Model
 
@@ -34,9 +35,8 @@ def load(workdir: str, checkpoint: str = 'final', n_best: int = 1, **search: Any
   Raises:
     ConfigError, CheckpointError: when a folder is no run or has no such checkpoint, or vocabularies differ.
   """
-  workdirs = split_paths(workdir)
-  task = task_of(RunFolder.open(workdirs[0]).read_config())
-  return task.load(workdirs, checkpoint.split(','), search, n_best)
+  folders = [RunFolder.open(path) for path in split_paths(workdir)]
+  return task_of(folders[0].read_config()).load(folders, checkpoint.split(','), search, n_best)
 
 
 class Trained(NamedTuple):
@@ -49,17 +49,16 @@ class Trained(NamedTuple):
   params: Any
 
 
-def read_run(workdir: str, checkpoint: str, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Trained:
+def read_run(folder: RunFolder, checkpoint: str, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Trained:
   """Return a run of one architecture's own model.
 
   Args:
-    workdir: the run's folder.
+    folder: the run's.
     checkpoint, search, n_best: see Task.load.
 
   Raises:
     ConfigError, CheckpointError: see Task.load.
   """
-  folder = RunFolder.open(workdir)
   setup = setups.of_folder(folder, search, n_best)
   source, target = folder.load_vocabularies()
   model = build_model(setup, source, target)
@@ -81,9 +80,8 @@ def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model, 
   checkpoints = Checkpoints(folder.checkpoints, measure=TASKS[setup.task].measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))
   steps = chosen_steps(folder, checkpoints, checkpoint)
-  params = checkpoints.average(steps, wanted)
   checkpoints.check_vocabularies(steps[-1], [vocabulary.fingerprint for vocabulary in vocabularies])
-  return params
+  return checkpoints.average(steps, wanted)
 
 
 def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:

@@ -24,6 +24,7 @@ from tasks.task import Task, task, tokenising
 from training import hardware
 from training.checkpoint import BLEU
 from training.evaluation import Evaluation, Score, Sums
+from training.run_folder import RunFolder
 from transformer.search import SearchConfig
 
 
@@ -130,20 +131,20 @@ class Translation(Task):
   # --------------------------------------------------------------------------------------------------- decoding
 
   @classmethod
-  def load(cls, workdirs: Sequence[str], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
+  def load(cls, folders: Sequence[RunFolder], wanted: Sequence[str] = ('final',), search: Mapping[str, Any] | None = None,
            n_best: int = 1) -> Translator:
     """Return a run, or several as an ensemble, ready to translate; several checkpoints of one are an ensemble, too."""
-    if len(workdirs) > 1 and len(wanted) > 1 and len(workdirs) != len(wanted):
-      raise ConfigError(f'--workdir names {len(workdirs)} runs and --checkpoint {len(wanted)}; expected one checkpoint '
+    if len(folders) > 1 and len(wanted) > 1 and len(folders) != len(wanted):
+      raise ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one checkpoint '
                         'for all, or one for each')
-    count = max(len(workdirs), len(wanted))
-    places = zip([*workdirs] * (count // len(workdirs)), [*wanted] * (count // len(wanted)))
+    count = max(len(folders), len(wanted))
+    places = zip([*folders] * (count // len(folders)), [*wanted] * (count // len(wanted)))
     runs = [trained.read_run(folder, step, search, 1 if number else n_best)  # the first run's search counts
             for number, (folder, step) in enumerate(places)]
     first = runs[0]
-    for folder, run in zip(workdirs, runs):
+    for folder, run in zip(folders, runs):
       if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
-        raise ConfigError(f'{folder} has another vocabulary than {workdirs[0]}; the models of an ensemble have to share '
+        raise ConfigError(f'{folder.path} has another vocabulary than {folders[0].path}; the models of an ensemble have to share '
                           'one (--config.init_from, or vocabulary.source_model)')
     made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
                       first.setup.search, hardware.search_tokens(first.setup.decoding.batch_tokens))
@@ -153,10 +154,10 @@ class Translation(Task):
     return made
 
   @classmethod
-  def answering(cls, options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> TranslationAnswers:
+  def answering(cls, folders: Sequence[RunFolder], options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> TranslationAnswers:
     """Return the Answers of decode.py: translations in the format that its options choose."""
     search = {**options.search, 'strategy': 'sample'} if options.mbr else options.search
-    translator = cls.load(options.workdirs, options.checkpoints, search, 1 if options.mbr else options.n_best)
+    translator = cls.load(folders, options.checkpoints, search, 1 if options.mbr else options.n_best)
     translator.say = say
     splitter = Splitter(translator, translator.longest_trained, setup.corpus.target_language
                         ) if options.long_lines == 'split' else None

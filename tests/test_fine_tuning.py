@@ -18,7 +18,7 @@ from options import decode_options, train_options
 from tasks import TASKS, setup
 from tasks.classification import Classification
 from tests import conftest, test_classification
-from training import checkpoint, run_folder
+from training import checkpoint, json_files, run_folder
 from transformer import architectures, classification
 from transformer.config import ClassificationConfig, LanguageModelConfig
 from transformer.tokens import Tokens
@@ -201,4 +201,4 @@ def test_a_configuration_with_a_tuple_is_the_same_after_a_restart(tmp_path):
   assert isinstance(config['vocabulary']['control_symbols'], tuple)
   for _ in range(2):
     with run_folder.RunFolder(str(tmp_path / 'run')).create_or_resume(config):
-      assert run_folder.read_json(tmp_path / 'run' / 'config.json')['vocabulary']['control_symbols'][0] == '<delimiter>'
+      assert json_files.read_json(tmp_path / 'run' / 'config.json')['vocabulary']['control_symbols'][0] == '<delimiter>'

@@ -49,13 +49,13 @@ class Reversal(Task):
   describe = classmethod(lambda cls, results: f'accuracy {results["accuracy"]:.3f}')
 
   @classmethod
-  def load(cls, workdirs, wanted=('final',), search=None, n_best=1):
-    run = trained.read_run(*only_run(workdirs, wanted), search)
+  def load(cls, folders, wanted=('final',), search=None, n_best=1):
+    run = trained.read_run(*only_run(folders, wanted), search)
     return Translator([run.model], [run.params], run.source, run.target, run.setup.search)
 
   @classmethod
-  def answering(cls, options, setup, say):
-    translator = cls.load(options.workdirs, options.checkpoints, options.search)
+  def answering(cls, folders, options, setup, say):
+    translator = cls.load(folders, options.checkpoints, options.search)
     return PlainAnswers('reversing', translator.translate, translator.notes, lambda line: line)
 
 

@@ -18,7 +18,7 @@ from options import analyze_options, configurations
 from tasks import trained
 from tasks.translation import Translation
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
-from training import run_folder
+from training import json_files
 from training.run_folder import RunFolder
 
 
@@ -221,9 +221,9 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   assert 'encoder self-attention 2.2' in printed.out and record['rare_words_counted_in'] == 'the analysed text'
   assert 'holds no counts' in printed.err
   # The new run is the old one with five heads closed, and loads like any other.
-  closed = run_folder.read_json(f'{tmp_path}/pruned/pruned.json')['closed']
+  closed = json_files.read_json(f'{tmp_path}/pruned/pruned.json')['closed']
   assert sorted(closed) == sorted(record['least_important_first'][:5])
-  pruned = trained.read_run(f'{tmp_path}/pruned', 'best').params
+  pruned = trained.read_run(RunFolder.open(f'{tmp_path}/pruned'), 'best').params
   shut = {head.name for head in gates.heads(gates.open_gates(pruned)) if not np.abs(_output(pruned, head)).any()}
   assert shut == set(closed)
   with pytest.raises(ConfigError, match='not empty'):

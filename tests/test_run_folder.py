@@ -11,11 +11,11 @@ from tensorboardX.proto import event_pb2
 
 from checks.errors import ConfigError
 from options import configurations
-from training import environment, run_folder
+from training import environment, json_files, run_folder
 from training.metrics import Metrics
 from training.run_folder import FolderBusyError, RunFolder
 
-CONFIG = run_folder.as_written(
+CONFIG = json_files.as_written(
     configurations.load_config(os.path.join(configurations.CONFIGS, 'multi30k.py')))
 
 
@@ -39,7 +39,7 @@ def workdir(tmp_path):
 
 def test_new_run_holds_its_config(workdir):
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:
-    assert run_folder.read_json(folder.config) == CONFIG
+    assert json_files.read_json(folder.config) == CONFIG
   assert RunFolder.open(workdir).config == folder.config
 
 
@@ -66,7 +66,7 @@ def test_what_may_change_is_taken_over(workdir):
   RunFolder(workdir).create_or_resume(CONFIG).__exit__()
   later = changed(train__num_minutes=90, train__log_every=7, mesh__data=2, search__alpha=1.0, compile='pmap')
   with RunFolder(workdir).create_or_resume(later) as folder:
-    assert run_folder.read_json(folder.config) == later
+    assert json_files.read_json(folder.config) == later
 
 
 def test_a_length_that_the_learning_rate_depends_on_may_not_change(workdir):
@@ -91,7 +91,7 @@ def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, val
   assert f'{name.replace("__", ".")} is {value!r}, the run has {before!r}' in str(caught.value)
   assert 'log_every' not in str(caught.value)
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:  # the refusal changed nothing and holds no lock
-    assert run_folder.read_json(folder.config) == CONFIG
+    assert json_files.read_json(folder.config) == CONFIG
 
 
 def test_table_of_what_may_change_names_options_that_exist():
@@ -184,14 +184,14 @@ def test_a_run_made_with_options_of_other_names_goes_on(workdir, name, splits):
     folder.write_json(folder.config, older)
     assert folder.read_config() == now
   with RunFolder(workdir).create_or_resume(now):
-    assert run_folder.read_json(folder.config) == now  # under the new name from here on
+    assert json_files.read_json(folder.config) == now  # under the new name from here on
 
 
 def test_environment_keeps_the_first_start(workdir):
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:
     for commit in 'aabb':
       folder.record_environment({'commit': commit, 'data': {}})
-    assert run_folder.read_json(folder.environment) == {
+    assert json_files.read_json(folder.environment) == {
         'commit': 'a', 'data': {}, 'later_starts': [{'commit': 'b', 'data': {}}]}
 
 
@@ -248,7 +248,7 @@ def test_resumed_history_has_no_duplicates(workdir):
 
 def test_json_is_written_whole_or_not_at_all(tmp_path):
   path = str(tmp_path / 'x.json')
-  run_folder.write_json(path, {'größe': 1})
+  json_files.write_json(path, {'größe': 1})
   with pytest.raises(TypeError):
-    run_folder.write_json(path, {'a': object()})
-  assert run_folder.read_json(path) == {'größe': 1}
+    json_files.write_json(path, {'a': object()})
+  assert json_files.read_json(path) == {'größe': 1}

@@ -19,7 +19,7 @@ from options import configurations, decode_options, train_options
 from options.configurations import ROOT
 from tasks import trained
 from tests.tiny_runs import metrics, options, saved, start
-from training import checkpoint, run_folder
+from training import checkpoint, json_files, run_folder
 
 
 def test_a_run_leaves_everything_in_its_folder(run):
@@ -215,11 +215,11 @@ def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp
 def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
   there = checkpoint.Checkpoints(str(run / 'checkpoints'))
   folder = run_folder.RunFolder.open(str(run))
-  results = run_folder.read_json(folder.results)
+  results = json_files.read_json(folder.results)
   assert trained.chosen_steps(folder, there, 'final') == results['averaged_steps'] == there.resolve('average:2')
   folder.results = str(tmp_path / 'results.json')
   assert trained.chosen_steps(folder, there, 'final') == [there.best()]  # no results yet
-  run_folder.write_json(folder.results, results | {'averaged_steps': [4, 6]})
+  json_files.write_json(folder.results, results | {'averaged_steps': [4, 6]})
   assert trained.chosen_steps(folder, there, 'final') == [there.best()]  # the run went on after them
 
 
@@ -280,7 +280,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(corpus, tmp_path):
   step = checkpoint.Checkpoints(f'{tmp_path}/run/checkpoints').latest()
   assert f'Stopped at step {step:,}' in out
   assert train.main(options(corpus, tmp_path / 'run', f'--config.train.num_steps={step + 2}')) == 0
-  assert run_folder.read_json(f'{tmp_path}/run/results.json')['step'] == step + 2
+  assert json_files.read_json(f'{tmp_path}/run/results.json')['step'] == step + 2
 
 
 def test_nothing_imports_tensorflow_or_torch():

@@ -23,7 +23,8 @@ from options import configurations, programs, sweep_options, train_options
 from sweeps import queue
 from sweeps import table as ablation_table
 from tasks import announcement, setup
-from training.run_folder import RunFolder, as_written, read_json
+from training.json_files import as_written, read_json
+from training.run_folder import RunFolder
 from transformer import model as models
 from transformer import tokens
 

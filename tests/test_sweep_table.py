@@ -13,7 +13,7 @@ from sweeps.table import FinishedRun, Row
 from tasks.classification import Classification
 from tasks.language_model import LanguageModelling
 from tasks.translation import Translation
-from training.run_folder import as_written
+from training.json_files import as_written
 
 ROOT = configurations.ROOT
 

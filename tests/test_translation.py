@@ -301,10 +301,11 @@ def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
 
 
 def test_ensembles_need_one_vocabulary(monkeypatch):
-  run = lambda folder, *_: types.SimpleNamespace(source=types.SimpleNamespace(fingerprint=folder),
+  run = lambda folder, *_: types.SimpleNamespace(source=types.SimpleNamespace(fingerprint=folder.path),
                                                  target=types.SimpleNamespace(fingerprint='t'))
   monkeypatch.setattr(trained, 'read_run', run)
+  folders = [types.SimpleNamespace(path=path) for path in ('a', 'b')]
   with pytest.raises(ConfigError, match='b has another vocabulary than a'):
-    Translating.load(['a', 'b'])
+    Translating.load(folders)
   with pytest.raises(ConfigError, match='names 2 runs and --checkpoint 3'):
-    Translating.load(['a', 'b'], ['best', '1', '2'])
+    Translating.load(folders, ['best', '1', '2'])

@@ -3,7 +3,10 @@
 import contextlib
 import json
 import os
+import re
 import shutil
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -120,6 +123,8 @@ SHORT = [('decode', 'flipped', 'vocabulary.model', 'named'), ('train', 'exchange
          ('train', 'deleted', 'suggestions.json', 'same'), ('train', 'flipped', 'data/*/target.offsets.npy', 'named'),
          ('train', 'exchanged', 'data/*/source.ids.npy', 'named'), ('train', 'emptied', 'data/*/sums.json', 'named'),
          ('train', 'emptied', 'checkpoints/8/state/_METADATA', 'same'),
+         ('train', 'cut', 'checkpoints/8/metrics/metrics', 'same'), ('decode', 'cut', 'checkpoints/8/metrics/metrics', 'named'),
+         ('visualize', 'emptied', 'checkpoints/8/metrics/metrics', 'named'),
          ('decode', 'exchanged', 'checkpoints/6/metrics/../progress/metadata', 'named'),
          ('train', 'deleted', 'metrics.jsonl', 'same'), ('train', 'cut', 'metrics.jsonl', 'named'),
          ('train', 'flipped', 'samples/test_translations.txt', 'same')]
@@ -187,6 +192,32 @@ def test_C5_a_large_store_is_compared_meanwhile_and_nothing_is_saved_of_a_damage
   with pytest.raises(DamagedError, match='target.ids.npy'):
     train.main(options(corpus, workdir, '--config.train.num_steps=12'))
   assert sorted(os.listdir(workdir / 'checkpoints')) == before
+
+
+def test_C5_a_stop_while_a_large_store_is_compared_ends_without_saving(corpus, run, expected, tmp_path, monkeypatch, capsys):
+  workdir, compared, sum_of, verify = tmp_path / 'run', threading.Event(), stores.sum_of, stores.Store.verify
+  shutil.copytree(run, workdir)
+  place = max((workdir / 'data').iterdir(), key=lambda store: (store / 'target.ids.npy').stat().st_size)  # of training
+
+  def asked(store, seconds=None):  # before step 10 is saved, and once more when it is given up
+    os.kill(os.getpid(), signal.SIGTERM)
+    return verify(store, seconds)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(stores, '_VERIFIED_AT_ONCE', 0)
+    patch.setattr(stores, 'sum_of', lambda path: path == f'{place}/target.ids.npy' and compared.wait() or sum_of(path))
+    patch.setattr(stores.Store, 'verify', lambda store, seconds=None: (
+        asked if store.fingerprint == place.name else verify)(store, seconds))
+    patch.setattr(train, 'PATIENCE', 0.1)
+    try:
+      assert train.main(options(corpus, workdir, '--config.train.num_steps=12')) == exit_codes.PREEMPTED
+    finally:
+      compared.set()
+  assert re.search('Note: step 10 is not saved.*\n.*Stopped at step 8, saved', capsys.readouterr().out)
+  assert sorted(os.listdir(workdir / 'checkpoints')) == sorted(os.listdir(run / 'checkpoints'))
+  found = resumed(corpus, workdir, tmp_path)
+  for name, value in expected['train'].items():
+    np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 def test_C5_a_run_of_an_earlier_version_resumes_and_is_listed_from_then_on(corpus, run, expected, tmp_path, capsys):

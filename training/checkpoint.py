@@ -9,7 +9,6 @@ import concurrent.futures
 import logging
 import math
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from checks import errors, exit_codes
 from checks.whole_files import sum_of, sums_of
-from training import full_disk, peers
+from training import fit, full_disk, peers
 from training.manifest import Manifest
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
@@ -35,21 +34,6 @@ class CheckpointError(Exception):
 
 class DamagedError(CheckpointError, errors.DamagedError):
   """A checkpoint whose files differ from those that were saved, or are gone."""
-
-
-# The options that decide the shape of a leaf of a train state, each with a pattern of the leaf's dotted name. Messages
-# name those of the first pattern that matches.
-SOURCES = (
-    (r'^average', 'train.ema_decay'),
-    (r'^opt_state', 'optimizer.kind, momentum or clip_norm'),
-    (r'positions', 'model.positions, max_positions, clip_distance or num_buckets'),
-    (r'embedding|output_projection',
-     'vocabulary.size, vocabulary.joint, model.d_model, share_embeddings or tie_output'),
-    (r'attention\.\w+$', 'model.num_layers, num_heads, d_k, d_v, num_kv_heads, attention_score or attention_bias'),
-    (r'feed_forward\.\w+$', 'model.num_layers, d_ff, activation or feed_forward_bias'),
-    (r'norm', 'model.norm, normalization, norm_bias or num_layers'),
-    (r'', 'model.architecture or its sizes'),
-)
 
 
 class Measure(NamedTuple):
@@ -67,6 +51,35 @@ class Measure(NamedTuple):
 BLEU = Measure('bleu')
 
 
+class _Storage(ocp.CheckpointManager):
+  """Orbax's manager, but for one thing: it takes the metrics of a listed step from the run's manifest.
+
+  Orbax reads the metrics of all steps whenever it opens the folder, to know the best, and before any file is verified.
+  """
+
+  def __init__(self, folder: str, options: ocp.CheckpointManagerOptions, manifest: Manifest):
+    """Open a folder of checkpoints; see Checkpoints."""
+    self._manifest = manifest
+    super().__init__(folder, options=options)
+
+  def metrics(self, step: int) -> dict[str, float] | None:
+    """Return the validation metrics of a step, or None.
+
+    Raises:
+      DamagedError: when a run without a manifest has metrics that are no JSON.
+    """
+    entry = self._manifest.checkpoints().get(step, {})
+    if 'metrics' in entry:
+      return entry['metrics']
+    try:
+      return super().metrics(step)
+    except ValueError as error:
+      if self._manifest.exists():  # the step was not listed before the run was killed: it counts as damaged
+        return None
+      raise DamagedError(f'{self.directory}/{step}/metrics/metrics is damaged ({error}); put it back from a copy, or '
+                         f'remove the folder of that checkpoint') from None
+
+
 class Checkpoints:
   """The checkpoints in one folder: the newest few, and the best few by a validation metric."""
 
@@ -76,10 +89,12 @@ class Checkpoints:
     self._manifest = Manifest(os.path.dirname(self._folder))
     best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
     policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
-    self._manager = ocp.CheckpointManager(self._folder, options=ocp.CheckpointManagerOptions(
+    self._manager = _Storage(self._folder, ocp.CheckpointManagerOptions(
         preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies), best_fn=measure.rank,
-        create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None))
+        create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None),
+        self._manifest)
     self._pool, self._finishing = concurrent.futures.ThreadPoolExecutor(1), None
+    self._whole: set[int] = set()  # the steps that were found whole and are not read yet
 
   def save(self, step: int, state: Any, progress: dict, metrics: dict | None = None) -> None:
     """Start saving; wait() returns when it is done. `metrics` are the validation metrics of this step, if any.
@@ -184,14 +199,15 @@ class Checkpoints:
     return None
 
   def check(self, step: int) -> None:
-    """Raise DamagedError when a step's files differ from what was saved."""
-    if problem := self.damage(step):
+    """Raise DamagedError when a step's files differ from what was saved; what was compared is read without doing so again."""
+    if step not in self._whole and (problem := self.damage(step)):
       if self._manifest.exists() and step not in self.known():
         raise CheckpointError(f'checkpoint {step} in {self._folder} was removed: the run goes on, and keeps its newest and '
                               'best. Give the command again')
       rest = [found for found in self.steps() if found != step]
       raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; put it back from a copy'
                          + (f', or choose another: there are steps {", ".join(map(str, rest))}' if rest else ''))
+    self._whole.add(step)
 
   def newest_whole(self) -> tuple[int | None, list[str]]:
     """Return the newest undamaged step (or None), and a note on each newer one, which is moved to damaged/.
@@ -209,6 +225,7 @@ class Checkpoints:
       problems = {}
       for step in reversed(steps):
         if (problem := self.damage(step)) is None:
+          self._whole.add(step)
           break
         problems[step] = problem
       whole = [step for step in steps if step not in problems]
@@ -254,9 +271,7 @@ class Checkpoints:
 
   def best(self) -> int | None:
     """Return the step with the best validation metric, or None when no step has metrics."""
-    listed = self._manifest.checkpoints()
-    measured = {step: listed[step]['metrics'] if 'metrics' in listed.get(step, {}) else self._manager.metrics(step)
-                for step in self.known()}
+    measured = {step: self._manager.metrics(step) for step in self.known()}
     return max((step for step in measured if measured[step]), default=None,
                key=lambda step: self._measure.rank(measured[step]))
 
@@ -275,10 +290,16 @@ class Checkpoints:
     self._compare(step, self._saved_tree(step), wanted)
     saved = self._manager.restore(step, args=ocp.args.Composite(
         state=ocp.args.StandardRestore(wanted), progress=ocp.args.JsonRestore()))
+    self._whole.discard(step)
     return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
 
   def check_vocabularies(self, step: int, fingerprints: Sequence[str]) -> None:
-    """Raise CheckpointError when a step was trained with other vocabularies than those of these fingerprints."""
+    """Raise CheckpointError when a step was trained with other vocabularies than those of these fingerprints.
+
+    Raises:
+      DamagedError: see check().
+    """
+    self.check(step)
     with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
       progress = reader.restore(os.path.join(self._folder, str(step), 'progress'))
     if progress.get('vocabulary') not in (None, [], list(fingerprints)):  # earlier versions did not name them
@@ -298,6 +319,7 @@ class Checkpoints:
       restored = reader.restore(os.path.join(self._folder, str(step), 'state'), args=ocp.args.PyTreeRestore(
           item={field: abstract}, partial_restore=True,
           restore_args={field: ocp.checkpoint_utils.construct_restore_args(abstract)}))
+    self._whole.discard(step)
     return restored[field]
 
   def average(self, steps: list[int], wanted: Any) -> Any:
@@ -338,23 +360,6 @@ class Checkpoints:
       return reader.metadata(os.path.join(self._folder, str(step), 'state')).item_metadata.tree
 
   def _compare(self, step: int, saved: Any, wanted: Any, prefix: str = '') -> None:
-    have, want = _describe(saved, prefix), _describe(wanted, prefix)
-    wrong = [name for name in [*want, *(have.keys() - want.keys())] if have.get(name) != want.get(name)]
-    if wrong:
-      # A wrong width changes many leaves; the message names the one that points best to the option.
-      source_of = lambda name: next(place for place, (pattern, _) in enumerate(SOURCES) if re.search(pattern, name))
-      name = min(wrong, key=lambda name: (re.match('average|opt_state', name) is not None, source_of(name)))
-      raise CheckpointError(
-          f'checkpoint {step} in {self._folder} belongs to another configuration: {name} is '
-          f'{have.get(name, "absent")} there and {want.get(name, "absent")} in this one, depending on '
-          f'{SOURCES[source_of(name)][1]}; use the configuration of that run, or another --workdir')
-
-
-def _describe(tree: Any, prefix: str) -> dict[str, str]:
-  """Return 'float32 (512, 8, 64)' for each leaf, by its dotted name. Random keys appear as their raw bits."""
-  described = {}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-      leaf = jax.eval_shape(jax.random.key_data, leaf)
-    described[prefix + jax.tree_util.keystr(path, simple=True, separator='.')] = f'{leaf.dtype} {tuple(leaf.shape)}'
-  return described
+    if found := fit.difference(saved, wanted, prefix):
+      raise CheckpointError(f'checkpoint {step} in {self._folder} belongs to another configuration: {found}; use the '
+                            'configuration of that run, or another --workdir')

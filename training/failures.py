@@ -13,7 +13,8 @@ import orbax.checkpoint as ocp
 
 from checks import exit_codes
 from training import hardware, peers
-from training.run_folder import RunFolder, read_json, write_json
+from training.json_files import read_json, write_json
+from training.run_folder import RunFolder
 from transformer.partitioning import Program, bytes_per_device
 
 

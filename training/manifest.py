@@ -62,21 +62,29 @@ class Manifest:
                          'delete it: the files of the run are then taken as they are')
     return content
 
-  def problems(self, only: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
+  def problems(self) -> dict[str, str]:
     """Return what is wrong with the run's own files, in words, by name; empty when all are as they were written."""
     for _ in range(_ATTEMPTS):
       listed = self.read()['files']
-      found = {name: problem for name, sums in listed.items() if only(name)
-               and (problem := self._problem(name, sums))}
+      found = {name: problem for name, sums in listed.items() if (problem := self._problem(name, sums))}
       if not found or listed == self.read()['files']:
         break
     return found
 
-  def check(self, only: Callable[[str], bool] = lambda name: True) -> None:
-    """Raise DamagedError naming each of the run's own files that differs from what was written."""
-    if found := self.problems(only):
-      raise DamagedError('\n'.join(f'{os.path.join(self._folder, name)} {problem}' for name, problem in found.items())
+  def check(self, needed: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
+    """Raise DamagedError naming each needed file of the run that differs from what was written.
+
+    Args:
+      needed: of a file's name: whether there is nothing to be done without it.
+
+    Returns:
+      What is wrong with files that are not needed; see problems().
+    """
+    found = self.problems()
+    if wrong := [name for name in found if needed(name)]:
+      raise DamagedError('\n'.join(f'{os.path.join(self._folder, name)} {found[name]}' for name in wrong)
                          + '\nPut it back from a copy of the run.')
+    return found
 
   def _problem(self, name: str, sums: Iterable[str]) -> str | None:
     path = os.path.join(self._folder, name)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from checks.errors import DamagedError, naming
 from checks.whole_files import write_whole
-from training.run_folder import RunFolder, read_lines
+from training.json_files import read_lines
+from training.run_folder import RunFolder
 
 
 class Metrics:

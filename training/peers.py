@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 
 from checks.errors import file_error
@@ -97,6 +98,11 @@ def main_first(name: str) -> Iterator[None]:
 def agreed(value: int) -> int:
   """Return process 0's value, on every process."""
   return int(multihost_utils.broadcast_one_to_all(value)) if jax.process_count() > 1 else value
+
+
+def all_agree(value: bool) -> bool:
+  """Return whether the value is true on every process. All have to call it."""
+  return bool(np.all(multihost_utils.process_allgather(np.array(value)))) if jax.process_count() > 1 else value
 
 
 def leave() -> None:

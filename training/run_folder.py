@@ -20,7 +20,6 @@ Nothing in it is code. compile_cache/, in folders of earlier versions, is not re
 import contextlib
 import fcntl
 import functools
-import json
 import os
 import shutil
 import socket
@@ -30,11 +29,11 @@ from typing import Any
 
 from checks import exit_codes
 from checks.errors import ConfigError, DamagedError, FileError
-from checks.whole_files import write_whole
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
 from training.environment import counterparts, texts_of
+from training.json_files import as_json, as_written, read_json
 from training.manifest import NAME, Manifest
 
 # Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
@@ -55,7 +54,6 @@ _HISTORY = ('checkpoints', 'metrics.jsonl', 'results.json', 'samples', 'tensorbo
 _BEGINNINGS = {'lock', 'config.json.unfinished', NAME, f'{NAME}.unfinished'}
 
 
-
 class FolderBusyError(Exception):
   """Another process works in the folder; scripts end with this exit code."""
 
@@ -66,55 +64,6 @@ class FolderFullError(Exception):
   """The folder has no room for a checkpoint; scripts end with this exit code."""
 
   exit_code = exit_codes.CHECKPOINT
-
-
-def as_json(content: Any) -> str:
-  """Return the text of a file of JSON."""
-  return json.dumps(content, indent=2, ensure_ascii=False) + '\n'
-
-
-def write_json(path: str, content: Any) -> None:
-  """Write a file of JSON, whole or not at all. Those of a run's folder that decide a result: RunFolder.write_json."""
-  write_whole(path, as_json(content))
-
-
-def read_json(path: str) -> Any:
-  """Return what write_json wrote. Raises DamagedError when the file is missing or holds something else."""
-  try:
-    with open(path, encoding='utf-8') as file:
-      return json.load(file)
-  except FileNotFoundError:
-    raise DamagedError(f'{path} is missing') from None
-  except ValueError as error:
-    raise DamagedError(f'{path} is damaged ({error}); put it back from a copy') from None
-
-
-def read_lines(path: str) -> list[dict[str, Any]]:
-  """Return the records of a file of JSON lines, such as metrics.jsonl, without an unfinished last line.
-
-  Raises:
-    DamagedError: when the file is missing, or naming the first line that is no record.
-  """
-  records = []
-  if not os.path.isfile(path):
-    raise DamagedError(f'{path} is missing: the run has measured nothing yet, or has lost it')
-  with open(path, 'rb') as file:
-    for number, line in enumerate(file, 1):
-      if line.endswith(b'\n'):
-        try:
-          record = json.loads(line.decode())
-        except ValueError:
-          record = None
-        if not isinstance(record, dict) or not isinstance(record.get('step'), int):
-          raise DamagedError(f'{path} is damaged: line {number} is no measurement; take that line out, or put the file '
-                             'back from a copy')
-        records.append(record)
-  return records
-
-
-def as_written(content: Any) -> Any:
-  """Return what read_json returns after write_json: tuples become lists."""
-  return json.loads(json.dumps(content))
 
 
 class RunFolder:
@@ -204,8 +153,7 @@ class RunFolder:
       self._refuse_lost_history(anew)
       texts = texts_of(self.environment) if os.path.isfile(self.environment) else {}
       self.manifest.adopt((*ESSENTIAL, *_MADE_AGAIN), texts)
-    self.manifest.check(lambda name: name in ESSENTIAL)
-    problems = self.manifest.problems()
+    problems = self.manifest.check(lambda name: name in ESSENTIAL)
     if any(name.startswith('samples') for name in problems):  # which are made with the results
       problems.setdefault('results.json', 'is made together with samples/')
     for name, problem in problems.items():

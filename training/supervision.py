@@ -51,7 +51,7 @@ class Supervision:
   stop: StopRequest
   watchdog: Watchdog
   exit_code: int = DONE
-  saved: int | None = None  # the last step that was saved once training began, for the message after a stop
+  saved: int | None = None  # the last step that was saved once training began, -1 for none, for the message after a stop
 
   def interruptible(self, function: Callable[..., Result], *inputs: Any) -> Result:
     """Return function(*inputs); a stop abandons it and raises Stopped. It must change nothing that is saved."""
@@ -92,7 +92,7 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     except Stopped:
       pass
     if stop.exit_code:
-      print(('Stopped before training began.' if run.saved is None else f'Stopped at step {run.saved:,}, saved.')
-            + f' The same command{" without --begin_anew" * anew} resumes from here.', flush=True)
+      print(('Stopped before training began.' if run.saved is None else 'Stopped before anything was saved.'
+             if run.saved < 0 else f'Stopped at step {run.saved:,}, saved.') + f' The same command{" without --begin_anew" * anew} resumes from here.', flush=True)
       peers.leave()
       run.exit_code = stop.exit_code
