@@ -90,6 +90,7 @@ class Translator:
     self._unmet: dict[str, int] = {}  # the line, counted from 1, of each note on wishes that were left out
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
     self._long: list[int] = []  # lines that are not cut, but longer than longest_trained, counted from 1
+    self._nothing: list[int] = []  # lines for which nothing was found, counted from 1
     self._close: list[int] = []  # lines whose two best translations score within search.NOISE, counted from 1
 
   @property
@@ -293,6 +294,9 @@ class Translator:
   def _read(self, found: search.Hypotheses, number: int) -> Translation:
     """Make a line's translation from its row of hypotheses; `number` is the line's, from 1."""
     ranks = np.flatnonzero(found.found)[:self._config.n_best + 1]  # one more than is wanted tells whether two are close
+    if not len(ranks):  # every wish that is searched for can be met, so that only the model can be the reason
+      self._nothing.append(number)
+      return Translation('')
     if len(ranks) > 1 and float(found.scores[0]) - float(found.scores[1]) < search.NOISE:
       self._close.append(number)
     listed = [self._read_rank(found, rank) for rank in ranks[:self._config.n_best]]
@@ -352,6 +356,9 @@ class Translator:
     if self._long:
       notes.append(f'{len(self._long):,} lines are longer than the {self.longest_trained:,} tokens that training read '
                    f'at most, and such lines are often translated badly: {_some(self._long)}')
+    if self._nothing:
+      notes.append(f'{len(self._nothing):,} lines have no translation, and are left empty: the model gives no token a '
+                   f'probability that is a number, as one does whose training diverged: {_some(self._nothing)}')
     if self._close:
       notes.append(f'{len(self._close):,} lines have two best translations within {search.NOISE:g} of each other, so '
                    f'that another machine may choose the other one: {_some(self._close)}')
