@@ -57,7 +57,8 @@ def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best
   try:
     return records(config, [f'search.{name}' for name in search], n_best)
   except ConfigError as error:
-    raise ConfigError(str(error).replace('config.search.', '--search.')) from None
+    text = str(error).replace('config.search: n_best', '--n_best').replace('config.search.', '--search.')
+    raise ConfigError(text) from None
 
 
 def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup:

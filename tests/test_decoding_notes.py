@@ -20,7 +20,7 @@ def test_top_beams_is_another_name_of_n_best():
 
 
 def test_more_translations_than_beams_are_refused_with_both_names():
-  with pytest.raises(ValueError, match='n_best is 9, but beam_size keeps 4: expected 1 to 4, or a larger beam_size'):
+  with pytest.raises(ValueError, match='n_best is 9, but beam_size keeps 4; expected 1 to 4, or a larger beam_size'):
     SearchConfig(n_best=9)
 
 

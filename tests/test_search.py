@@ -439,7 +439,7 @@ def test_a_strategy_is_one_entry():
     assert config.width == 2 and config.idle()['beam_size'] == "strategy is 'ask'" and 'seed' not in config.idle()
     found = search.search(problem, search.Sentences(cache, LIMITS), config)
     assert found.found[:, 0].all() and asked == [(problem, config)]
-    with pytest.raises(ValueError, match='n_best is 3; expected 1 to 2, as many as both beams give'):
+    with pytest.raises(ValueError, match='n_best is 3, but both beams give 2; expected 1 to 2'):
       SearchConfig(strategy='ask', n_best=3)
   finally:
     STRATEGIES.remove('ask')

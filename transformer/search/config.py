@@ -78,8 +78,8 @@ class SearchConfig:
 
   def _mistakes_of_width(self) -> Iterator[str]:
     if self.width > 0 and not 1 <= self.n_best <= self.width:
-      yield (f'n_best is {self.n_best}, but {STRATEGIES[self.strategy].outputs} {self.width}: expected 1 to {self.width}, '
-             'or a larger beam_size')
+      yield (f'n_best is {self.n_best}, but {STRATEGIES[self.strategy].outputs} {self.width}; expected 1'
+             + (f' to {self.width}, or a larger beam_size' if self.width > 1 else ''))
     if self.coverage_penalty and self.width == 1:
       yield (f'coverage_penalty is {self.coverage_penalty}, which decides between the hypotheses of a beam; expected 0 '
              'for greedy search and sampling, or strategy beam and beam_size 2 or more')
