@@ -13,6 +13,7 @@ from transformer.search import automaton
 from transformer.search.automaton import Automaton
 from transformer.tokens import Array
 
+FINE, COARSE = 16, 64  # the smallest steps between the lengths that lines are padded to
 QUEUE = 16  # times as many lines as rows are handed to a device at once, see transformer.search.queue
 ROWS = 8  # rows of a batch, and tokens of prefixes, are multiples of this, so that few shapes are compiled
 
@@ -27,9 +28,9 @@ class SearchBatch(NamedTuple):
   phrases: Automaton | None  # required and forbidden ones, see constraints.phrases
 
 
-def length_class(length: int) -> int:
-  """Return the length to pad a sentence to: multiples of 16 up to 128, then steps of a quarter of a power of two."""
-  step = max(16, 2 ** (math.ceil(math.log2(length)) - 3))
+def length_class(length: int, least: int = FINE) -> int:
+  """Return the length to pad a sentence to: multiples of `least` up to 8 times that, then of a quarter of a power of two."""
+  step = max(least, 2 ** (math.ceil(math.log2(length)) - 3))
   return math.ceil(length / step) * step
 
 
@@ -38,34 +39,37 @@ def search_rows(length: int, batch_tokens: int, beams: int = 1) -> int:
   return max(ROWS, batch_tokens // (length * beams) // ROWS * ROWS)
 
 
-def length_classes(lengths: dict[int, int]) -> dict[int, list[int]]:
+def length_classes(lengths: dict[int, int], most: int | None = None, least: int = FINE) -> dict[int, list[int]]:
   """Group lines by the length that they are padded to; the longest come first, so that a lack of memory shows at once.
 
   Args:
     lengths: the tokens of each line, by its number.
+    most: the longest that a line may be padded to; None: any.
+    least: see length_class.
 
   Returns:
     The numbers of the lines, the longest first, by padded length.
   """
   classes: dict[int, list[int]] = {}
   for line in sorted(lengths, key=lambda line: -lengths[line]):
-    classes.setdefault(length_class(lengths[line]), []).append(line)
+    padded = length_class(lengths[line], least)
+    classes.setdefault(padded if most is None else min(padded, most), []).append(line)
   return classes
 
 
-def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1, beams: int = 1
+def search_batches(lengths: dict[int, int], batch_tokens: int, devices: int = 1, beams: int = 1, most: int | None = None
                    ) -> Iterator[tuple[int, list[int]]]:
   """Divide each of the length_classes into batches.
 
   Args:
-    lengths: the tokens of each line, by its number.
+    lengths, most: see length_classes.
     batch_tokens, beams: of one device, see search_rows.
     devices: how many share a batch.
 
   Yields:
     (padded length, numbers of the lines) of each batch.
   """
-  for length, members in length_classes(lengths).items():
+  for length, members in length_classes(lengths, most).items():
     rows = search_rows(length, batch_tokens, beams) * devices
     for start in range(0, len(members), rows):
       yield length, members[start:start + rows]

@@ -1,7 +1,6 @@
 """The limits of a model: how long its sources may be, and whether it has cross-attention that a search can read."""
 
 from checks.errors import ConfigError
-from decoding.batches import length_class
 from transformer.model import Model
 from transformer.search import SearchConfig
 
@@ -9,19 +8,19 @@ LONGEST_SOURCE = 1024  # tokens; longer sources are cut, or translated in parts;
 
 
 def longest_source(model: Model, config: SearchConfig) -> int:
-  """Return the tokens of the longest source whose padded length and longest translation the model has positions for.
+  """Return the tokens of the longest source, and so padded length, for whose longest translation the model has positions.
 
   Raises:
     ConfigError: when there is none.
   """
   if model.longest is None:
     return LONGEST_SOURCE
-  fitting = [n for n in range(1, LONGEST_SOURCE + 1) if length_class(n) + config.extra_length <= model.longest]
-  if not fitting:
+  left = model.longest - config.extra_length
+  if left < 1:
     raise ConfigError(
         f'search.extra_length is {config.extra_length}, and the model has learned positions for {model.longest} tokens: '
         'none would be left for the source; lower search.extra_length')
-  return fitting[-1]
+  return min(left, LONGEST_SOURCE)
 
 
 def check_attention(model: Model, config: SearchConfig) -> None:

@@ -14,7 +14,7 @@ from transformer.search import SearchConfig, SearchProblem, Sentences, constrain
 from transformer.search.problem import SearchCache, Step
 from transformer.tokens import Array
 
-_MARGIN = 8  # tokens by which a translation may be longer than its source before it is searched with a longer cache
+_MARGIN = 16  # tokens by which a translation may be longer than its source before it is searched with a longer cache
 _AT_ONCE = 8  # a row of every so many is free before waiting lines are given a row
 
 

@@ -20,7 +20,10 @@ from jaxtyping import Int
 from checks.errors import ConfigError
 from corpora.vocabulary import Vocabulary
 from decoding.batches import (
+    COARSE,
+    FINE,
     QUEUE,
+    ROWS,
     SearchBatch,
     lay_automata,
     lay_prefixes,
@@ -160,17 +163,35 @@ class Translator:
     draws = [number + request.part * _PARTS & 0x7fffffff for number, request in zip(numbers, requests)]
     encoded = self._encode([request.source for request in requests], numbers)
     wishes = [self._settle(request, len(ids), number + 1) for request, ids, number in zip(requests, encoded, numbers)]
-    out = [Translation('')] * len(lines)
-    for length, members in length_classes({i: len(s) for i, s in enumerate(encoded) if s}).items():
-      # Lines with wishes are searched by programs of their own, whatever others there are.
+    out, left = [Translation('')] * len(lines), [i for i, ids in enumerate(encoded) if ids]
+    for to_the_limit in (False, True):
+      given_up: list[int] = []
+      for length, alike in self._programs(left, encoded, wishes, to_the_limit):
+        lay = lambda some, length=length: self._batch(some, encoded, wishes, len(some), length, draws, draw)
+        for index, found in self._search_all(alike, length, lay, to_the_limit, progress or (lambda finished: None)):
+          if found is None:
+            given_up.append(index)
+          else:
+            out[index] = self._read(found, numbers[index] + 1)
+      left = given_up
+    return out
+
+  def _programs(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence[Wishes], to_the_limit: bool
+                ) -> Iterator[tuple[int, list[int]]]:
+    """Divide lines by the program that searches for them, which depends on the line alone.
+
+    That is its length class, coarser where the cache reaches to the limit, since few lines need that; and its wishes'.
+
+    Yields:
+      (padded length, numbers of the lines).
+    """
+    lengths = {i: len(encoded[i]) for i in members}
+    for length, some in length_classes(lengths, self.longest_source, COARSE if to_the_limit else FINE).items():
       classes: dict[tuple[int, ...], list[int]] = {}
-      for i in members:
+      for i in some:
         classes.setdefault(wish_class(wishes[i]), []).append(i)
       for alike in classes.values():
-        lay = lambda some, lines, length=length: self._batch(some, encoded, wishes, lines, length, draws, draw)
-        for index, found in self._search_all(alike, length, lay, progress or (lambda finished: None)):
-          out[index] = self._read(found, numbers[index] + 1)
-    return out
+        yield length, alike
 
   def _settle(self, request: Request, length: int, number: int) -> Wishes:
     """Return the wishes of a line of so many tokens that can be met, and report those that cannot, once."""
@@ -181,55 +202,51 @@ class Translator:
       self._unmet[note] = number
     return found
 
-  def _search_all(self, members: list[int], length: int, lay: Callable[[list[int], int], SearchBatch],
-                  progress: Progress) -> Iterator[tuple[int, search.Hypotheses]]:
-    """Search for lines of one padded length; yield each line's index and its row of hypotheses.
+  def _search_all(self, members: list[int], length: int, lay: Callable[[list[int]], SearchBatch], to_the_limit: bool,
+                  progress: Progress) -> Iterator[tuple[int, search.Hypotheses | None]]:
+    """Search for lines of one program; yield each line's index and its row of hypotheses, None if it was given up.
 
     Args:
       members: the lines.
       length: the padded one.
-      lay: lays some of the lines out as a queue of so many.
+      lay: lays some of the lines out.
+      to_the_limit: see Searcher.search.
       progress: see translate.
     """
-    for to_the_limit in (False, True):
-      waiting, members = members, []
-      while waiting:
-        rows = max(1, search_rows(length, self._batch_tokens, self._config.width) >> self._halvings)
-        chosen = waiting[:rows * QUEUE * self._mesh.size]
-        self._report_memory(rows, length)
-        try:
-          outcome = self._search(chosen, rows, lay, to_the_limit)
-        except jax.errors.JaxRuntimeError as error:
-          if _OUT_OF_MEMORY not in str(error) or rows == 1:
-            raise
-          self._halvings += 1
-          self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
-                   f'half as many; set --search.batch_tokens={self._batch_tokens >> self._halvings} to begin with them')
-          continue
-        finished = 0
-        for index, row in zip(chosen, self._rows_of(len(chosen), rows), strict=True):
-          if outcome.given_up[row]:
-            members.append(index)
-          else:
-            finished += 1
-            yield index, jax.tree.map(lambda leaf, row=row: leaf[row], outcome.hypotheses)
-        waiting = waiting[len(chosen):]
-        progress(finished)
+    while members:
+      # The few lines that need the long cache fill no more rows.
+      wanted = ROWS if to_the_limit else search_rows(length, self._batch_tokens, self._config.width)
+      rows = max(1, wanted >> self._halvings)
+      chosen = members[:rows * QUEUE * self._mesh.size]
+      self._report_memory(rows, length)
+      try:
+        outcome = self._search(chosen, rows, lay, to_the_limit)
+      except jax.errors.JaxRuntimeError as error:
+        if _OUT_OF_MEMORY not in str(error) or rows == 1:
+          raise
+        self._halvings += 1
+        self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
+                 f'half as many; set --search.batch_tokens={self._batch_tokens >> self._halvings} to begin with them')
+        continue
+      places = self._rows_of(len(chosen), rows)
+      for index, row in zip(chosen, places, strict=True):
+        given_up = outcome.given_up[row]
+        yield index, None if given_up else jax.tree.map(lambda leaf, row=row: leaf[row], outcome.hypotheses)
+      members = members[len(chosen):]
+      progress(int((~outcome.given_up[places]).sum()))
 
-  def _search(self, chosen: list[int], rows: int, lay: Callable[[list[int], int], SearchBatch], to_the_limit: bool
+  def _search(self, chosen: list[int], rows: int, lay: Callable[[list[int]], SearchBatch], to_the_limit: bool
               ) -> search.Outcome:
     """Search for some lines on all devices; a line's row is as in _rows_of."""
     places, devices = self._rows_of(len(chosen), rows), self._mesh.size
-    laid = lay(chosen, len(chosen))
-    spread = lambda leaf: np.zeros((rows * QUEUE * devices, *leaf.shape[1:]), leaf.dtype)
 
     def put(leaf: np.ndarray) -> np.ndarray:
-      whole = spread(leaf)
+      whole = np.zeros((rows * QUEUE * devices, *leaf.shape[1:]), leaf.dtype)
       whole[places] = leaf
       return whole
 
     counts = np.array([len(range(device, len(chosen), devices)) for device in range(devices)], np.int32)
-    batch = jax.tree.map(put, laid)
+    batch = jax.tree.map(put, lay(chosen))
     started = time.perf_counter()
     with self._announced(rows, batch):
       found = self._searching(rows, to_the_limit)(self.params, batch, counts)
@@ -329,7 +346,8 @@ class Translator:
     """Score translations given as ids; `sources` and `written` end in EOS, and `texts` are the translations."""
     out = [Translation(text) for text in texts]
     longer = {i: max(len(ids), len(written[i])) for i, ids in enumerate(sources) if ids}
-    for length, members in search_batches(longer, self._batch_tokens, self._mesh.size):
+    most = min((model.longest for model in self._models if model.longest), default=None)
+    for length, members in search_batches(longer, self._batch_tokens, self._mesh.size, most=most):
       rows = search_rows(length, self._batch_tokens) * self._mesh.size
       batch = tokens.Batch(tokens.pad([sources[i] for i in members], rows, length, self._source.pad_id),
                            tokens.pad([written[i] for i in members], rows, length, self._target.pad_id))
