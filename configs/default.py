@@ -176,6 +176,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   search.beam_size = 4  # strategy beam: hypotheses kept; 1 is greedy search
   search.length_penalty = 'gnmt'  # divisor of an output's log-probability
   search.alpha = 0.6  # exponent of the length penalty
+  search.early_stopping = 'exact'  # strategy beam: when a sentence is done
   search.coverage_penalty = 0.0  # strategy beam: penalty on outputs that hardly attend to some source tokens; 0: off
   search.extra_length = 50  # longest output, in tokens: those of the source (or prompt) + this many
   search.min_length = 0  # fewest tokens of an output

@@ -238,6 +238,20 @@ def waiting_sentences(count=11):
   return table, limits, search.row_keys(5, np.arange(count))
 
 
+def test_the_heuristic_is_done_when_what_ended_is_better_than_what_lives_is_now():
+  """By hand: EOS costs 0.47 and token 1 costs 0.97 at every step, and the mean cost of a token is compared."""
+  table, limits = np.full((1, V, V, V), -30.0, np.float32), np.array([LONGEST], np.int32)
+  table[..., EOS], table[..., 1] = 0.5, 0.0
+  waiting, steps = (table, limits, search.row_keys(5, np.arange(1))), {}
+  for how in ('exact', 'heuristic'):
+    config = SearchConfig(beam_size=2, length_penalty='length', alpha=1.0, early_stopping=how)
+    outcome = queued(config, 1, 1, None)(waiting, 1)
+    assert outcome.hypotheses.tokens[0, 0].tolist() == [EOS, FILLER, FILLER, FILLER]
+    steps[how] = outcome.steps.tolist()
+  # After one token 0.97 / 1 is worse than 0.47, but 0.97 / 4 might still be reached; 1.94 / 4 is worse.
+  assert steps == {'heuristic': [1], 'exact': [2]}
+
+
 @pytest.mark.parametrize('rows, together', [(1, 1), (3, 2), (4, 4)])
 @pytest.mark.parametrize('way', WAYS)
 def test_sentences_that_wait_find_what_they_find_alone(way, rows, together):
@@ -413,7 +427,8 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
     (dict(groups=2, length_penalty='none'), {'alpha': "length_penalty is 'none'", **dict.fromkeys(
         ['temperature', 'top_k', 'top_p', 'seed'], "strategy is 'beam'")}),
     (dict(strategy='sample', length_penalty='length'), {
-        'beam_size': "strategy is 'sample'", 'groups': "strategy is 'sample'", 'diversity': 'groups is 1'})])
+        'beam_size': "strategy is 'sample'", 'early_stopping': "strategy is 'sample'", 'groups': "strategy is 'sample'",
+        'diversity': 'groups is 1'})])
 def test_options_without_effect_are_named_with_the_reason(options, idle):
   assert SearchConfig(**options).idle() == idle
 

@@ -15,6 +15,7 @@
     automaton       what an output has of its phrases, and what it still needs
     coverage        the coverage penalty
     length_penalty  length penalties, and their registry
+    early_stopping  when a sentence is done, and the registry of ways
     ensemble        several models as one step function
     hypotheses      Hypotheses: what a search returns
     cache           keys and values of a model's past tokens, which a search never reorders

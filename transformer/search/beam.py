@@ -10,6 +10,7 @@ from transformer.search import allocation, diverse
 from transformer.search.config import STRATEGIES, SearchConfig, Strategy
 from transformer.search.constraints import Moment, advanced, begun, obey
 from transformer.search.continuations import Continuations, likeliest, split
+from transformer.search.early_stopping import EARLY_STOPPING
 from transformer.search.hypotheses import NEVER, NOISE, Hypotheses, take, write
 from transformer.search.problem import Algorithm, SearchProblem, Sentences
 from transformer.search.walk import greedy_search
@@ -58,7 +59,8 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
   hypothesis could enter its n_best finished ones, or come as close to them as NOISE, even if all its remaining tokens
   were certain: its log-probability can only fall and its penalty is largest at the limit (alpha >= 0). From then on its
-  row is frozen, so neighbours in a batch cannot change it; finished ones beyond n_best are the best up to then.
+  row is frozen, so neighbours in a batch cannot change it; finished ones beyond n_best are the best up to then. So it is
+  with early_stopping 'exact'; see early_stopping for another way.
 
   Each group of diverse beam search is a search of its own, with its own list, and done when that is full and certain.
 
@@ -114,7 +116,8 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
                          found, beam.found)
     by_group = lambda values: values.reshape(values.shape[0], groups, -1)
     best = by_group(live.total).max(axis=-1)
-    bound = jnp.where(best > NEVER, best / config.penalty(limits)[:, None], NEVER)
+    at_best = config.penalty(EARLY_STOPPING[config.early_stopping](t + 1, limits))[:, None]
+    bound = jnp.where(best > NEVER, best / at_best, NEVER)
     certain = (by_group(found.scores)[..., wanted - 1] - NOISE >= bound).all(axis=-1)
     t = jnp.where(beam.done, t, t + 1)
     done = beam.done | (stop_early & certain) | (t >= limits)
@@ -134,4 +137,4 @@ def _greedy_or_beam(problem: SearchProblem, config: SearchConfig) -> Algorithm:
 
 
 STRATEGIES.add('beam', Strategy(_greedy_or_beam, width=lambda config: config.beam_size, outputs='beam_size keeps',
-                                options=frozenset({'beam_size', 'groups'})), 'the likeliest found')
+                                options=frozenset({'beam_size', 'groups', 'early_stopping'})), 'the likeliest found')

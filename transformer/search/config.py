@@ -9,6 +9,7 @@ from jaxtyping import Float, Num
 
 from checks.choices import Registry
 from checks.refusals import positive, refuse
+from transformer.search.early_stopping import EARLY_STOPPING
 from transformer.search.length_penalty import LENGTH_PENALTIES
 from transformer.search.problem import Algorithm, SearchProblem
 from transformer.tokens import AnyArray, Array
@@ -39,6 +40,7 @@ class SearchConfig:
   extra_length: int = 50  # longest output: source length + this many tokens, §6.1
   min_length: int = 0  # fewest tokens before EOS
   no_repeat_ngram: int = 0  # no output has the same n tokens in a row twice, see constraints.no_repeat_ngram; 0: off
+  early_stopping: str = 'exact'  # beam: when a sentence is done, see early_stopping
   groups: int = 1  # beam: parts of it that are to find different outputs (Vijayakumar et al., 2018); 1: off
   diversity: float = 0.5  # groups: subtracted from a log-probability for each earlier group that took the same token
   strategy: str = 'beam'  # beam: the likeliest outputs found; sample: drawn at random, see sampling
@@ -56,6 +58,7 @@ class SearchConfig:
     yield from positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
     yield from STRATEGIES.mistakes(self.strategy)
     yield from LENGTH_PENALTIES.mistakes(self.length_penalty)
+    yield from EARLY_STOPPING.mistakes(self.early_stopping)
     if not 0 <= self.min_length <= self.extra_length:
       yield (f'min_length is {self.min_length}; expected 0 (off) to extra_length, {self.extra_length}: even the '
              'shortest source must allow so many tokens')
