@@ -49,7 +49,7 @@ from tasks import setup
 from training import environment, hardware
 from training.run_folder import RunFolder
 
-OURS = 'ours'
+OURS = {'ours': 'exact', 'ours_heuristic': 'heuristic'}  # the names of this project, and search.early_stopping
 PEERS = ('ctranslate2', 'ctranslate2_int8', 'hugging_face')
 
 
@@ -76,13 +76,14 @@ def main() -> None:
   hardware.split_processor()
   hardware.keep_programs()
   lines, references = read(options)
-  translator = load(options, lines)
+  translators = {name: load(options, lines, how) for name, how in OURS.items() if name in options.systems}
+  translator = next(iter(translators.values())) if translators else load(options, lines, 'exact')
   made, load_before = environment.environment(jax.devices(), {}), os.getloadavg()[0]
   with contextlib.ExitStack() as ends, tempfile.TemporaryDirectory() as folder:
-    if options.systems != [OURS]:
+    if not set(options.systems) <= set(OURS):
       write_work(folder, translator, lines, beam=options.beam, alpha=options.alpha, threads=options.threads,
                  batch_tokens=options.peer_batch_tokens)
-    systems = [Ours(translator, lines) if name == OURS else ends.enter_context(started(name, folder, options))
+    systems = [Ours(translators[name], lines) if name in OURS else ends.enter_context(started(name, folder, options))
                for name in options.systems]
     rounds = [[system.run() for system in systems] for _ in range(options.rounds)]
   print(header(options, lines, made, load_before))
@@ -95,8 +96,9 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--reference', help='their translations, for BLEU')
   parser.add_argument('--workdir', help='folder of a translation run; without it, a model of the size of the paper\'s '
                       'base with random arrays')
-  parser.add_argument('--systems', default=OURS, type=lambda text: text.split(','),
-                      help=f'which, separated by commas: {", ".join((OURS, *PEERS))} (default {OURS})')
+  parser.add_argument('--systems', default=['ours'], type=lambda text: text.split(','),
+                      help=f'which, separated by commas: {", ".join((*OURS, *PEERS))} (default ours); ours_heuristic ends a '
+                      'search with early_stopping=heuristic')
   parser.add_argument('--peer_python', help='the Python of an environment with the other systems')
   for name, default, kind, text in (
       ('lines', None, int, 'translate the first so many lines (default: all)'),
@@ -108,12 +110,12 @@ def parse() -> argparse.Namespace:
       ('threads', os.cpu_count(), int, 'the others: threads (default: one for each core)')):
     parser.add_argument(f'--{name}', type=kind, default=default, help=text)
   options = parser.parse_args()
-  unknown = [name for name in options.systems if name not in (OURS, *PEERS)]
+  unknown = [name for name in options.systems if name not in (*OURS, *PEERS)]
   if unknown or len(set(options.systems)) < len(options.systems):
-    parser.error(f'--systems is {",".join(options.systems)}; expected some of {", ".join((OURS, *PEERS))}, each once')
+    parser.error(f'--systems is {",".join(options.systems)}; expected some of {", ".join((*OURS, *PEERS))}, each once')
   if options.input.startswith(inputs.SPLIT) and not options.workdir:
     parser.error(f'--input is {options.input}, a split of a run; --workdir is missing')
-  if options.systems != [OURS] and not options.peer_python:
+  if not set(options.systems) <= set(OURS) and not options.peer_python:
     parser.error('--peer_python is missing: the Python of an environment with the systems that --systems names')
   return options
 
@@ -135,11 +137,13 @@ def read(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
   return lines, references
 
 
-def load(options: argparse.Namespace, lines: list[str]) -> Translator:
+def load(options: argparse.Namespace, lines: list[str], early_stopping: str) -> Translator:
   """Return the run's translator, or that of the random model."""
   if options.workdir is None:
-    return random_model.translator(read_lines(options.input), lines, options.beam, options.alpha, options.batch_tokens)
-  search = dict(beam_size=options.beam, length_penalty='length', alpha=options.alpha, batch_tokens=options.batch_tokens)
+    return random_model.translator(read_lines(options.input), lines, options.beam, options.alpha, options.batch_tokens,
+                                   early_stopping)
+  search = dict(beam_size=options.beam, length_penalty='length', alpha=options.alpha, batch_tokens=options.batch_tokens,
+                early_stopping=early_stopping)
   found = tasks.load(options.workdir, **search)
   if not isinstance(found, Translator):
     raise ConfigError(f'--workdir: {options.workdir} is no translation run')
@@ -154,7 +158,9 @@ class Ours:
 
   def __init__(self, translator: Translator, lines: list[str]):
     """Translate the lines once, which compiles."""
-    self.name, self._translate = f'this project, jax {jax.__version__}', lambda: translator.translate(lines)
+    how = translator.search_config.early_stopping
+    self.name = f'this project, jax {jax.__version__}, {how}'
+    self._translate = lambda: translator.translate(lines)
     self.texts = [one.text for one in self._translate()]
 
   def run(self) -> Round:

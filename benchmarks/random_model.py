@@ -34,13 +34,14 @@ BEYOND = 0.8  # ... up to this share beyond their lengths
 RIDGE = 10.0  # weight of the row's squared length in the fit, which keeps noise out
 
 
-def translator(corpus: list[str], lines: list[str], beam: int, alpha: float, batch_tokens: int | None) -> Translator:
+def translator(corpus: list[str], lines: list[str], beam: int, alpha: float, batch_tokens: int | None,
+               early_stopping: str) -> Translator:
   """Return the model as a translator.
 
   Args:
     corpus: what the vocabulary is learnt from.
     lines: what will be translated, whose first ones EOS's row is fitted to.
-    beam, alpha, batch_tokens: of the search.
+    beam, alpha, batch_tokens, early_stopping: of the search.
   """
   vocabulary = Vocabulary(vocabularies.train(VocabularyConfig(size=8000), corpus), 'vocabulary')
   model = architectures.build(ModelConfig(vocabulary.size, vocabulary.size, tie_output=False, layer_norm_epsilon=1e-5))
@@ -50,7 +51,7 @@ def translator(corpus: list[str], lines: list[str], beam: int, alpha: float, bat
   row = fitted_row(model, params, vocabulary, lines[:FITTED])
   params |= {'output_projection': params['output_projection'].at[vocabulary.eos_id].set(row)}
   return Translator([model], [params], vocabulary, vocabulary,
-                    SearchConfig(beam_size=beam, length_penalty='length', alpha=alpha),
+                    SearchConfig(beam_size=beam, length_penalty='length', alpha=alpha, early_stopping=early_stopping),
                     hardware.search_tokens(batch_tokens))
 
 
