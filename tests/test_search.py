@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import BOS, EOS, FILLER, rows
 from transformer import search, tokens
 from transformer.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig, ensemble, queue
+from transformer.search.early_stopping import EARLY_STOPPING
 from transformer.search.largest import largest
 
 V, LONGEST = 5, 4
@@ -238,18 +239,18 @@ def waiting_sentences(count=11):
   return table, limits, search.row_keys(5, np.arange(count))
 
 
-def test_the_heuristic_is_done_when_what_ended_is_better_than_what_lives_is_now():
+def test_other_ways_are_done_earlier():
   """By hand: EOS costs 0.47 and token 1 costs 0.97 at every step, and the mean cost of a token is compared."""
   table, limits = np.full((1, V, V, V), -30.0, np.float32), np.array([LONGEST], np.int32)
   table[..., EOS], table[..., 1] = 0.5, 0.0
   waiting, steps = (table, limits, search.row_keys(5, np.arange(1))), {}
-  for how in ('exact', 'heuristic'):
+  for how in EARLY_STOPPING:
     config = SearchConfig(beam_size=2, length_penalty='length', alpha=1.0, early_stopping=how)
     outcome = queued(config, 1, 1, None)(waiting, 1)
     assert outcome.hypotheses.tokens[0, 0].tolist() == [EOS, FILLER, FILLER, FILLER]
     steps[how] = outcome.steps.tolist()
-  # After one token 0.97 / 1 is worse than 0.47, but 0.97 / 4 might still be reached; 1.94 / 4 is worse.
-  assert steps == {'heuristic': [1], 'exact': [2]}
+  # After one token 0.97 / 1 is worse than 0.47, but 0.97 / 4 might still be reached; 1.94 / 4 is worse. Two have ended then.
+  assert steps == {'heuristic': [1], 'exact': [2], 'full': [2]}
 
 
 @pytest.mark.parametrize('rows, together', [(1, 1), (3, 2), (4, 4)])

@@ -10,8 +10,8 @@ from transformer.search import allocation, diverse
 from transformer.search.config import STRATEGIES, SearchConfig, Strategy
 from transformer.search.constraints import Moment, advanced, begun, obey
 from transformer.search.continuations import Continuations, likeliest, split
-from transformer.search.early_stopping import EARLY_STOPPING
-from transformer.search.hypotheses import NEVER, NOISE, Hypotheses, take, write
+from transformer.search.early_stopping import EARLY_STOPPING, Standing
+from transformer.search.hypotheses import NEVER, Hypotheses, take, write
 from transformer.search.problem import Algorithm, SearchProblem, Sentences
 from transformer.search.walk import greedy_search
 from transformer.tokens import Array
@@ -28,7 +28,7 @@ class _Beam(NamedTuple):
   log_probs: Float[Array, 'B W']  # of the live hypotheses, best first in each group
   states: tuple[PyTree, ...]  # of the rules
   found: Hypotheses  # those that ended, [B, G*K], best first in each group
-  done: Bool[Array, ' B']  # the wanted ones of `found` are certain
+  done: Bool[Array, ' B']  # see early_stopping
   given_up: Bool[Array, ' B']
 
 
@@ -60,7 +60,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
   hypothesis could enter its n_best finished ones, or come as close to them as NOISE, even if all its remaining tokens
   were certain: its log-probability can only fall and its penalty is largest at the limit (alpha >= 0). From then on its
   row is frozen, so neighbours in a batch cannot change it; finished ones beyond n_best are the best up to then. So it is
-  with early_stopping 'exact'; see early_stopping for another way.
+  with early_stopping 'exact'; see early_stopping for other ways.
 
   Each group of diverse beam search is a search of its own, with its own list, and done when that is full and certain.
 
@@ -115,12 +115,11 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
     found = jax.tree.map(lambda new, old: jnp.where(beam.done.reshape(-1, *[1] * (old.ndim - 1)), old, new),
                          found, beam.found)
     by_group = lambda values: values.reshape(values.shape[0], groups, -1)
-    best = by_group(live.total).max(axis=-1)
-    at_best = config.penalty(EARLY_STOPPING[config.early_stopping](t + 1, limits))[:, None]
-    bound = jnp.where(best > NEVER, best / at_best, NEVER)
-    certain = (by_group(found.scores)[..., wanted - 1] - NOISE >= bound).all(axis=-1)
+    standing = Standing(by_group(found.scores), by_group(live.total).max(axis=-1), config.penalty(t + 1)[:, None],
+                        config.penalty(limits)[:, None], wanted, size)
+    enough = EARLY_STOPPING[config.early_stopping](standing).all(axis=-1)
     t = jnp.where(beam.done, t, t + 1)
-    done = beam.done | (stop_early & certain) | (t >= limits)
+    done = beam.done | (stop_early & enough) | (t >= limits)
     given_up = ~done & problem.outgrown(t, limits)
     cache = cache._replace(beams=take(cache.beams, live.parent))
     states = advanced(problem.rules, known, tuple(take(state, live.parent) for state in beam.states), live.token)
