@@ -58,7 +58,7 @@ def _spelt(request: Request, vocabulary: Vocabulary) -> Iterator[_Wish]:
   """Yield the wishes of a request, spelt in the pieces of a vocabulary."""
   for kind, texts in (('prefix', [request.prefix]), ('required', request.required), ('forbidden', request.forbidden)):
     for text in texts:
-      if ids := tuple(vocabulary.encode(text)) if text else ():
+      if ids := tuple(vocabulary.encode(text)) if text.strip() else ():
         yield _Wish(kind, text, ids)
 
 

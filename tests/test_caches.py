@@ -85,7 +85,8 @@ def test_S1_only_the_users_command_names_a_folder_of_programs():
       calls = [node for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.Call)
                and getattr(node.func, 'attr', '') == 'keep_programs']
     naming |= {(os.path.relpath(path, ROOT), bool(call.args or call.keywords)) for call in calls}
-  assert naming == {('train.py', True), *((f'{name}.py', False) for name in ('decode', 'visualize', 'analyze'))}
+  assert naming == {('train.py', True), *((f'{name}.py', False) for name in (
+      'decode', 'visualize', 'analyze', 'benchmarks/decode_text'))}
 
 
 def test_the_cache_is_the_users_alone(home, tmp_path, monkeypatch):

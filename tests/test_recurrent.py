@@ -182,7 +182,7 @@ def test_cached_steps_of_every_beam_equal_the_loops(kind):
       for beam, origin in enumerate(order[row]):
         by_hand, _ = expected(kind, sources[row], [BOS, *draw[row, origin]][:t + 1])
         np.testing.assert_allclose(logits[row, beam], by_hand[-1], atol=2e-5)
-  assert int(cache.step) == 5
+  assert cache.step.tolist() == [5] * len(cache.step)
   widths = {leaf.shape[:2] for leaf in jax.tree.leaves(cache.source) if leaf.dtype != bool}
   assert all(width[1] != 3 for width in widths)  # the encoder's side is not copied per beam
 

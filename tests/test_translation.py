@@ -6,6 +6,7 @@ import json
 import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -187,6 +188,25 @@ def test_no_ngram_is_written_twice(translator, options):
   free, kept = (translator(SearchConfig(extra_length=8, **more)).translate(LINES)
                 for more in (options, options | dict(no_repeat_ngram=2)))
   assert any(repeated(line.ids) for line in free) and not any(repeated(line.ids) for line in kept)
+
+
+def test_a_line_whose_numbers_overflow_does_not_harm_those_that_get_its_row(parts, translator):
+  """A weight of 0 does not hide NaN: nothing of a line may be left in a row when the next one gets it."""
+  vocabulary, network, params = parts
+  broken = vocabulary.encode('cat')[0]
+
+  def encode(own, source):
+    memory = network.encode(own, source)
+    poisoned = (source.ids == broken).any(axis=1)[:, None, None]
+    return memory._replace(values=jnp.where(poisoned, jnp.nan, memory.values))
+
+  one = Translator([dataclasses.replace(network, encode=encode)], [params], vocabulary, vocabulary, BEAM, 256,
+                   devices=jax.devices()[:1])
+  healthy, ill = ['the dog sees it'] * 12, ['a cat sees the dog it'] * 12  # longer, so that they come first
+  found = one.translate([*ill, *healthy])
+  assert [line.text for line in found[12:]] == [one.translate(healthy[:1])[0].text] * 12
+  assert found[12].text and not any(line.text for line in found[:12])
+  assert 'a probability that is a number' in one.notes()[0]
 
 
 def test_a_lack_of_memory_halves_the_rows_and_loses_no_line(parts, translator):

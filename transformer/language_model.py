@@ -36,7 +36,6 @@ from transformer.model import (
 )
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
-from transformer.search.problem import Overwritten
 from transformer.tokens import AnyArray, Tokens
 
 
@@ -96,7 +95,7 @@ class Decoder(nn.Module):
     batch = memory.ids.shape[0]
     return Cache(
         beams=beam_cache.origins(batch, beams, length),
-        past=Overwritten([beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.layers)]),
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.layers)],
         source=(),
         step=jnp.zeros(batch, jnp.int32))
 
@@ -107,10 +106,10 @@ class Decoder(nn.Module):
     origin = beam_cache.with_own_token(cache.beams, cache.step)
     mask = beam_cache.visible(origin, cache.step)
     written = []
-    for number, (layer, past) in enumerate(zip(layers.each(self.layers), cache.past.leaves)):
+    for number, (layer, past) in enumerate(zip(layers.each(self.layers), cache.past)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
       written.append(past)
-    return self.logits(self._finish(x)), Cache(origin, Overwritten(written), cache.source, cache.step + 1)
+    return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

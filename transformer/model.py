@@ -22,7 +22,6 @@ from transformer.dropout import Dropout
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
 from transformer.search import coverage
-from transformer.search.problem import Overwritten
 from transformer.tokens import AnyArray, Tokens
 
 Params = PyTree[Float[AnyArray, '...']]  # a nested dict of float32 arrays
@@ -46,7 +45,7 @@ class Cache(NamedTuple):
   """The state of step-by-step decoding. A search reorders `beams` with its hypotheses and never touches the rest."""
 
   beams: Any  # leaves [B, W, ...]: here origins [B, W, T], by which hypotheses find their past (search.cache)
-  past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, Overwritten (search.problem)
+  past: Any  # leaves [B, ...], which a step writes: here one CachedKeyValue per layer, see search.cache.to_cache_layout
   source: Any  # leaves [B, ...], which steps only read: here one CachedKeyValue per layer, and the mask [B, W, S]
   step: Int[Array, ' B']  # tokens fed so far to each sentence
 
@@ -181,7 +180,7 @@ class EncoderDecoder(nn.Module):
     batch = memory.values.shape[0]
     return Cache(
         beams=beam_cache.origins(batch, beams, length),
-        past=Overwritten([beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.decoder_layers)]),
+        past=[beam_cache.blank(self.config, batch, beams, length) for _ in layers.each(self.decoder_layers)],
         source=(jax.lax.optimization_barrier(  # else XLA transposes them at every step
             [beam_cache.to_cache_layout(layer.cross_memory(memory.values)) for layer in layers.each(self.decoder_layers)]),
                 masks.padding_mask(memory.segments, beams)),
@@ -195,10 +194,10 @@ class EncoderDecoder(nn.Module):
     mask = beam_cache.visible(origin, cache.step)
     memories, cross_mask = cache.source
     written = []
-    for number, (layer, past, memory) in enumerate(zip(layers.each(self.decoder_layers), cache.past.leaves, memories)):
+    for number, (layer, past, memory) in enumerate(zip(layers.each(self.decoder_layers), cache.past, memories)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.from_cache_layout(memory), cross_mask)
       written.append(past)
-    return self._logits(x), Cache(origin, Overwritten(written), cache.source, cache.step + 1)
+    return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

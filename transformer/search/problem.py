@@ -32,12 +32,6 @@ class SearchCache(Protocol):
     ...
 
 
-class Overwritten(NamedTuple):
-  """A part of a cache that a sentence writes before it reads: a row may hold what another sentence has left there."""
-
-  leaves: PyTree
-
-
 Cache = TypeVar('Cache', bound=SearchCache)
 # (cache, newest token of each hypothesis) -> (logits of the next token in float32, cache)
 Step = Callable[[Cache, Int[Array, 'B W']], tuple[Float[Array, 'B W V'], Cache]]

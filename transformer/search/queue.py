@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Int, PyTree
 
-from transformer.search.hypotheses import Hypotheses
-from transformer.search.problem import Algorithm, Overwritten, Sentences
+from transformer.search.hypotheses import NEVER, Hypotheses
+from transformer.search.problem import Algorithm, Sentences
 from transformer.tokens import AnyArray, Array
 
 
@@ -86,7 +86,8 @@ def run_queue(algorithm: Algorithm, queue: Queue) -> Outcome:
   advance = lambda run: run._replace(state=algorithm.advance(run.state), steps=run.steps + 1)
   state = _blank(jax.eval_shape(fresh, jax.ShapeDtypeStruct((together,), jnp.int32)), queue.rows)
   state = state._replace(done=jnp.ones(queue.rows, bool))
-  results = _blank(jax.eval_shape(outcome, state), size)
+  hypotheses, *rest = _blank(jax.eval_shape(outcome, state), size)
+  results = (hypotheses._replace(scores=jnp.full_like(hypotheses.scores, NEVER)), *rest)  # nothing found yet
   zero = jnp.zeros((), jnp.int32)
   end = jax.lax.while_loop(lambda run: run.following < queue.filled,
                            lambda run: jax.lax.while_loop(going, advance, refill(run)),
@@ -106,7 +107,8 @@ def _blank(shapes: PyTree, rows: int) -> PyTree:
 
 
 def _enter(state: PyTree, fresh: PyTree, rows: Int[Array, ' Q']) -> PyTree:
-  """Return the state with `rows` given to sentences that begin."""
-  overwritten = lambda part: isinstance(part, Overwritten)
-  return jax.tree.map(lambda old, new: old if overwritten(old) else old.at[rows].set(new), state, fresh,
-                      is_leaf=overwritten)
+  """Return the state with `rows` given to sentences that begin.
+
+  Nothing of the sentences before is left, not even what a mask would hide: a weight of 0 does not hide NaN.
+  """
+  return jax.tree.map(lambda old, new: old.at[rows].set(new), state, fresh)
