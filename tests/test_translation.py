@@ -200,7 +200,13 @@ def test_a_line_whose_numbers_overflow_does_not_harm_those_that_get_its_row(part
     poisoned = (source.ids == broken).any(axis=1)[:, None, None]
     return memory._replace(values=jnp.where(poisoned, jnp.nan, memory.values))
 
-  one = Translator([dataclasses.replace(network, encode=encode)], [params], vocabulary, vocabulary, BEAM, 256,
+  def decode_step(own, cache, last):
+    """As in a deeper model, whose later layers write keys and values that are no numbers either."""
+    logits, cache = network.decode_step(own, cache, last)
+    poisoned = jnp.isnan(cache.source[0][0].value).any(axis=(1, 2, 3))[:, None, None, None]
+    return logits, cache._replace(past=jax.tree.map(lambda leaf: jnp.where(poisoned, jnp.nan, leaf), cache.past))
+
+  one = Translator([dataclasses.replace(network, encode=encode, decode_step=decode_step)], [params], vocabulary, vocabulary, BEAM, 256,
                    devices=jax.devices()[:1])
   healthy, ill = ['the dog sees it'] * 12, ['a cat sees the dog it'] * 12  # longer, so that they come first
   found = one.translate([*ill, *healthy])
