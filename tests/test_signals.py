@@ -147,7 +147,7 @@ def test_K1_a_signal_within_a_callback_of_the_garbage_collector_is_not_lost(wait
   finally:
     gc.callbacks.remove(collected)
     signal.signal(signal.SIGALRM, before)
-  assert sent and not raised and stop.exit_code == exit_codes.INTERRUPTED and time.monotonic() - began < 5
+  assert sent and not raised and stop.exit_code == exit_codes.INTERRUPTED and time.monotonic() - began < 10
 
 
 def test_items_come_in_order_up_to_an_error_or_the_end():
