@@ -37,9 +37,8 @@ class Searcher:
       to_the_limit: whether the cache has room for the longest translation allowed. If not, lines whose translation is
         much longer than its source are given up; few are, and every step of all lines reads a shorter cache.
     """
-    length = batch.source.ids.shape[1]
     whole = self._longest(batch)
-    places = whole if to_the_limit else min(length + _MARGIN, whole)
+    places = whole if to_the_limit else self._first_places(batch.source)
     steps = [self._step(model, own) for model, own in zip(self._models, params)]
     problem = SearchProblem(
         ensemble.combine(steps) if len(steps) > 1 else steps[0], whole, self._target.bos_id, self._target.eos_id,
@@ -54,7 +53,11 @@ class Searcher:
 
   def cache(self, params: Sequence[Params], source: tokens.Tokens) -> SearchCache:
     """Make the cache that a search begins with, as long as most translations are."""
-    return self._cache(params, source, source.ids.shape[1] + min(_MARGIN, self._config.extra_length))
+    return self._cache(params, source, self._first_places(source))
+
+  def _first_places(self, source: tokens.Tokens) -> int:
+    """Return the places of the short cache, which suffice for most translations."""
+    return source.ids.shape[1] + min(_MARGIN, self._config.extra_length)
 
   def _cache(self, params: Sequence[Params], source: tokens.Tokens, places: int) -> SearchCache:
     """Make the cache for translations of `places` tokens."""
