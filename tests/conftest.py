@@ -81,7 +81,9 @@ def run(corpus, tmp_path_factory):
   from tests import tiny_runs
   workdir = tmp_path_factory.mktemp('runs') / 'whole'
   assert train.main(tiny_runs.options(corpus, workdir, '--config.train.num_steps=8')) == 0
-  return workdir
+  written = (workdir / 'manifest.json').read_bytes()
+  yield workdir
+  assert (workdir / 'manifest.json').read_bytes() == written, 'a test has changed the run that all share; copy it there'
 
 
 @pytest.fixture

@@ -257,15 +257,20 @@ def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_mistake_while_preparing_leaves_no_run_behind(corpus, run, tmp_path):
+def test_a_mistake_while_preparing_leaves_no_run_behind(corpus, tmp_path):
   for mistake in ('--config.data.train_split=nowhere', '--config.mesh.data=99', '--config.train.batch_tokens=16'):
     with pytest.raises(Exception) as error:
       train.main(options(corpus, tmp_path / 'new', mistake, '--config.train.num_steps=8'))
     assert error.value.exit_code in (2, 3)
     assert not (tmp_path / 'new').exists()
-  with pytest.raises(Exception):
-    train.main(options(corpus, run, '--config.mesh.data=99', '--config.train.num_steps=9'))
-  assert (run / 'config.json').exists() and (run / 'checkpoints' / '8').exists()
+
+
+def test_a_mistake_while_preparing_leaves_an_existing_run_as_it_was(corpus, run, tmp_path):
+  copy = shutil.copytree(run, tmp_path / 'run')
+  with pytest.raises(ConfigError):
+    train.main(options(corpus, copy, '--config.mesh.data=99', '--config.train.num_steps=9'))
+  assert (copy / 'config.json').read_bytes() == (run / 'config.json').read_bytes()
+  assert (copy / 'checkpoints' / '8').exists() and run_folder.RunFolder.open(str(copy)).read_config()['mesh']['data'] != 99
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(corpus, tmp_path):

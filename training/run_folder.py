@@ -84,7 +84,7 @@ class RunFolder:
     self.attention, self.suggestions = place('attention'), place('suggestions.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
-    self._lock, self._new = None, False
+    self._lock, self._new, self._config_before = None, False, None
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -133,6 +133,9 @@ class RunFolder:
       raise
     if anew and not self._new:
       self._set_history_aside()
+    if os.path.isfile(self.config):
+      with open(self.config, 'rb') as file:
+        self._config_before = file.read()
     self.write_json(self.config, config)
     os.makedirs(self.samples, exist_ok=True)
     return self
@@ -196,9 +199,14 @@ class RunFolder:
     return saved_config.read(self.config)
 
   def give_up(self) -> None:
-    """Remove what a new run has made so far, so that a mistake found while preparing does not bind the next attempt."""
+    """Take back what this start has written, so that a mistake found while preparing does not bind the next attempt.
+
+    The folder of a new run is removed; that of an existing one has its configuration again.
+    """
     if self._new:
       shutil.rmtree(self.path)
+    elif self._config_before is not None:
+      self.write(self.config, self._config_before)
 
   def probe(self, num_bytes: int) -> None:
     """Raise FolderFullError when the disk has no room for a further checkpoint of `num_bytes`."""

@@ -77,7 +77,7 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     anew: whether a run that the folder holds is to begin at step 0, see RunFolder.create_or_resume.
 
   Raises:
-    ConfigError, DataError: as the block does; what a new run has made so far is then removed.
+    ConfigError, DataError: as the block does; what this start has written is then taken back, see RunFolder.give_up.
   """
   peers.join(guards.heartbeat_seconds)
   with (peers.errors_end_all(), StopRequest() as stop,
