@@ -88,7 +88,7 @@ class Classifier:
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines labelled so far, a sentence each."""
-    return [f'texts of {self.cut:,} lines were cut: sequences have {self._length} tokens'] if self.cut else []
+    return [f'texts were cut, since sequences have {self._length} tokens; lines so cut: {self.cut:,}'] if self.cut else []
 
 
 def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:

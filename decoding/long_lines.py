@@ -137,6 +137,6 @@ class Splitter:
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines translated so far, a sentence each."""
-    split = [f'{len(self._split):,} lines were longer than {self._longest:,} tokens and were translated in parts, '
-             f'{sum(self._split.values()):,} in all'] if self._split else []
+    split = [f'lines longer than {self._longest:,} tokens were translated in parts: {len(self._split):,} in '
+             f'{sum(self._split.values()):,} parts'] if self._split else []
     return split + self._translator.notes()

@@ -364,26 +364,20 @@ class Translator:
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines translated so far, a sentence each."""
-    notes = []
-    if self._unmet:
-      lines = set(self._unmet.values())
-      notes.append(f'{len(lines):,} lines had wishes that cannot be met, which were left out: {_some(list(lines))}')
-    if self._cut:
-      notes.append(f'{len(self._cut):,} lines were longer than {self.longest_source} tokens and were cut: '
-                   + _some(self._cut))
-    if self._long:
-      notes.append(f'{len(self._long):,} lines are longer than the {self.longest_trained:,} tokens that training read '
-                   f'at most, and such lines are often translated badly: {_some(self._long)}')
-    if self._nothing:
-      notes.append(f'{len(self._nothing):,} lines have no translation, and are left empty: the model gives no token a '
-                   f'probability that is a number, as one does whose training diverged: {_some(self._nothing)}')
-    if self._close:
-      notes.append(f'{len(self._close):,} lines have two best translations within {search.NOISE:g} of each other, so '
-                   f'that another machine may choose the other one: {_some(self._close)}')
-    return notes
+    told = (
+        ([*self._unmet.values()], 'wishes that cannot be met were left out in'),
+        (self._cut, f'only the first {self.longest_source:,} tokens are translated of'),
+        (self._long, f'training read at most {self.longest_trained or 0:,} tokens of a line, and longer ones are often '
+         'translated badly:'),
+        (self._nothing, 'the model gives no token a probability that is a number, as one does whose training diverged; '
+         'there is no translation of'),
+        (self._close, f'two best translations are within {search.NOISE:g} of each other, so that another machine may '
+         'choose the other one, of'))
+    return [f'{what} {_some(lines)}' for lines, what in told if lines]
 
 
 def _some(lines: Sequence[int]) -> str:
-  """List the first ten lines."""
+  """Count lines and list the first ten."""
   lines = sorted(set(lines))
-  return ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
+  listed = ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
+  return f'{len(lines):,} lines ({listed})' if len(lines) > 1 else f'line {listed}'

@@ -94,7 +94,7 @@ def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree
   switches |= {f'{tree_name}.{name}' for name, value in leaves(tree).items() if isinstance(value, bool)}
   positional = any(flag.positional for flag in known.values())
   others = {flag.also: flag.name for flag in known.values() if flag.also}
-  tokens, alone, errors, rest = [], [], [], list(words)
+  tokens, alone, errors, rest, typed = [], [], [], list(words), set()
   while rest:
     text = rest.pop(0)
     match = re.fullmatch(r'--?([A-Za-z_][\w.\-]*)(?:=(.*))?', text, re.DOTALL)
@@ -103,6 +103,7 @@ def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree
       errors += [] if positional else [f'{text!r} stands alone; expected --option=value']
       continue
     name, value = others.get(match[1], match[1]), match[2]
+    typed.add(match[1])
     if name in known and known[name].stands_for:
       name = known[name].stands_for
     first, dot, option = name.partition('.')
@@ -117,6 +118,8 @@ def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree
       errors.append(f'{text} has no value; expected --{name}=…')
       value = ''
     tokens.append(_Token(text, tree_name if overrides else '', option if overrides else name, value, negated))
+  errors += [f'--{name} and --{also} are two names of one option; give one' for also, name in others.items()
+             if {also, name} <= typed]
   return tokens, alone, errors
 
 

@@ -19,6 +19,12 @@ def test_top_beams_is_another_name_of_n_best():
   assert parse().n_best == 1 and not parse('--search.top_beams=3').search
 
 
+def test_both_names_at_once_are_refused(capsys):
+  with pytest.raises(SystemExit):
+    decode_options.parse(['decode.py', '--workdir=runs/a', '--n_best=2', '--search.top_beams=3', '--format=jsonl'], '')
+  assert '--n_best and --search.top_beams are two names of one option; give one' in capsys.readouterr().err
+
+
 def test_more_translations_than_beams_are_refused_with_both_names():
   with pytest.raises(ValueError, match='n_best is 9, but beam_size keeps 4; expected 1 to 4, or a larger beam_size'):
     SearchConfig(n_best=9)

@@ -156,7 +156,7 @@ def test_a_label_does_not_depend_on_its_neighbours(runs):
   examples = [Example(0, ('dog runs', 'cat eats now')), Example(0, ('dog ' * 30, 'cow')), Example(0, ('pig', 'pig'))]
   together, alone = model.classify(examples), [model.classify([example])[0] for example in examples]
   assert [label.probability for label in together] == [label.probability for label in alone]
-  assert model.cut == 2 and 'texts of 2 lines were cut' in model.notes()[0]
+  assert model.cut == 2 and 'lines so cut: 2' in model.notes()[0]
 
 
 @pytest.mark.parametrize('mistake, words', [

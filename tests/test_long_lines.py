@@ -59,7 +59,7 @@ def test_a_line_in_parts_is_one_line_and_is_named():
   assert found[0].text == one.translate(LINES[:1])[0].text
   size = len(small_vocabulary().encode(LONG)) + 1
   assert f'line 42 has {size} tokens and is translated in parts of up to 9' in said
-  assert one.notes()[0] == f'1 lines were longer than 9 tokens and were translated in parts, {len(parts)} in all'
+  assert one.notes()[0] == f'lines longer than 9 tokens were translated in parts: 1 in {len(parts)} parts'
   assert not any('cut' in text for text in [*said, *one.notes()])
 
 
@@ -101,5 +101,4 @@ def test_lines_longer_than_training_read_are_counted():
   one = splitter()._translator
   one.longest_trained = 9
   one.translate(LINES, first=10)
-  assert one.notes() == ['1 lines are longer than the 9 tokens that training read at most, and such lines are often '
-                         'translated badly: 12']
+  assert one.notes() == ['training read at most 9 tokens of a line, and longer ones are often translated badly: line 12']

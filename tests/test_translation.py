@@ -179,7 +179,7 @@ def test_wishes_that_contradict_each_other_are_named_and_left_out(translator, co
   assert told[1].startswith('line 8: prefix "the" and forbidden "the" contradict each other')
   assert 'line 9: prefix "Maria' in told[2] and '(search.extra_length); the line is translated without it' in told[2]
   one.translate(wanted[:1], first=6)
-  assert len(told) == 3 and '3 lines had wishes that cannot be met, which were left out: 7, 8, 9' in one.notes()
+  assert len(told) == 3 and 'wishes that cannot be met were left out in 3 lines (7, 8, 9)' in one.notes()
 
 
 @pytest.mark.parametrize('options', [dict(beam_size=1), dict(beam_size=3)], ids=['greedy', 'beam'])
