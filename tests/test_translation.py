@@ -257,7 +257,7 @@ def test_ties_are_counted(translator, monkeypatch):
   monkeypatch.setattr(search, 'NOISE', 1e9)
   one._close.clear()
   one.translate(LINES[:2])
-  assert one.notes()[-1].startswith('2 lines have') and one.notes()[-1].endswith(': 1, 2')
+  assert one.notes()[-1].startswith('two best translations are within') and one.notes()[-1].endswith('of 2 lines (1, 2)')
   one._close.clear()
 
 
