@@ -1,14 +1,16 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
 # every test but the long drills. `make check` reads the code without running it: ruff, types, and the floors of the house.
+# `make test-tpu` compiles for TPUs and an H100 with their own compilers; neither has to be there.
 # `make explore` shows what the heads of the trained run do.
 # Other Python: make train PYTHON=python3.12
 
 PYTHON ?= python3
 VENV ?= .venv
+VENV_TPU ?= .venv-tpu
 RUN ?= runs/phrasebook
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: train explore check test drill clean
+.PHONY: train explore check test drill test-tpu clean
 
 train: $(VENV)/ready
 	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
@@ -30,6 +32,14 @@ test: $(VENV)/ready-to-test
 drill: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q -m drill
 
+test-tpu: $(VENV_TPU)/ready
+	$(VENV_TPU)/bin/python -m pytest -q -m tpu
+
+$(VENV_TPU)/ready: requirements-tpu.txt requirements.txt requirements-test.txt
+	@test -x $(VENV_TPU)/bin/python || $(PYTHON) -m venv $(VENV_TPU)
+	@$(VENV_TPU)/bin/python -m pip --disable-pip-version-check -qq install -r requirements-tpu.txt
+	@touch $@
+
 $(VENV)/ready: requirements.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; choose one with: make PYTHON=python3.12")'
 	@echo "Setting up $(VENV) (about a minute) …"
@@ -42,4 +52,4 @@ $(VENV)/ready-to-test: $(VENV)/ready requirements-test.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV_TPU)

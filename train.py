@@ -33,7 +33,7 @@ from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
 from options.configurations import LENGTHS  # noqa: E402
 from options.train_options import TrainOptions  # noqa: E402
-from tasks import TASKS, announcement, setup  # noqa: E402
+from tasks import TASKS, announcement, compiling, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import failures, hardware, peers, replay, stopping  # noqa: E402
@@ -42,7 +42,7 @@ from training.evaluation import Evaluator, per_token  # noqa: E402
 from training.log import Log  # noqa: E402
 from training.loop import Progress  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
-from training.stepping import Stepper, compile_training  # noqa: E402
+from training.stepping import Stepper, abstract_state, compile_training  # noqa: E402
 from training.stopping import Stopped  # noqa: E402
 from training.supervision import Supervision, supervise  # noqa: E402
 from transformer import model as models  # noqa: E402
@@ -55,7 +55,12 @@ PATIENCE = 3  # seconds that a stop waits for the tokens on disk to be verified,
 def main(options: TrainOptions) -> int:
   """Read the options, lock the run's folder, train, and return the exit code."""
   hardware.keep_memory()
-  records, folder = setup.read(options), RunFolder(options.workdir)
+  records = setup.read(options)
+  if options.compile_for:
+    jax.config.update('jax_platforms', 'cpu')  # nothing is computed: what is here may be busy
+  if options.shapes:
+    return announcement.show(compiling.report(records, options))
+  folder = RunFolder(options.workdir)
   # A learning-rate schedule that ends with the run changes when the run gets longer.
   bound = LENGTHS if records.optimizer.ends_with_run else ()
   with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew) as run:
@@ -65,6 +70,9 @@ def main(options: TrainOptions) -> int:
 
 def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   """Train and score one run, from its options to results.json, and return the exit code."""
+  if options.compile_for:
+    task = run.interruptible(read, records, run.folder)
+    return run.interruptible(lambda: announcement.show(compiling.report(records, options, task)))
   mesh, task = run.interruptible(prepare, records, run.folder)
   if options.inspect:
     return announcement.show(task.inspect())
@@ -130,12 +138,17 @@ def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]
   with config_errors():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)
-  with peers.main_first('prepare'):
-    task = TASKS[records.task](records, folder)
+  task = read(records, folder)
   with config_errors():
     for shape in task.batches.shapes:
       partitioning.check_rows(shape.rows, mesh)
   return mesh, task
+
+
+def read(records: Setup, folder: RunFolder) -> Task:
+  """Return the task with text, vocabularies, token stores, batch plans and model."""
+  with peers.main_first('prepare'):
+    return TASKS[records.task](records, folder)
 
 
 def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Checkpoints, mesh: jax.sharding.Mesh
@@ -146,11 +159,7 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   """
   records, folder = task.setup, task.folder
   fresh = lambda key: training.init_state(task.model, optimizer, key, records.loop.ema_decay)
-  key = jax.random.key(records.seed)
-  abstract = jax.eval_shape(fresh, key)
-  shardings = partitioning.state_shardings(task.model.axes(), abstract, mesh)
-  abstract = jax.tree.map(lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-                          abstract, shardings)
+  abstract = abstract_state(fresh, task.model, mesh)
   if peers.is_main():
     # A checkpoint holds whole arrays, whatever the mesh; the next one is written before the oldest is removed.
     folder.probe(partitioning.bytes_of(abstract))
@@ -161,7 +170,9 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
     checkpoints.check_vocabularies(step, task.fingerprints)
     state, saved = checkpoints.restore(step, abstract)
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
-  state, progress = jax.jit(fresh, out_shardings=shardings)(key), Progress(vocabulary=task.fingerprints)
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+  state = jax.jit(fresh, out_shardings=shardings)(jax.random.key(records.seed))
+  progress = Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
     return state, progress
   params = task.adopt(abstract.params, state.params)

@@ -64,7 +64,7 @@ def main() -> None:
     times.append(time.perf_counter() - start)
   times = times[options.warmup:]
   median, device, tokens = statistics.median(times), jax.devices()[0], options.batch * options.length
-  costs, peak = hardware.flops_per_token(state.params), hardware.peak_tflops(device, options.peak_tflops)
+  costs, peak = hardware.flops_per_token(state.params), hardware.peak_tflops(device.device_kind, options.peak_tflops)
   tflops = tokens * sum(costs) / median / 1e12
   print(json.dumps({
       'system': f'this, jax {jax.__version__}', 'device': device.device_kind,

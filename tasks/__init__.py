@@ -6,6 +6,7 @@
     classification    labelled text
     records, setup    a run's options as records, made from a configuration or from a run's folder
     trained           a trained run, read from its folder
+    compiling         what a step needs of devices that are not here, as text for people
     inspection        what training would read, as text for people
 
 Importing this package registers all tasks. A new one is a file and a line here.

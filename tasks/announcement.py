@@ -27,7 +27,7 @@ from transformer.training import TrainState
 def show(lines: Iterable[str]) -> int:
   """Print a report and return the exit code."""
   for line in lines:
-    print(line)
+    print(line, flush=True)
   return DONE
 
 

@@ -36,6 +36,7 @@ class Classification(Task):
   name = 'fine_tuning'
   texts = rows = 'examples'
   has_attention = False  # a classifier's sequences have another layout
+  compiles_ahead = False
   architectures = ('language_model',)
   corpus_record = loading.LabelledConfig
   measure = Measure('accuracy')

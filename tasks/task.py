@@ -54,6 +54,7 @@ class Task(abc.ABC):
   name: ClassVar[str]
   texts: ClassVar[str]  # what its corpora hold, for people and as the key of TASKS: 'pairs'
   has_attention: ClassVar[bool] = True  # whether the attention on its validation text can be recorded
+  compiles_ahead: ClassVar[bool] = True  # whether its batches and objective are known without text, see compiling.py
   rows: ClassVar[str]  # what a row of a batch holds, for people
   architectures: ClassVar[tuple[str, ...]]  # values of model.architecture that can be trained for it
   measure: ClassVar[Measure]  # the validation metric that ranks checkpoints

@@ -37,6 +37,21 @@ def test_model_flops_and_attention_s_own_products_are_what_xla_counts(changes):
   assert 1.0 < counted / (formula + attention) < 1.06
 
 
+@pytest.mark.parametrize('kind, expected', [
+    ('TPU v5', 459), ('TPU v5p', 459), ('TPU v5 lite', 197), ('TPU v5e', 197), ('TPU v6 lite', 918), ('TPU v4', 275),
+    ('TPU v3', 61.5), ('TPU7x', 1153.5), ('NVIDIA H100 80GB HBM3', 989), ('NVIDIA A100-SXM4-40GB', 312),
+    ('Tesla V100-SXM2-16GB', 125), ('NVIDIA L4', 121), ('NVIDIA L40S', None), ('TPU v4 lite', None), ('cpu', None)])
+def test_the_peak_is_that_of_the_device_s_whole_name(kind, expected):
+  assert hardware.peak_tflops(kind, None) == expected
+  assert hardware.peak_tflops(kind, 12.5) == 12.5
+
+
+def test_products_in_a_scan_count_once_for_each_turn():
+  step = lambda x, w: jax.lax.scan(lambda x, w: (jax.jit(jax.numpy.dot)(x, w), None), x, w)[0]
+  x, w = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((5, 3), (7, 3, 3)))
+  assert hardware.product_flops(jax.make_jaxpr(step)(x, w).jaxpr) == 7 * 2 * 5 * 3 * 3
+
+
 @pytest.mark.parametrize('before, flags, asked, expected', [
     ('', '', '', min(CORES, 8)), ('', '--xla_force_host_platform_device_count=3', '', 3), ('', '', '5', 5),
     ('import jax; jax.devices(); ', '', '', 1)], ids=['alone', 'flags', 'asked', 'late'])

@@ -113,7 +113,8 @@ def check_memory(program: Program, options: MemoryOptions, shape: Any, state: An
   if need > room:
     raise OutOfMemoryError(f'a step over {shape.rows} × ({shape.source}, {shape.target}) needs '
                            f'{hardware.in_units(need)} on a device that has {hardware.in_units(room)}; '
-                           + remedies(program, options, shape, state, room))
+                           + remedies(need, program.memory.argument_size_in_bytes + bytes_per_device(state.params),
+                                      room, shape.rows, options))
 
 
 @contextlib.contextmanager
@@ -127,13 +128,20 @@ def lack_of_memory_named(options: MemoryOptions) -> Iterator[None]:
     raise OutOfMemoryError(f'out of memory: {str(error).splitlines()[0]}; {_smaller(options, 2)}') from error
 
 
-def remedies(program: Program, options: MemoryOptions, shape: Any, state: Any, room: int) -> str:
-  """Return two overrides that would fit, if memory beside state and gradient is proportional to a batch's rows."""
-  fixed = program.memory.argument_size_in_bytes + bytes_per_device(state.params)
-  growing = program.peak_bytes - fixed
+def remedies(need: int, fixed: int, room: int, rows: int, options: MemoryOptions) -> str:
+  """Return two overrides that would fit, if memory beside state and gradient is proportional to a batch's rows.
+
+  Args:
+    need: bytes of a device that the step needs.
+    fixed: those of them that state, batch and gradient take.
+    room: bytes that the device has.
+    rows: of the batch.
+    options: the run's.
+  """
+  growing = need - fixed
   spare = 0.9 * room - fixed  # XLA plans smaller batches differently: leave it a tenth
   parts = 2
-  while spare > 0 and growing / parts > spare and parts < shape.rows // 8:
+  while spare > 0 and growing / parts > spare and parts < rows // 8:
     parts *= 2
   if spare <= 0 or growing / parts > spare:
     return ('parameters, gradient and the optimizer\'s state leave no room for the smallest batch: split them with '

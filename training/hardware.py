@@ -20,10 +20,12 @@ import jax
 from checks import cache_root
 from transformer.tokens import Batch
 
-# Dense bfloat16 peak of one device by jax's name for it, in teraflops (vendors' data sheets).
+# Dense bfloat16 peak of one device in teraflops (vendors' data sheets), by jax's name for it: the whole name of a TPU,
+# one of the words in a GPU's. A chip of v2, v3 and TPU7x is two devices, of v4 and v5p one.
 PEAKS = {
     'H200': 989.0, 'H100': 989.0, 'A100': 312.0, 'L4': 121.0, 'V100': 125.0,
-    'TPU v6': 918.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0, 'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 123.0,
+    'TPU7x': 1153.5, 'TPU v6 lite': 918.0, 'TPU v6e': 918.0, 'TPU v5': 459.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0,
+    'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 61.5, 'TPU v2': 23.0,
 }
 # Parameters of glibc's mallopt: M_MMAP_MAX 0: map no block separately; M_TRIM_THRESHOLD -1: return none to the system;
 # M_ARENA_MAX 1: one heap for all threads, because the heaps of single threads are too small for such blocks.
@@ -33,14 +35,19 @@ _SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 8192  # the second is 
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
 
 
-def peak_tflops(device: Any, given: float | None) -> float | None:
-  """Return the peak of one device: what the user gave, else from PEAKS; None when it is unknown, as on a CPU."""
-  return given or next((peak for name, peak in PEAKS.items() if name in device.device_kind), None)
+def peak_tflops(kind: str, given: float | None) -> float | None:
+  """Return the peak of one device in teraflops: what the user gave, else from PEAKS; None when unknown, as on a CPU.
+
+  Args:
+    kind: its jax.Device.device_kind.
+    given: --config.train.peak_tflops.
+  """
+  return given or next((PEAKS[name] for name in (kind, *re.split(r'[\s-]', kind)) if name in PEAKS), None)
 
 
 def peak_of(mesh: jax.sharding.Mesh, given: float | None) -> float | None:
   """Return the peak of all devices of a mesh together, see peak_tflops."""
-  peak = peak_tflops(mesh.devices.flat[0], given)
+  peak = peak_tflops(mesh.devices.flat[0].device_kind, given)
   return peak * mesh.size if peak else None
 
 
@@ -62,6 +69,28 @@ def flops_per_token(params: Any) -> tuple[float, float]:
     else:
       of_target += math.prod(leaf.shape)
   return 6.0 * of_source, 6.0 * of_target
+
+
+def product_flops(jaxpr: Any) -> float:
+  """Return the operations of all matrix products in a traced function, over all devices.
+
+  Products within a scan count once for each of its turns; those in other loops count once.
+
+  Args:
+    jaxpr: a Jaxpr, see jax.make_jaxpr.
+  """
+  total = 0.0
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      (contracted, _), _ = equation.params['dimension_numbers']
+      shape = equation.invars[0].aval.shape
+      total += 2.0 * math.prod(equation.outvars[0].aval.shape) * math.prod(shape[axis] for axis in contracted)
+    turns = equation.params['length'] if equation.primitive.name == 'scan' else 1
+    for value in jax.tree.leaves(list(equation.params.values())):
+      inner = getattr(value, 'jaxpr', value)  # an inner function, open or closed, or some other parameter
+      if hasattr(inner, 'eqns'):
+        total += turns * product_flops(inner)
+  return total
 
 
 def step_flops(costs: tuple[float, float], batch: Any) -> float:

@@ -1,5 +1,6 @@
 """The training step of a run: compiled for each shape of batch, and checked against the memory before it first runs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,6 +11,13 @@ from training.log import Log
 from training.supervision import Supervision
 from transformer import partitioning, training
 from transformer.model import Model
+
+
+def abstract_state(fresh: Callable[[Any], training.TrainState], model: Model, mesh: jax.sharding.Mesh
+                   ) -> training.TrainState:
+  """Return the shapes and shardings of the state that fresh(key) makes, as ShapeDtypeStructs."""
+  shapes = jax.eval_shape(fresh, jax.random.key(0))
+  return partitioning.with_shardings(shapes, partitioning.state_shardings(model.axes(), shapes, mesh))
 
 
 def compile_training(model: Model, objective: training.Objective, optimizer: optax.GradientTransformation,

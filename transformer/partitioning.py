@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -47,13 +47,17 @@ AXIS_RULES = {
 }
 
 
-def make_mesh(config: MeshConfig | None = None) -> Mesh:
-  """Arrange the devices of all processes as data x fsdp x tensor: the first, or with data -1 or no config all of them.
+def make_mesh(config: MeshConfig | None = None, devices: Sequence[Any] | None = None) -> Mesh:
+  """Arrange devices as data x fsdp x tensor: the first, or with data -1 or no config all of them.
+
+  Args:
+    config: the sizes of the axes.
+    devices: those of all processes (None), or such as programs are only compiled for.
 
   Raises:
     ValueError: when there are not that many devices.
   """
-  config, devices = config or MeshConfig(), jax.devices()
+  config, devices = config or MeshConfig(), list(jax.devices() if devices is None else devices)
   rest = config.fsdp * config.tensor
   data = len(devices) // rest if config.data == -1 else config.data
   if not 1 <= data * rest <= len(devices) or config.data == -1 and len(devices) % rest:
@@ -99,6 +103,12 @@ def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh, stage: str = 'ke
   """
   place = lambda leaf, names: NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, stage)))
   return jax.tree.map(place, shapes, axes)
+
+
+def with_shardings(shapes: PyTree, shardings: PyTree[NamedSharding]) -> PyTree[jax.ShapeDtypeStruct]:
+  """Return shapes that carry shardings: a tree of arrays or shapes, and a tree of shardings like it."""
+  return jax.tree.map(lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), shapes,
+                      shardings)
 
 
 def undivided(axes: Axes, shapes: PyTree, mesh: Mesh) -> list[str]:
@@ -180,6 +190,11 @@ def check_rows(rows: int, mesh: Mesh) -> None:
                      'rows are multiples of 8: choose a mesh that divides them')
 
 
+def spread(mesh: Mesh) -> NamedSharding:
+  """Return the sharding of arrays whose first dimension is the rows of a batch."""
+  return NamedSharding(mesh, PartitionSpec(ROWS))
+
+
 class Share(NamedTuple):
   """The rows of each batch that a process reads: the part numbered `host` of `hosts` equal parts."""
 
@@ -204,8 +219,7 @@ def share_of_rows(mesh: Mesh) -> Share:
 
 def place(batch: PyTree, mesh: Mesh) -> PyTree[jax.Array]:
   """Put a process's rows of the global batch on its devices."""
-  rows = NamedSharding(mesh, PartitionSpec(ROWS))
-  return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, np.asarray(x)), batch)
+  return jax.tree.map(lambda x: jax.make_array_from_process_local_data(spread(mesh), np.asarray(x)), batch)
 
 
 # ----------------------------------------------------------------------------------------------------------- steps
@@ -245,6 +259,10 @@ class CompiledStep:
       compiled = self._function.lower(first, self._lay(batch)).compile()
       self._programs[key] = Program(compiled, time.monotonic() - start, compiled.memory_analysis())
     return self._programs[key]
+
+  def trace(self, first: PyTree, batch: PyTree) -> jax.stages.Traced:
+    """Trace the step for arrays that need not exist: both are trees of ShapeDtypeStructs with shardings. Not for pmap."""
+    return self._function.trace(first, batch)
 
   def is_new(self, batch: PyTree) -> bool:
     """Return whether there is no program yet for batches of this shape."""
