@@ -108,6 +108,18 @@ def test_losses_stay_together_over_twenty_steps(batch):
     np.testing.assert_allclose(losses(name), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize('mode', ['jit', 'pmap'])
+def test_a_step_writes_the_new_state_over_the_old_one(batch, mode):
+  mesh = partitioning.make_mesh(MeshConfig(2))
+  layout = partitioning.state_shardings(build().axes(), jax.eval_shape(start), mesh)
+  step = partitioning.compile_step(training.make_train_step(objective(), DESCENT), mesh, mode, True,
+                                   (layout, partitioning.replicated(mesh)))
+  state = jax.jit(lambda key: training.init_state(build(), DESCENT, key), out_shardings=layout)(jax.random.key(0))
+  assert step.program(state, batch).memory.alias_size_in_bytes >= partitioning.bytes_of(state)
+  after, _ = step(state, batch)
+  assert state.params['embedding'].is_deleted() and not after.params['embedding'].is_deleted()
+
+
 @pytest.mark.parametrize('mesh, parts', [('fsdp', 8), ('all', 4)])
 def test_parameters_and_what_belongs_to_them_are_split(mesh, parts):
   _, state = compiled(mesh)

@@ -1,4 +1,4 @@
-"""With bfloat16 activations, what stays in float32: scores, softmax, normalisation and logits.
+"""With bfloat16 activations, what stays in float32: scores, softmax, normalisation and logits; and the gradients.
 
 Each is compared with float64 on the very numbers that it read, so that only its own rounding is seen. Nothing is
 jitted: XLA may fuse operations and keep more digits than were asked for.
@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from tests.conftest import BOS, SIZES, rows
-from transformer import attention_scores, embeddings, normalization, tokens
+from transformer import attention_scores, embeddings, normalization, positions, products, tokens, training
 from transformer import model as models
-from transformer.config import ModelConfig
+from transformer.config import LossConfig, ModelConfig
 from transformer.registries import ATTENTION_SCORES, NORMALIZATIONS
+from transformer.tokens import Batch
 
 HALF = jnp.bfloat16
 
@@ -100,3 +101,57 @@ def test_a_bfloat16_models_logits_are_those_of_its_float32_projection(inspected)
   logits, _ = inspected
   assert logits.dtype == jnp.float32
   assert (logits != logits.astype(HALF).astype(jnp.float32)).mean() > 0.9  # more digits than bfloat16 has
+
+
+def test_rotary_positions_rotate_in_float32():
+  x = normal(2, 61, 3, 14)
+  angles = jnp.asarray(np.random.default_rng(0).uniform(0.0, 61.0, (61, 7)), jnp.float32)
+  a, b, cos, sin = wide(x[..., :7]), wide(x[..., 7:]), np.cos(wide(angles))[:, None], np.sin(wide(angles))[:, None]
+  expected = np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+  found = positions.turn(x, angles, 'halves')
+  assert found.dtype == HALF
+  assert (wide(found) == wide(jnp.asarray(expected, HALF))).mean() > 0.999  # rounded once, at the end
+
+
+def test_backward_products_read_the_rounded_gradient_and_are_rounded_once():
+  x, y = normal(2, 3, 31), normal(29, 31)
+  gradient = jnp.asarray(np.random.default_rng(1).normal(size=(2, 3, 29)), jnp.float32)
+  found, slope = jax.vjp(lambda x, y: products.einsum('btd,vd->btv', x, y), x, y)
+  read = wide(gradient.astype(HALF))
+  for ours, expected in zip((found, *slope(gradient)), (
+      np.einsum('btd,vd->btv', wide(x), wide(y)), np.einsum('btv,vd->btd', read, wide(y)),
+      np.einsum('btv,btd->vd', read, wide(x)))):
+    rounding = 2.0**-8 if ours.dtype == HALF else 2.0**-20
+    np.testing.assert_allclose(wide(ours), expected, rtol=rounding, atol=1e-4)
+  assert slope(gradient)[0].dtype == slope(gradient)[1].dtype == HALF
+
+
+def test_the_gradient_of_a_table_is_added_up_in_float32():
+  """A row that is looked up 1,000 times: added up in bfloat16, whose numbers have eight digits, it would stop at 256."""
+  table, ids = jnp.ones((5, 2)), jnp.full((1, 1000), 3)
+  config = ModelConfig(5, 5, 2, 1, dtype='bfloat16')
+  gradient = jax.grad(lambda table: embeddings.embed(table, ids, config).sum())(table)
+  np.testing.assert_allclose(gradient[3], 1000 * 2**0.5, rtol=2**-8)
+
+
+def test_gradients_of_a_bfloat16_model_are_close_to_those_of_float32(monkeypatch):
+  """Rounding the gradients of logits and scores adds next to nothing to what rounding everything else does."""
+  batch = Batch(rows([7, 5, 6, 3], 7), rows([6, 6, 2, 4], 6, seed=1))
+
+  def gradient(dtype):
+    model = models.build(ModelConfig(29, 29, 32, 4, 1, d_ff=64, dtype=dtype))
+    objective = training.cross_entropy(model, LossConfig(0.1), BOS)
+    return jax.jit(jax.grad(lambda params: objective(params, batch).loss))(params)
+
+  def distance(tree):
+    return np.array([np.linalg.norm(one - other) / np.linalg.norm(other)
+                     for one, other in zip(jax.tree.leaves(tree), jax.tree.leaves(expected))])
+
+  params = models.build(ModelConfig(29, 29, 32, 4, 1, d_ff=64)).init(jax.random.key(0))
+  expected = gradient('float32')
+  found = distance(gradient('bfloat16'))
+  monkeypatch.setattr(products, 'of_function', lambda multiply, x, y: multiply(x, y, preferred_element_type=jnp.float32))
+  plain = distance(gradient('bfloat16'))
+  total = lambda distances: np.sqrt(np.square(distances).mean())
+  assert 1e-3 < found.min() and found.max() < 0.06 and total(found) < 0.025
+  assert total(found) < 1.05 * total(plain)

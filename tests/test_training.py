@@ -270,6 +270,20 @@ def test_a_cut_token_embeds_to_zero_and_teaches_its_row_nothing():
   np.testing.assert_array_equal(gradient, [[1, 1], [0, 0], [0, 0], [0, 0], [1, 1]])
 
 
+@pytest.mark.parametrize('config', [
+    ModelConfig(**{**SIZES, 'num_layers': 1}, share_embeddings=False, tie_output=False),
+    RecurrentConfig(29, 29, d_model=6, num_layers=1, dropout=0.0, share_embeddings=False, tie_output=False)],
+    ids=['transformer', 'recurrent'])
+def test_the_embedding_of_padding_is_never_read(config):
+  """With an embedding that is no number there, a single look-up would leave no number in the gradient."""
+  model = architectures.build(config)
+  params = jax.jit(model.init)(jax.random.key(0))
+  batch = Batch(*(tokens.pad(sentences, 3, 6, 17) for sentences in ([[5, 6, EOS], [4, EOS]], [[7, EOS], [8, 9, EOS]])))
+  slope = jax.jit(jax.grad(lambda params: training.cross_entropy(model, LossConfig(0.1), BOS)(params, batch).loss))
+  spoilt = params | {name: params[name].at[17].set(jnp.nan) for name in ('source_embedding', 'target_embedding')}
+  jax.tree.map(np.testing.assert_array_equal, slope(spoilt), slope(params))
+
+
 def test_a_recurrent_model_reads_nothing_where_a_token_is_cut():
   model = architectures.build(RecurrentConfig(29, 29, d_model=6, num_layers=1, dropout=0.0))
   params = jax.jit(model.init)(jax.random.key(0))

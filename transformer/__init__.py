@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017) as pure functions and small modules.
 
-Read in this order: config, tokens, masks, attention (§3.2), positions, feed_forward, layers, model (Figure 1),
-language_model, recurrent, architectures, loss, optimizer, training, classification, search, partitioning. The library
-knows no flags, files or experiments. The choices of its options are listed in registries.
+Read in this order: config, tokens, masks, products, attention (§3.2), positions, feed_forward, layers, model
+(Figure 1), language_model, recurrent, architectures, loss, optimizer, training, classification, search, partitioning.
+The library knows no flags, files or experiments. The choices of its options are listed in registries.
 
 Dimensions, everywhere:
 

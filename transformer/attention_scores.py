@@ -5,6 +5,7 @@ they are). `compare` takes the queries, with R heads for each of the G heads of 
 relative positions add to the keys, one vector for each query and entry.
 """
 
+import functools
 import math
 from typing import Optional
 
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 
-from transformer import initializers
+from transformer import initializers, products
 from transformer.config import ModelConfig
 from transformer.registries import ATTENTION_SCORES
 
@@ -27,10 +28,10 @@ Scores = Float32[Array, 'B G R Q M']
 def dot_products(query: Queries, key: Keys, edges: Edges = None) -> Scores:
   """q · (k + edge), each product summed in float32."""
   # Not einsum, which would put the keys first and transpose the result; this product is [B, G, Q, R, M].
-  scores = jax.lax.dot_general(query, key, (((4,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.float32)
-  scores = scores.swapaxes(2, 3)
+  pairs = functools.partial(jax.lax.dot_general, dimension_numbers=(((4,), (3,)), ((0, 2), (0, 2))))
+  scores = products.of_function(pairs, query, key).swapaxes(2, 3)
   if edges is not None:  # no [B, Q, M, K] is made: the sum over K splits in two
-    scores += jnp.einsum(f'bqgrk,{"b" * (edges.ndim - 3)}qmk->bgrqm', query, edges, preferred_element_type=jnp.float32)
+    scores += products.einsum(f'bqgrk,{"b" * (edges.ndim - 3)}qmk->bgrqm', query, edges)
   return scores
 
 
@@ -94,7 +95,7 @@ class Additive(Score):
     if edges is not None:
       total += edges.reshape(-1, 1, 1, *edges.shape[-3:])
     weight = self.v_score.reshape(*query.shape[2:]).astype(total.dtype)  # [G, R, K]
-    return jnp.einsum('bgrqmk,grk->bgrqm', jnp.tanh(total), weight, preferred_element_type=jnp.float32)
+    return products.einsum('bgrqmk,grk->bgrqm', jnp.tanh(total), weight)
 
 
 def make(config: ModelConfig) -> Score:

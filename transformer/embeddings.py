@@ -6,14 +6,16 @@
     neither                        source_embedding, target_embedding, output_projection
 """
 
+import functools
 import math
 from typing import NamedTuple
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, Int
 
-from transformer import initializers
+from transformer import dtypes, initializers, products
 from transformer.config import AnyModelConfig
 from transformer.tokens import AnyArray
 
@@ -44,11 +46,36 @@ def look_up(table: Float[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float[
   return jnp.asarray(table).at[ids].get(mode='fill', fill_value=0.0)
 
 
-def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float32[Array, '*B T D']:
-  """Embeddings times √d_model: of about the size of the positions that are added to them (§3.4)."""
-  return look_up(table, ids) * math.sqrt(table.shape[-1])
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _look_up_rounded(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T'], dtype: jnp.dtype
+                     ) -> Float[Array, '*B T D']:
+  """Look up in the table rounded to `dtype`, as the output projection reads it; add its gradient up in float32."""
+  return look_up(jnp.asarray(table, dtype), ids)
+
+
+def _look_up_forward(table, ids, dtype):
+  return _look_up_rounded(table, ids, dtype), (table, ids)
+
+
+def _look_up_backward(dtype, saved, gradient):
+  table, ids = saved
+  return *jax.vjp(lambda table: look_up(table, ids), table)[1](gradient.astype(jnp.float32)), None
+
+
+_look_up_rounded.defvjp(_look_up_forward, _look_up_backward)
+
+
+def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T'], config: AnyModelConfig
+          ) -> Float32[Array, '*B T D']:
+  """Embeddings times √d_model: of about the size of the positions that are added to them (§3.4).
+
+  The table is rounded to the model's dtype first, so that a mesh that splits it gathers no more bytes than that.
+  """
+  dtype = dtypes.of(config)
+  rows = look_up(table, ids) if dtype == jnp.float32 else _look_up_rounded(table, ids, dtype)
+  return jnp.asarray(rows, jnp.float32) * math.sqrt(table.shape[-1])
 
 
 def logits(x: Float[Array, 'B T D'], table: Float32[AnyArray, 'V D']) -> Float32[Array, 'B T V']:
   """The output projection of x (§3.4), accumulated and kept in float32 whatever the dtype of x."""
-  return jnp.einsum('btd,vd->btv', x, table.astype(x.dtype), preferred_element_type=jnp.float32)
+  return products.einsum('btd,vd->btv', x, jnp.asarray(table, x.dtype))

@@ -36,7 +36,7 @@ from transformer.model import (
 )
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
-from transformer.tokens import AnyArray, Tokens
+from transformer.tokens import AnyArray, Tokens, real_ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Decoder(nn.Module):
       self.final_norm = normalization.make(cfg)
 
   def _embed(self, ids: Int[AnyArray, 'B T'], places: Float32[Array, '#B #T D'] | float) -> Float[Array, 'B T D']:
-    x = embeddings.embed(self.tables.target, ids) + places
+    x = embeddings.embed(self.tables.target, ids, self.config) + places
     return self.embedding_dropout(x.astype(dtypes.of(self.config)))
 
   def _finish(self, x: Float[Array, 'B T D']) -> Float[Array, 'B T D']:
@@ -78,7 +78,7 @@ class Decoder(nn.Module):
   def hidden(self, target: Tokens) -> Float[Array, 'B T D']:
     """Return the last layer's output at each place, normalised, before the output projection."""
     length = target.ids.shape[1]
-    x = self._embed(target.ids, self.positions.embed(target.positions, length))
+    x = self._embed(real_ids(target), self.positions.embed(target.positions, length))
     mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
     relations = self.positions.relate(jnp.arange(length), jnp.arange(length))
     return self._finish(layers.run(self.layers, self.config.num_layers, x, relations, mask))

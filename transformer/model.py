@@ -22,7 +22,7 @@ from transformer.dropout import Dropout
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
 from transformer.search import cache as beam_cache
 from transformer.search import coverage
-from transformer.tokens import AnyArray, Tokens
+from transformer.tokens import AnyArray, Tokens, real_ids
 
 Params = PyTree[Float[AnyArray, '...']]  # a nested dict of float32 arrays
 Witness = Mapping[str, Any]  # a module's collection WITNESS
@@ -152,12 +152,12 @@ class EncoderDecoder(nn.Module):
   def _embed(self, table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, 'B T'], places: Float32[Array, '#B #T D'] | float
              ) -> Float[Array, 'B T D']:
     """Embeddings times √d_model plus positions (§3.4, §3.5)."""
-    x = embeddings.embed(table, ids) + places
+    x = embeddings.embed(table, ids, self.config) + places
     return self.embedding_dropout(x.astype(dtypes.of(self.config)))
 
   def encode(self, source: Tokens) -> Memory:
     length = source.ids.shape[1]
-    x = self._embed(self.tables.source, source.ids, self.encoder_positions.embed(source.positions, length))
+    x = self._embed(self.tables.source, real_ids(source), self.encoder_positions.embed(source.positions, length))
     mask = masks.segment_mask(source.segments, source.segments)
     relations = self.encoder_positions.relate(jnp.arange(length), jnp.arange(length))
     x = layers.run(self.encoder_layers, self.config.num_layers, x, relations, mask)
@@ -165,7 +165,7 @@ class EncoderDecoder(nn.Module):
 
   def decode(self, memory: Memory, target: Tokens) -> Logits:
     length = target.ids.shape[1]
-    x = self._embed(self.tables.target, target.ids, self.decoder_positions.embed(target.positions, length))
+    x = self._embed(self.tables.target, real_ids(target), self.decoder_positions.embed(target.positions, length))
     self_mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
     cross_mask = masks.segment_mask(target.segments, memory.segments)
     relations = self.decoder_positions.relate(jnp.arange(length), jnp.arange(length))

@@ -304,7 +304,7 @@ def _by_jit(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledSt
 def _by_pmap(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledStep:
   count = mesh.shape[DATA]
   mapped = jax.pmap(functools.partial(step, axis=DATA), axis_name=DATA, in_axes=(None, 0), out_axes=None,
-                    devices=list(mesh.devices.flat))
+                    devices=list(mesh.devices.flat), donate_argnums=(0,) if donate else ())
   split = lambda x: np.asarray(x).reshape((count, x.shape[0] // count) + x.shape[1:])
   return CompiledStep(mapped, functools.partial(jax.tree.map, split))
 

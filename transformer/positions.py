@@ -103,17 +103,19 @@ def sinusoids(length: int, d_model: int, layout: str = 'interleaved', frequencie
 def turn(x: Float[AnyArray, 'B T H K'], angles: Float[AnyArray, '*#rows #T K/2'], layout: str) -> Float[Array, 'B T H K']:
   """Rotate pairs of columns by angles: (a, b) -> (a cos - b sin, a sin + b cos) (Su et al., 2021, Eq. 34).
 
+  Computed in float32 whatever the dtype of x, and rounded to it once.
+
   Args:
     x: queries or keys.
     angles: radians, the same for all rows or of each.
     layout: which columns form a pair, an entry of POSITION_LAYOUTS.
   """
   axis = POSITION_LAYOUTS[layout]
-  pairs = x.reshape(*x.shape[:-1], *((-1, 2) if axis == -1 else (2, -1)))
+  pairs = x.reshape(*x.shape[:-1], *((-1, 2) if axis == -1 else (2, -1))).astype(jnp.float32)
   a, b = jnp.moveaxis(pairs, axis, 0)
   angles = angles.reshape(-1, *angles.shape[-2:])[:, :, None]
-  cos, sin = (f(angles).astype(x.dtype) for f in (jnp.cos, jnp.sin))
-  return jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=axis).reshape(x.shape)
+  cos, sin = jnp.cos(angles), jnp.sin(angles)
+  return jnp.stack([a * cos - b * sin, a * sin + b * cos], axis=axis).reshape(x.shape).astype(x.dtype)
 
 
 def buckets(distances: Int[np.ndarray, '*n'], num_buckets: int, max_distance: int, causal: bool

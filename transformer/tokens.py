@@ -101,6 +101,11 @@ def shift_right(target: Tokens, bos_id: int) -> Tokens:
   return target._replace(ids=jnp.where(target.positions == 0, bos_id, previous))
 
 
+def real_ids(sentences: Tokens) -> Int[AnyArray, '*B S']:
+  """Return the ids with CUT under padding, so that no row of an embedding is read, or given a gradient, for it."""
+  return jnp.where(sentences.segments > 0, sentences.ids, CUT)
+
+
 def cut(sentences: Tokens, rate: float, spared: Bool[AnyArray, 'B S'], key: Key[Array, '']) -> Tokens:
   """Token cutoff (Shen et al., 2020): each token's embedding is zeroed with probability `rate`, its position stays.
 

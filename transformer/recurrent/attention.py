@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32
 
-from transformer import dtypes, initializers
+from transformer import dtypes, initializers, products
 from transformer.config import RecurrentConfig
 from transformer.registries import RECURRENT_SCORES
 from transformer.tokens import AnyArray
@@ -49,7 +49,7 @@ class Score(nn.Module):
 
   def __call__(self, query: Float[Array, 'B W D'], keys: Float[Array, 'B S D']) -> Float32[Array, 'B W S']:
     """Score the queries against the keys at every place."""
-    return jnp.einsum('bwd,bsd->bws', query.astype(keys.dtype), keys, preferred_element_type=jnp.float32)
+    return products.einsum('bwd,bsd->bws', query.astype(keys.dtype), keys)
 
 
 RECURRENT_SCORES.add('none', None, 'no attention')
@@ -80,7 +80,7 @@ class Additive(General):
     @jax.checkpoint  # else the backward pass keeps a hidden layer [B, S, D] of every step
     def compare(query, keys, v):
       hidden = jnp.tanh(query[:, :, None] + keys[:, None])
-      return jnp.einsum('bwsd,d->bws', hidden, v, preferred_element_type=jnp.float32)
+      return products.einsum('bwsd,d->bws', hidden, v)
 
     return compare(query.astype(keys.dtype) @ self.w_query, keys, self.v)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int
 
-from transformer import dtypes, initializers
+from transformer import dtypes, initializers, products
 from transformer.config import RecurrentConfig
 from transformer.registries import CELLS
 from transformer.tokens import AnyArray
@@ -101,7 +101,7 @@ class Recurrence(nn.Module):
 
   def _product(self, x: Float[Array, '*B I'], matrix: Float[Array, 'I gates D']) -> Entered:
     dtype = dtypes.of(self.config)
-    return jnp.einsum('...i,igd->...gd', x.astype(dtype), matrix.astype(dtype), preferred_element_type=jnp.float32)
+    return products.einsum('...i,igd->...gd', x.astype(dtype), matrix.astype(dtype))
 
   def enter(self, x: Float[Array, 'B S I']) -> Float32[Array, 'B S gates D']:
     """W x + b, for any number of steps at once."""

@@ -24,7 +24,7 @@ from transformer.model import Beams, Cache, Family, Logits, Model, Record, StepL
 from transformer.recurrent.attention import Attention, Glance, Source, projection
 from transformer.recurrent.cells import Recurrence, State, segment_starts
 from transformer.registries import ARCHITECTURES, CONTEXTS, RECURRENT_SCORES
-from transformer.tokens import AnyArray, Tokens
+from transformer.tokens import AnyArray, Tokens, real_ids
 
 States = Float[Array, 'B T D']  # at every place
 Contexts = Optional[Float[Array, 'B T A']]  # at every place; a context's width is its own
@@ -199,10 +199,10 @@ class RecurrentEncoderDecoder(nn.Module):
     self.dropout = Dropout(cfg.dropout)
 
   def _embed(self, table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, 'B T']) -> States:
-    return self.dropout(embeddings.embed(table, ids).astype(dtypes.of(self.config)))
+    return self.dropout(embeddings.embed(table, ids, self.config).astype(dtypes.of(self.config)))
 
   def encode(self, source: Tokens) -> RecurrentMemory:
-    x, states = self._embed(self.tables.source, source.ids), []
+    x, states = self._embed(self.tables.source, real_ids(source)), []
     for n in range(self.config.num_layers):
       x = self.dropout(x) if n else x
       read = [layers[n].read(x, source.segments, backward) for layers, backward in
@@ -237,7 +237,7 @@ class RecurrentEncoderDecoder(nn.Module):
     """Return the logits under teacher forcing, and the attention weights of every step where there are any."""
     mask = masks.segment_mask(target.segments, memory.segments)
     states, summary = self.hand_over(memory, mask)
-    words = self._embed(self.tables.target, target.ids)
+    words = self._embed(self.tables.target, real_ids(target))
     one_beam = lambda x: x[:, :, None]
     moments = Moment(self.decoder_layers[0].enter(words)[:, :, None], one_beam(mask),
                      None if summary is None else one_beam(summary))
