@@ -158,7 +158,8 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   With init_from, a fresh state has parameters of that run.
   """
   records, folder = task.setup, task.folder
-  fresh = lambda key: training.init_state(task.model, optimizer, key, records.loop.ema_decay)
+  loop = records.loop
+  fresh = lambda key: training.init_state(task.model, optimizer, key, loop.ema_decay, loop.dropout_bits)
   abstract = abstract_state(fresh, task.model, mesh)
   if peers.is_main():
     # A checkpoint holds whole arrays, whatever the mesh; the next one is written before the oldest is removed.
@@ -176,7 +177,7 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   if not records.places.init_from:
     return state, progress
   params = task.adopt(abstract.params, state.params)
-  average = jax.tree.map(lambda x: x.copy(), params) if records.loop.ema_decay else ()
+  average = jax.tree.map(lambda x: x.copy(), params) if loop.ema_decay else ()
   return state._replace(params=params, average=average), progress
 
 

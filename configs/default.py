@@ -146,6 +146,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.num_minutes = config_dict.placeholder(float)  # length in minutes, over all restarts
   train.batch_tokens = 25_000  # most tokens of an update: rows x length of the longer side, padding included
   train.accumulation_steps = 1  # parts of an update's rows that are computed one after the other, to save memory
+  train.dropout_bits = 'threefry'  # generator of the random bits of dropout
   train.label_smoothing = 0.1  # share of the target probability that is spread over other entries
   train.smoothing_over = 'vocabulary'  # label_smoothing: entries that the share is spread over
   train.consistency = 'none'  # loss term that makes two passes over a batch agree

@@ -3,11 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests.conftest import BOS, FILLER, SIZES, rows
-from transformer import architectures, tokens
+from transformer import architectures, tokens, training
 from transformer.config import LanguageModelConfig, ModelConfig
+from transformer.dropout import dropout
+from transformer.registries import DROPOUT_BITS
 
 OPTIONS = {**SIZES, 'num_layers': 1, 'dropout': 0.5, 'positions': 'none', 'attention_bias': True, 'tie_output': False}
 CONFIGS = {'transformer': ModelConfig(**OPTIONS, share_embeddings=False),
@@ -56,3 +59,20 @@ def test_dropout_acts_at_every_place_with_a_key_alone(compiled):
     assert np.abs(without).max() > 0.1, place
     for one, other in ((found[0], without), (found[0], found[1]), (found[1], found[2])):
       assert np.abs(one - other).max() > 0.1, place
+
+
+def test_generators_drop_at_the_rate_and_each_in_its_own_way():
+  key, x = jax.random.key(3), jnp.ones((97, 1009))
+  found = [np.asarray(dropout(x, 0.3, bits(key))) for bits in DROPOUT_BITS.values()]
+  for one in found:
+    np.testing.assert_allclose(np.unique(one), [0.0, 1 / 0.7], rtol=1e-6)
+    assert abs((one == 0).mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / x.size)
+  assert all((one != other).mean() > 0.3 for n, one in enumerate(found) for other in found[:n])
+
+
+def test_a_generator_of_dropout_changes_no_first_parameter():
+  model = architectures.build(CONFIGS['language model'])
+  start = lambda bits: training.init_state(model, optax.sgd(0.1), jax.random.key(0), dropout_bits=bits)
+  states = [start(bits) for bits in DROPOUT_BITS]
+  jax.tree.map(np.testing.assert_array_equal, states[0].params, states[1].params)
+  assert states[0].key.dtype != states[1].key.dtype

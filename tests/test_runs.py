@@ -164,6 +164,20 @@ def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
   assert metrics(tmp_path / 'whole')[-1]['epoch'] > 1  # the second epoch has begun
 
 
+def test_dropout_by_rbg_goes_on_bit_for_bit_and_stays_the_runs_own(corpus, tmp_path):
+  more = ['--config.train.dropout_bits=rbg', '--config.train.checkpoint_every=100', '--config.train.eval_every=100',
+          '--config.data.test_splits=()', '--config.train.average_last=1']
+  for workdir, lengths in (('whole', [4]), ('parts', [2, 4])):
+    for steps in lengths:
+      assert train.main(options(corpus, tmp_path / workdir, *more, f'--config.train.num_steps={steps}')) == 0
+  whole, parts = saved(tmp_path / 'whole', 4), saved(tmp_path / 'parts', 4)
+  assert whole.keys() == parts.keys()
+  for name in whole:
+    np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+  with pytest.raises(ConfigError, match='train.dropout_bits'):
+    train.main(options(corpus, tmp_path / 'whole', *more[1:], '--config.train.num_steps=6'))
+
+
 def test_decode_keeps_lines_and_order(corpus, run, tmp_path, capsys):
   lines = ['dog cat', '', 'one two three', '   ', 'zeppelin tree', 'dog cat']
   source, output = tmp_path / 'in.en', tmp_path / 'out.de'

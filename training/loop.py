@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checks.refusals import refuse
+from transformer.registries import DROPOUT_BITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class LoopConfig:
   patience: int
   profile_steps: int
   accumulation_steps: int
+  dropout_bits: str
   ema_decay: float
   peak_tflops: float | None
 
@@ -36,6 +38,7 @@ class LoopConfig:
     refuse(self._mistakes())
 
   def _mistakes(self) -> Iterator[str]:
+    yield from DROPOUT_BITS.mistakes(self.dropout_bits)
     for name in ('log_every', 'eval_every', 'checkpoint_every', 'keep_last', 'average_last'):
       if getattr(self, name) < 1:
         yield f'{name} is {getattr(self, name)}; expected 1 or more'

@@ -5,6 +5,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from transformer.registries import DROPOUT_BITS
+
+
+@DROPOUT_BITS.register('threefry', 'the same on any number of devices')
+def threefry(key: Key[Array, '']) -> Key[Array, '']:
+  """Return the key itself: Threefry (Salmon et al., 2011) is what jax.random.key makes."""
+  return key
+
+
+@DROPOUT_BITS.register('rbg', "the device's own generator, faster on TPUs; compile=jit on TPUs: other draws on another mesh")
+def rbg(key: Key[Array, '']) -> Key[Array, '']:
+  """Return a key of XLA's RngBitGenerator, whose draws depend on the kind of device."""
+  return jax.random.wrap_key_data(jnp.tile(jax.random.key_data(key), 2), impl='rbg')
+
 
 def dropout(x: Float[Array, '*x'], rate: float, key: Key[Array, '']) -> Float[Array, '*x']:
   """Zero each element with probability `rate` and scale the rest by 1 / (1 - rate).

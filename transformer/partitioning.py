@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
@@ -167,16 +166,12 @@ def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
 
 def bytes_of(tree: PyTree) -> int:
   """Count the bytes of arrays or shapes, each once."""
-  return sum(math.prod(leaf.shape) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
+  return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def bytes_per_device(tree: PyTree) -> int:
   """Count the bytes that one device holds of arrays, or of shapes that carry shardings."""
-  return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * _item_bytes(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def _item_bytes(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> int:
-  return 8 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
+  return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 # --------------------------------------------------------------------------------------------------------- batches
@@ -297,7 +292,9 @@ class Compilation(NamedTuple):
 
 
 def _by_jit(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledStep:
-  return CompiledStep(jax.jit(step, donate_argnums=(0,) if donate else (), out_shardings=out),
+  # Else each device would draw the bits of rbg (train.dropout_bits) for all rows of a batch and keep its own.
+  options = {'xla_tpu_spmd_rng_bit_generator_unsafe': True} if mesh.devices.flat[0].platform == 'tpu' else None
+  return CompiledStep(jax.jit(step, donate_argnums=(0,) if donate else (), out_shardings=out, compiler_options=options),
                       functools.partial(place, mesh=mesh))
 
 

@@ -39,6 +39,7 @@ DTYPES: Registry[jnp.dtype] = Registry('model.dtype')  # in dtypes
 CELLS: 'Registry[cells.Cell]' = Registry('recurrent.cell')
 RECURRENT_SCORES: 'Registry[type[attention.Score] | None]' = Registry('recurrent.score')  # None: no attention
 CONTEXTS: 'Registry[type[recurrent.FirstState]]' = Registry('recurrent.context')  # of models without attention
+DROPOUT_BITS: Registry[Callable] = Registry('train.dropout_bits')  # in dropout: root key -> key that dropout draws from
 OPTIMIZERS: 'Registry[optimizer.Rule]' = Registry('optimizer.kind')  # from a gradient to a direction
 SCHEDULES: 'Registry[optimizer.Schedule]' = Registry('optimizer.schedule')  # the learning rate at a step
 SMOOTHINGS: Registry[Callable] = Registry('train.smoothing_over')  # in loss: (share, V) -> share over all V

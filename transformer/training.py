@@ -11,7 +11,7 @@ from jaxtyping import Array, Float32, Int, Key, PyTree
 from transformer import classification, loss
 from transformer.config import ConsistencyConfig, LossConfig
 from transformer.model import Logits, Model, Params
-from transformer.registries import CONSISTENCIES
+from transformer.registries import CONSISTENCIES, DROPOUT_BITS
 from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 
 
@@ -25,10 +25,19 @@ class TrainState(NamedTuple):
   average: Params | tuple[()]  # exponential moving average of params, or () when it is off
 
 
-def init_state(model: Model, optimizer: optax.GradientTransformation, key: Key[Array, ''], ema_decay: float = 0.0
-               ) -> TrainState:
-  """Make the first state: parameters from one half of the key, dropout from the other."""
+def init_state(model: Model, optimizer: optax.GradientTransformation, key: Key[Array, ''], ema_decay: float = 0.0,
+               dropout_bits: str = 'threefry') -> TrainState:
+  """Make the first state: parameters from one half of the key, dropout from the other.
+
+  Args:
+    model: to be trained.
+    optimizer: from optimizer.build.
+    key: root of all that is random.
+    ema_decay: see make_train_step.
+    dropout_bits: an entry of DROPOUT_BITS, how dropout is drawn.
+  """
   params_key, dropout_key = jax.random.split(key)
+  dropout_key = DROPOUT_BITS[dropout_bits](dropout_key)
   params = model.init(params_key)
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), dropout_key, params if ema_decay else ())
 
