@@ -33,7 +33,7 @@ from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
 from options.configurations import LENGTHS  # noqa: E402
 from options.train_options import TrainOptions  # noqa: E402
-from tasks import TASKS, announcement, compiling, setup  # noqa: E402
+from tasks import TASKS, announcement, compiling, rows, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import failures, hardware, peers, replay, stopping  # noqa: E402
@@ -138,17 +138,19 @@ def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]
   with config_errors():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)
-  task = read(records, folder)
+  task = read(records, folder, mesh)
   with config_errors():
-    for shape in task.batches.shapes:
-      partitioning.check_rows(shape.rows, mesh)
+    rows.check(task, mesh)
   return mesh, task
 
 
-def read(records: Setup, folder: RunFolder) -> Task:
-  """Return the task with text, vocabularies, token stores, batch plans and model."""
+def read(records: Setup, folder: RunFolder, mesh: jax.sharding.Mesh | None = None) -> Task:
+  """Return the task with text, vocabularies, token stores, batch plans and model.
+
+  Its batches divide over the mesh; without one, their rows are multiples of 8 or of the configured data.row_multiple.
+  """
   with peers.main_first('prepare'):
-    return TASKS[records.task](records, folder)
+    return TASKS[records.task](rows.settle(records, folder, mesh) if mesh else records, folder)
 
 
 def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Checkpoints, mesh: jax.sharding.Mesh

@@ -129,8 +129,13 @@ class FixedPlan(BucketPlan):
     """Yield a sentence where the three sizes are missing or do not fit."""
     if None in (config.fixed_rows, config.fixed_source_length, config.fixed_target_length):
       yield 'batching fixed needs fixed_rows, fixed_source_length and fixed_target_length'
-    elif config.accumulation_steps > 0 and config.fixed_rows % config.row_step:
+    elif config.row_step > 0 and config.fixed_rows % config.row_step:
       yield f'fixed_rows is {config.fixed_rows}; expected a multiple of {config.row_step}{config.row_reason}'
+
+  @classmethod
+  def divisible_rows(cls, config: BatchConfig) -> int:
+    """Return the rows of a micro-batch: all have as many."""
+    return config.fixed_rows // config.accumulation_steps
 
   def _limits(self, config: BatchConfig) -> tuple[int, int]:
     return config.fixed_source_length, config.fixed_target_length

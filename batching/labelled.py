@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from batching.plan import BATCHINGS, BatchConfig, EqualEpochs, Plan
-from batching.shapes import ROWS, Shape
+from batching.shapes import Shape
 from batching.store import Side, Store
 from checks.errors import DataError
 from transformer import tokens
@@ -32,10 +32,11 @@ class LabelledPlan(Plan):
     super().__init__()
     self._sequences, self._labels, self._each = sequences, np.array(labels, np.int32), len(sequences[0])
     longest = np.array([max(map(len, example)) for example in sequences])
-    if config.batching == 'buckets' and config.batch_tokens < ROWS * self._each * longest.max():
-      raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {ROWS} examples of {self._each} × '
-                      f'{longest.max()} tokens, the longest; raise it to {ROWS * self._each * longest.max()} or lower '
-                      'data.max_length')
+    least = config.row_step * self._each * int(longest.max())
+    if config.batching == 'buckets' and config.batch_tokens < least:
+      raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {config.row_step} examples'
+                      f'{config.row_reason} of {self._each} × {longest.max()} tokens, the longest; raise it to {least} or '
+                      'lower data.max_length')
     side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))  # only the lengths are used
     config = dataclasses.replace(config, batch_tokens=config.batch_tokens // self._each)
     self._rows = BATCHINGS[config.batching](Store(side, side, ''), config, seed, shuffle)

@@ -40,7 +40,8 @@ class BatchConfig:
   fixed_rows: int | None = None  # the shape of every batch of 'fixed'
   fixed_source_length: int | None = None
   fixed_target_length: int | None = None
-  accumulation_steps: int = 1  # micro-batches that a batch is to be split into, each with a multiple of 8 rows
+  accumulation_steps: int = 1  # micro-batches that a batch is to be split into
+  row_multiple: int = ROWS  # rows of each micro-batch, and of each batch of evaluation, are a multiple of this
   packed_length: int = 256  # tokens of a packed row's longer side; longer pairs are left out
   subword_sampling: str = 'none'
 
@@ -51,6 +52,8 @@ class BatchConfig:
     yield from BATCHINGS.mistakes(self.batching)
     yield from positive(**{name: getattr(self, name) for name in (
         'batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps', 'packed_length')})
+    if self.row_multiple < 1 or self.row_multiple % ROWS:
+      yield f'row_multiple is {self.row_multiple}; expected a positive multiple of {ROWS}'
     if self.batching in BATCHINGS:
       yield from BATCHINGS[self.batching].mistakes(self)
 
@@ -61,13 +64,20 @@ class BatchConfig:
   @property
   def row_step(self) -> int:
     """The number that the rows of every batch are a multiple of."""
-    return ROWS * self.accumulation_steps
+    return self.row_multiple * self.accumulation_steps
 
   @property
   def row_reason(self) -> str:
     """The reason for row_step, for messages."""
-    return '' if self.accumulation_steps == 1 else (
-        f' ({ROWS} for each of train.accumulation_steps = {self.accumulation_steps} micro-batches)')
+    multiple = f'{ROWS}' if self.row_multiple == ROWS else f'data.row_multiple = {self.row_multiple}'
+    if self.accumulation_steps > 1:
+      return f' ({multiple} for each of train.accumulation_steps = {self.accumulation_steps} micro-batches)'
+    return '' if self.row_multiple == ROWS else f' ({multiple})'
+
+  @property
+  def divisible_rows(self) -> int:
+    """The number that the rows of every micro-batch, and of every batch of evaluation, are a multiple of."""
+    return BATCHINGS[self.batching].divisible_rows(self)
 
   def rows_of_lengths(self, source: int, target: int) -> int:
     """Return the rows that a batch of sentences of these lengths may have. Raises DataError when there is no room."""
@@ -84,7 +94,7 @@ class BatchConfig:
         self, batching=BATCHINGS[self.batching].for_evaluation or self.batching, accumulation_steps=1,
         max_shapes=min(4, self.max_shapes),
         batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
-        fixed_rows=self.fixed_rows and max(ROWS, self.fixed_rows // self.accumulation_steps))
+        fixed_rows=self.fixed_rows and max(self.row_multiple, self.fixed_rows // self.accumulation_steps))
 
 
 class Plan(abc.ABC):
@@ -115,6 +125,11 @@ class Plan(abc.ABC):
   def mistakes(cls, config: BatchConfig) -> Iterator[str]:
     """Yield a sentence for each option that does not fit this plan."""
     return iter(())
+
+  @classmethod
+  def divisible_rows(cls, config: BatchConfig) -> int:
+    """Return the number that the rows of every micro-batch, and of every batch of evaluation, are a multiple of."""
+    return config.row_multiple
 
   @abc.abstractmethod
   def _plan_epoch(self, number: int) -> Sequence[tuple[Shape, Sequence[int]]]:

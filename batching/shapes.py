@@ -1,5 +1,6 @@
 """Shapes of batches, and lengths to pad to, so that few programs are compiled and little is padded."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from checks.errors import DataError
 
-ROWS = 8  # rows of every batch are a multiple of this, so that a mesh of 1, 2, 4 or 8 divides them
+ROWS = 8  # rows of every batch are a multiple of this, so that every run can go on on 1, 2, 4 or 8 devices
 _GRID = 48  # values per side among which the fitted shapes' lengths are chosen
 _NEAR = [(i, j) for i in range(-2, 3) for j in range(-2, 3)]  # steps on the grid that improve a rectangle
 
@@ -29,6 +30,11 @@ class Shape(NamedTuple):
     if self.rows % hosts:
       raise DataError(f'batches of {self.rows} rows do not divide over {hosts} hosts')
     return self.rows // hosts
+
+
+def row_multiple(parts: int) -> int:
+  """Return the number that the rows of batches are multiples of, so that they divide into `parts` equal parts."""
+  return math.lcm(ROWS, parts)
 
 
 def fit_lengths(source: np.ndarray, target: np.ndarray, count: int) -> list[tuple[int, int]]:

@@ -108,6 +108,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.fixed_rows = 64  # batching fixed: sentence pairs in a batch
   data.fixed_source_length = config_dict.placeholder(int)  # batching fixed: tokens that a source is padded to
   data.fixed_target_length = config_dict.placeholder(int)  # batching fixed: tokens that a target is padded to
+  data.row_multiple = config_dict.placeholder(int)  # micro-batches' rows are multiples of it; unset: docs/launching.md
   data.subword_sampling = 'none'  # how each epoch draws the segmentation of the training text
   data.bpe_dropout = 0.1  # subword_sampling bpe_dropout: probability of dropping a possible merge at a step
   data.unigram_alpha = 0.1  # subword_sampling unigram: exponent of a segmentation's probability; 0: all equally likely
@@ -196,5 +197,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
 # Renamed options, from the old dotted name to the new one. In folders of older runs an old name is read, with its value
 # converted by RENAMED_VALUES; on a command line it is a mistake, reported with the new name.
 RENAMED: dict[str, str] = {'data.test_split': 'data.test_splits'}
+# Options that a run's first start decides where they are unset, and keeps in config.json; with the value that runs had
+# before there was the option.
+DECIDED: dict[str, Any] = {'data.row_multiple': 8}
 # From an old value to the new one, where they differ.
 RENAMED_VALUES: dict[str, Callable[[Any], Any]] = {'data.test_split': lambda name: (name,) if name else ()}

@@ -26,6 +26,7 @@ from tasks import setup
 from tasks.task import TASKS, task_of
 from training.json_files import as_written, read_json
 from training.run_folder import RunFolder
+from training.saved_config import with_decided
 
 POLL_SECONDS = 0.5  # between two readings of a child's log
 TAIL_BYTES = 50_000  # read from the end of a log; no message is longer
@@ -115,8 +116,9 @@ def is_finished(run: QueuedRun) -> bool:
   except DamagedError:  # train.py says what can be made again
     return False
   length = read_json(folder.results).get('length', {})
+  saved = folder.read_config()
   wherever = lambda config: with_options(config, {'compile_cache': None})
-  return wherever(folder.read_config()) == wherever(run.config) and all(
+  return wherever(saved) == wherever(with_decided(run.config, saved)) and all(
       run.config['train'][name] == value for name, value in length.items()) and bool(length)
 
 

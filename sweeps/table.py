@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
+from configs import default
 from options.configurations import LENGTHS, leaves, load_config
 from options.sweep_options import SweepOptions
 from tasks.task import Task, task_of
@@ -289,7 +290,8 @@ def departures(row: Row, options: SweepOptions) -> list[str] | None:
   decides = lambda name: name.startswith(OF_TRAINING) and name not in COMPUTED_ALIKE and (
       name in (*LENGTHS, 'init_from') or name not in MAY_CHANGE)
   return sorted({name for run in row.runs for name in run.config.keys() & variant.keys()
-                 if decides(name) and run.config[name] != variant[name]})
+                 if decides(name) and run.config[name] != variant[name]
+                 and not (name in default.DECIDED and variant[name] is None)})
 
 
 def incomparable(run: FinishedRun) -> list[str]:

@@ -1,6 +1,5 @@
 """What train.py prints about a run before and after it trains."""
 
-import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -55,10 +54,9 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
         f'{plan.padding():.1%} padding'
         + (f'; {plan.dropped:,} {task.rows} empty or too long left out' if plan.dropped else ''))
   axes = ' × '.join(f'{name} {size}' for name, size in mesh.shape.items())
-  parts = math.prod(mesh.shape[axis] for axis in partitioning.ROWS)
   of = lambda tree: hardware.in_units(partitioning.bytes_per_device(tree))
   print(f'Mesh: {axes} on {jax.process_count()} process{"es" * (jax.process_count() > 1)}. Each device holds '
-        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and {largest.rows // parts} of '
+        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and {largest.rows // partitioning.row_parts(mesh)} of '
         f'{largest.rows} rows of the largest batch; a batch has {plan.tokens_per_batch():,.0f} real target tokens')
   whole = partitioning.undivided(task.model.axes(), state.params, mesh)
   if whole:

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from batching.shapes import ROWS
 from checks.errors import ConfigError
 from corpora import cleaning, labelled, subword_sampling
 from corpora import vocabulary as vocabularies
@@ -85,7 +86,8 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         vocabulary=build(vocabularies.VocabularyConfig, config['vocabulary']),
         sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config['vocabulary']['kind']),
         batches=build(BatchConfig, data, batch_tokens=train['batch_tokens'],
-                      accumulation_steps=train['accumulation_steps']),
+                      accumulation_steps=train['accumulation_steps'],
+                      row_multiple=data['row_multiple'] or ROWS),
         model=model,
         loss=build(LossConfig, train),
         consistency=build(ConsistencyConfig, train, dropout=largest_dropout(model)),

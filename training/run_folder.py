@@ -29,6 +29,7 @@ from typing import Any
 
 from checks import exit_codes
 from checks.errors import ConfigError, DamagedError, FileError
+from configs import default
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
@@ -109,7 +110,8 @@ class RunFolder:
     """Lock the folder for a run of `config`: a new run, or one that was saved with the same configuration.
 
     Args:
-      config: the resolved configuration, a plain dict.
+      config: the resolved configuration, a plain dict; where it leaves open what the run has decided (default.DECIDED), the
+        run's own value is taken over, unless it begins anew.
       bound: names in MAY_CHANGE that may not change in this run.
       anew: whether to set aside what the run has learnt and measured, and begin at step 0.
 
@@ -127,7 +129,9 @@ class RunFolder:
           os.remove(self.manifest.path)
       else:
         self._verify(anew)
-      self._check_same(config, bound)
+      if os.path.isfile(self.config) and not anew:
+        config = saved_config.with_decided(config, self.read_config())
+      self._check_same(config, bound, () if not anew else tuple(default.DECIDED))
     except (ConfigError, DamagedError):
       self._lock.close()
       raise
@@ -238,12 +242,12 @@ class RunFolder:
       raise ConfigError(f'--workdir={self.path} is not a run and not empty; it holds {", ".join(found[:10])}; '
                         'give a new folder, or that of a run')
 
-  def _check_same(self, config: dict, bound: Sequence[str]) -> None:
+  def _check_same(self, config: dict, bound: Sequence[str], free: Sequence[str]) -> None:
     if os.path.isfile(self.config):
       saved, asked = leaves(self.read_config()), leaves(as_written(config))
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
                for name in sorted(saved.keys() | asked.keys())
-               if (name in bound or not _may_change(name)) and saved.get(name) != asked.get(name)]
+               if (name in bound or not _may_change(name)) and name not in free and saved.get(name) != asked.get(name)]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to resume it, or another --workdir.')

@@ -1,18 +1,21 @@
 """config.json, as any version of train.py wrote it, read as a configuration of the present one."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from checks.errors import ConfigError, DamagedError
 from configs import default
+from options.configurations import leaves, with_options
 from options.mistakes import listed
 from options.option_types import type_mistakes
+from training.json_files import as_written
 
 
 def read(path: str) -> dict[str, Any]:
   """Return a saved configuration, with the present names of renamed options.
 
-  Options newer than the run get their defaults, which behave as the program did without them.
+  Options newer than the run get their defaults, or those of default.DECIDED: what the program did without them.
 
   Raises:
     DamagedError: when the file is not what train.py wrote.
@@ -25,7 +28,18 @@ def read(path: str) -> dict[str, Any]:
     raise DamagedError(f'{path} is damaged: {error}; expected what train.py wrote') from None
   if mistakes := list(type_mistakes(saved)):
     raise ConfigError(f'{path} is not what train.py wrote: {listed(mistakes)}')
-  return _laid_over(saved, json.loads(json.dumps(default.get_config().to_dict())))
+  return _laid_over(saved, as_written(with_options(default.get_config().to_dict(), default.DECIDED)))
+
+
+def with_decided(config: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+  """Return a configuration in which unset options that a run has decided (default.DECIDED) have the run's values.
+
+  Args:
+    config: as it is asked for.
+    saved: the run's, see read().
+  """
+  asked, decided = leaves(config), leaves(saved)
+  return with_options(config, {name: decided[name] for name in default.DECIDED if asked[name] is None})
 
 
 def _laid_over(tree: dict, ground: dict) -> dict:

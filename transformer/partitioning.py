@@ -177,12 +177,16 @@ def bytes_per_device(tree: PyTree) -> int:
 # --------------------------------------------------------------------------------------------------------- batches
 
 
-def check_rows(rows: int, mesh: Mesh) -> None:
-  """Raise ValueError when a batch's rows do not divide over the mesh."""
-  parts = math.prod(mesh.shape[axis] for axis in ROWS)
-  if rows % parts:
-    raise ValueError(f'batches of {rows} rows do not divide over mesh.data × mesh.fsdp = {parts} devices; '
-                     'rows are multiples of 8: choose a mesh that divides them')
+def row_parts(mesh: Mesh) -> int:
+  """Return the number of equal parts that the rows of a batch are split into."""
+  return math.prod(mesh.shape[axis] for axis in ROWS)
+
+
+def check_rows(rows: int, mesh: Mesh, micro_batches: int = 1) -> None:
+  """Raise ValueError when a batch's rows do not split into micro-batches, each divided over the mesh."""
+  if rows % (row_parts(mesh) * micro_batches):
+    raise ValueError(f'batches of {rows} rows do not divide over mesh.data × mesh.fsdp = {row_parts(mesh)} devices and '
+                     f'train.accumulation_steps = {micro_batches} micro-batches; choose numbers that divide them')
 
 
 def spread(mesh: Mesh) -> NamedSharding:
