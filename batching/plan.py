@@ -72,7 +72,7 @@ class BatchConfig:
     multiple = f'{ROWS}' if self.row_multiple == ROWS else f'data.row_multiple = {self.row_multiple}'
     if self.accumulation_steps > 1:
       return f' ({multiple} for each of train.accumulation_steps = {self.accumulation_steps} micro-batches)'
-    return '' if self.row_multiple == ROWS else f' ({multiple})'
+    return '' if self.row_multiple == ROWS else f' ({multiple}, so that the devices can share them)'
 
   @property
   def divisible_rows(self) -> int:

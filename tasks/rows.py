@@ -6,7 +6,7 @@ depend on the devices that it goes on with, and a mesh that cannot share them is
 
 import dataclasses
 
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 
 from batching import shapes
 from checks.errors import ConfigError, config_errors
@@ -18,7 +18,7 @@ from training.run_folder import RunFolder
 from transformer import partitioning
 
 
-def settle(setup: Setup, folder: RunFolder, mesh: Mesh) -> Setup:
+def settle(setup: Setup, folder: RunFolder, mesh: Mesh | AbstractMesh) -> Setup:
   """Return the records of a run with its data.row_multiple, which is decided and written where the run has none yet.
 
   Args:
@@ -41,7 +41,7 @@ def settle(setup: Setup, folder: RunFolder, mesh: Mesh) -> Setup:
   return dataclasses.replace(setup, batches=batches, saved=with_options(setup.saved, {'data.row_multiple': multiple}))
 
 
-def _refusal(folder: RunFolder, rows: int, mesh: Mesh) -> str:
+def _refusal(folder: RunFolder, rows: int, mesh: Mesh | AbstractMesh) -> str:
   """Return why a mesh cannot share a run's batches, and what to do."""
   data, fsdp, parts = mesh.shape[partitioning.DATA], mesh.shape[partitioning.FSDP], partitioning.row_parts(mesh)
   fitting = [number for number in range(1, parts) if rows % number == 0]

@@ -214,6 +214,14 @@ def test_rows_divide_into_micro_batches_of_whole_eights(store, config):
   assert largest(few) <= largest(plan) / 3 and len(few.shapes) <= 4
 
 
+@pytest.mark.parametrize('batching', ['buckets', 'packed'])
+def test_rows_divide_over_more_than_eight_devices_in_training_and_evaluation(store, batching):
+  config = BatchConfig(batching, 4800, 50, max_shapes=5, packed_length=61, accumulation_steps=3, row_multiple=16)
+  assert all(shape.rows % 48 == 0 for shape in input_pipeline.make_plan(store, config, seed=7).shapes)
+  few = input_pipeline.make_plan(store, config.for_evaluation(), seed=7, shuffle=False)
+  assert all(shape.rows % 16 == 0 for shape in few.shapes) and any(shape.rows % 48 for shape in few.shapes)
+
+
 def test_rows_that_do_not_divide_into_micro_batches_are_refused(store):
   with pytest.raises(ValueError, match=r'fixed_rows is 32; expected a multiple of 24 \(8 for each of .* = 3 micro'):
     BatchConfig('fixed', 1, 50, fixed_rows=32, fixed_source_length=50, fixed_target_length=50, accumulation_steps=3)

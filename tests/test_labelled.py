@@ -387,6 +387,9 @@ def test_a_batch_too_small_for_the_longest_example_is_refused():
   config = BatchConfig('buckets', 300, 32)
   with pytest.raises(DataError, match=r'300 holds fewer than 8 examples of 2 × 20 tokens, .* raise it to 320'):
     LabelledPlan([[[2] * 20, [2] * 4]], [0], config, seed=0)
+  config = BatchConfig('buckets', 3839, 32, accumulation_steps=3, row_multiple=32)
+  with pytest.raises(DataError, match=r'fewer than 96 examples \(data.row_multiple = 32 for each .* raise it to 3840'):
+    LabelledPlan([[[2] * 20, [2] * 4]], [0], config, seed=0)
 
 
 def test_sentence_pairs_are_still_split_by_sentence():

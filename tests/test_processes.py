@@ -24,10 +24,10 @@ from training.manifest import Manifest
 FLAGS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
 
 
-def launch(corpus, workdir, *more, script=('train.py',)):
-  """Two processes of one run, their output in files beside its folder."""
+def launch(corpus, workdir, *more, script=('train.py',), devices=1):
+  """Two processes of one run, each with so many devices, their output in files beside its folder."""
   command = [*script, *arguments(corpus, workdir, *more)[1:]]
-  environment = {**os.environ, 'PYTHONUNBUFFERED': '1'}
+  environment = {**os.environ, 'PYTHONUNBUFFERED': '1', 'JAX_NUM_CPU_DEVICES': str(devices)}
   children = []
   for number, child in enumerate(peers.commands(2, command, environment)):
     log = open(f'{workdir}.{number}.log', 'w')
@@ -71,11 +71,18 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
   assert re.search(r'unhealthy[^\n]*:\n1\n', said(workdir, 0)), said(workdir, 0)[-3000:]
   assert children[1].wait() == -signal.SIGKILL
 
-  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=6'), workdir)
+  end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=6', devices=2), workdir)
   # One process with eight devices, split in two more ways, goes on from what two have saved.
   mesh = ['--config.mesh.fsdp=4', '--config.mesh.tensor=2']
   assert train.main(options(corpus, workdir, *FLAGS, *mesh, '--config.train.num_steps=8')) == 0
   assert_same_losses(run, workdir)
+
+
+def test_two_processes_of_two_devices_share_a_step_under_pmap(corpus, tmp_path):
+  same = [*FLAGS, '--config.model.dropout=0.0', '--config.train.num_steps=2']  # pmap draws dropout of its own
+  end(launch(corpus, tmp_path / 'pmap', *same, '--config.compile=pmap', devices=2), tmp_path / 'pmap')
+  assert train.main(options(corpus, tmp_path / 'jit', *same, '--config.mesh.data=4')) == 0
+  assert_same_losses(tmp_path / 'jit', tmp_path / 'pmap')
 
 
 @pytest.mark.drill

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
 from transformer.config import MeshConfig
@@ -177,7 +177,7 @@ def bytes_per_device(tree: PyTree) -> int:
 # --------------------------------------------------------------------------------------------------------- batches
 
 
-def row_parts(mesh: Mesh) -> int:
+def row_parts(mesh: Mesh | AbstractMesh) -> int:
   """Return the number of equal parts that the rows of a batch are split into."""
   return math.prod(mesh.shape[axis] for axis in ROWS)
 
@@ -246,16 +246,23 @@ class CompiledStep:
   A program is compiled for each shape of batch, when the first such batch comes or when program() is called.
   """
 
-  def __init__(self, function: Any, lay: Callable):
-    """Wrap a step that jax.jit or jax.pmap returned; `lay` puts a host batch onto the devices."""
+  def __init__(self, function: Any, lay: Callable, lay_out_to_compile: Callable | None = None):
+    """Wrap a step that jax.jit or jax.pmap returned.
+
+    Args:
+      function: the step.
+      lay: puts a host batch onto the devices, as the compiled step takes it.
+      lay_out_to_compile: lays out a host batch as `function` is compiled for it; None: `lay`.
+    """
     self._function, self._lay, self._programs = function, lay, {}
+    self._lay_out_to_compile = lay_out_to_compile or lay
 
   def program(self, first: PyTree, batch: PyTree) -> Program:
     """Return the program for batches of this shape, compiled if it is new."""
     key = self._key(batch)
     if key not in self._programs:
       start = time.monotonic()
-      compiled = self._function.lower(first, self._lay(batch)).compile()
+      compiled = self._function.lower(first, self._lay_out_to_compile(batch)).compile()
       self._programs[key] = Program(compiled, time.monotonic() - start, compiled.memory_analysis())
     return self._programs[key]
 
@@ -303,11 +310,13 @@ def _by_jit(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledSt
 
 
 def _by_pmap(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledStep:
-  count = mesh.shape[DATA]
+  count = sum(device.process_index == jax.process_index() for device in mesh.devices.flat)  # each gives its own rows
   mapped = jax.pmap(functools.partial(step, axis=DATA), axis_name=DATA, in_axes=(None, 0), out_axes=None,
                     devices=list(mesh.devices.flat), donate_argnums=(0,) if donate else ())
   split = lambda x: np.asarray(x).reshape((count, x.shape[0] // count) + x.shape[1:])
-  return CompiledStep(mapped, functools.partial(jax.tree.map, split))
+  deal = functools.partial(jax.tree.map, split)
+  # pmap is compiled for what one process has, but what it compiles takes the arrays of all processes.
+  return CompiledStep(mapped, lambda batch: place(deal(batch), mesh), deal)
 
 
 COMPILATIONS.add('jit', Compilation(_by_jit, rows_alone=False), 'one program over the mesh; XLA inserts the sums')
