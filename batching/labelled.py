@@ -35,8 +35,8 @@ class LabelledPlan(Plan):
     least = config.row_step * self._each * int(longest.max())
     if config.batching == 'buckets' and config.batch_tokens < least:
       raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {config.row_step} examples'
-                      f'{config.row_reason} of {self._each} × {longest.max()} tokens, the longest; raise it to {least} or '
-                      'lower data.max_length')
+                      f'{config.row_reason} of {self._each} × {longest.max()} tokens, the longest; raise it to {least} '
+                      'or lower data.max_length')
     side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))  # only the lengths are used
     config = dataclasses.replace(config, batch_tokens=config.batch_tokens // self._each)
     self._rows = BATCHINGS[config.batching](Store(side, side, ''), config, seed, shuffle)

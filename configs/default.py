@@ -197,8 +197,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
 # Renamed options, from the old dotted name to the new one. In folders of older runs an old name is read, with its value
 # converted by RENAMED_VALUES; on a command line it is a mistake, reported with the new name.
 RENAMED: dict[str, str] = {'data.test_split': 'data.test_splits'}
+# From an old value to the new one, where they differ.
+RENAMED_VALUES: dict[str, Callable[[Any], Any]] = {'data.test_split': lambda name: (name,) if name else ()}
 # Options that a run's first start decides where they are unset, and keeps in config.json; with the value that runs had
 # before there was the option.
 DECIDED: dict[str, Any] = {'data.row_multiple': 8}
-# From an old value to the new one, where they differ.
-RENAMED_VALUES: dict[str, Callable[[Any], Any]] = {'data.test_split': lambda name: (name,) if name else ()}

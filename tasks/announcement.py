@@ -56,8 +56,9 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
   axes = ' × '.join(f'{name} {size}' for name, size in mesh.shape.items())
   of = lambda tree: hardware.in_units(partitioning.bytes_per_device(tree))
   print(f'Mesh: {axes} on {jax.process_count()} process{"es" * (jax.process_count() > 1)}. Each device holds '
-        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and {largest.rows // partitioning.row_parts(mesh)} of '
-        f'{largest.rows} rows of the largest batch; a batch has {plan.tokens_per_batch():,.0f} real target tokens')
+        f'{of(state.params)} of parameters, {of(state)} with the optimizer\'s state, and '
+        f'{largest.rows // partitioning.row_parts(mesh)} of {largest.rows} rows of the largest batch; '
+        f'a batch has {plan.tokens_per_batch():,.0f} real target tokens')
   whole = partitioning.undivided(task.model.axes(), state.params, mesh)
   if whole:
     print(f'  not divided by the mesh, and so kept whole on several devices: {", ".join(whole[:8])}'

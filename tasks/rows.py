@@ -31,7 +31,7 @@ def settle(setup: Setup, folder: RunFolder, mesh: Mesh | AbstractMesh) -> Setup:
   """
   saved, parts = folder.read_config(), partitioning.row_parts(mesh)
   kept = saved['data']['row_multiple']
-  multiple = kept or shapes.row_multiple(parts)
+  multiple = shapes.row_multiple(parts) if kept is None else kept
   with config_errors():
     batches = dataclasses.replace(setup.batches, row_multiple=multiple)
   if batches.divisible_rows % parts:
@@ -45,16 +45,17 @@ def _refusal(folder: RunFolder, rows: int, mesh: Mesh | AbstractMesh) -> str:
   """Return why a mesh cannot share a run's batches, and what to do."""
   data, fsdp, parts = mesh.shape[partitioning.DATA], mesh.shape[partitioning.FSDP], partitioning.row_parts(mesh)
   fitting = [number for number in range(1, parts) if rows % number == 0]
+  products = ' or '.join(map(str, fitting[-3:]))
   return (f'{folder.path} has batches whose rows are multiples of {rows} (data.row_multiple or fixed_rows, kept since '
           f'the run began), and mesh.data {data} × mesh.fsdp {fsdp} would split them into {parts} parts, which do not '
-          f'divide that. Choose mesh.data and mesh.fsdp whose product is {" or ".join(map(str, fitting[-3:]))}, such as '
-          f'--config.mesh.data={fitting[-1]} --config.mesh.fsdp=1 (mesh.tensor can take further devices); or begin a run '
-          f'with rows for {parts} parts, in another --workdir or with --begin_anew. A run that is to go on on more '
+          f'divide that. Choose mesh.data and mesh.fsdp whose product is {products}, such as '
+          f'--config.mesh.data={fitting[-1]} --config.mesh.fsdp=1 (mesh.tensor can take further devices); or begin a '
+          f'run with rows for {parts} parts, in another --workdir or with --begin_anew. A run that is to go on on more '
           f'devices than it begins on begins with --config.data.row_multiple={shapes.row_multiple(parts)}.')
 
 
 def check(task: Task, mesh: Mesh) -> None:
-  """Raise ValueError when a batch of training or validation does not divide over the mesh, micro-batch by micro-batch."""
+  """Raise ValueError when a micro-batch of training, or a batch of validation, does not divide over the mesh."""
   for shape in task.batches.shapes:
     partitioning.check_rows(shape.rows, mesh, task.setup.loop.accumulation_steps)
   for shape in task.heldout_plan(task.corpus.validation).shapes:

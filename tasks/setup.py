@@ -87,7 +87,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config['vocabulary']['kind']),
         batches=build(BatchConfig, data, batch_tokens=train['batch_tokens'],
                       accumulation_steps=train['accumulation_steps'],
-                      row_multiple=data['row_multiple'] or ROWS),
+                      row_multiple=ROWS if data['row_multiple'] is None else data['row_multiple']),
         model=model,
         loss=build(LossConfig, train),
         consistency=build(ConsistencyConfig, train, dropout=largest_dropout(model)),

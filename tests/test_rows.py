@@ -44,8 +44,8 @@ def test_Z1_what_the_first_start_decides_holds_on_every_mesh(tmp_path):
 def test_Z1_a_mesh_that_does_not_divide_the_rows_is_refused(tmp_path):
   start(tmp_path / 'a', data=8)
   before = (tmp_path / 'a' / 'config.json').read_text()
-  with pytest.raises(ConfigError, match=r'rows are multiples of 8 .*mesh\.data 4 × mesh\.fsdp 4 .* 16 parts.* 2 or 4 or 8, such '
-                     r'as --config\.mesh\.data=8 .*data\.row_multiple=16\.'):
+  with pytest.raises(ConfigError, match=r'rows are multiples of 8 .*mesh\.data 4 × mesh\.fsdp 4 .* 16 parts.* 2 or 4 '
+                     r'or 8, such as --config\.mesh\.data=8 .*data\.row_multiple=16\.'):
     start(tmp_path / 'a', data=4, fsdp=4)
   assert (tmp_path / 'a' / 'config.json').read_text() == before
   assert start(tmp_path / 'a', data=16, anew=True).row_multiple == 16  # as the message says
@@ -66,8 +66,8 @@ def test_batches_of_one_shape_go_on_wherever_their_own_rows_divide(tmp_path):
   assert start(tmp_path / 'a', data=32, train__accumulation_steps=2, **fixed).divisible_rows == 32
   with pytest.raises(ConfigError, match='multiples of 32 .* into 64 parts'):
     start(tmp_path / 'a', data=64, train__accumulation_steps=2, **fixed)
-  with pytest.raises(ConfigError, match=r'fixed_rows is 64; expected a multiple of 128 \(data.row_multiple = 32 for each '
-                     'of train.accumulation_steps = 4 micro-batches'):
+  with pytest.raises(ConfigError, match=r'fixed_rows is 64; expected a multiple of 128 \(data.row_multiple = 32 for '
+                     'each of train.accumulation_steps = 4 micro-batches'):
     start(tmp_path / 'b', data=32, train__accumulation_steps=4, **fixed)
 
 

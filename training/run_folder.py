@@ -110,8 +110,8 @@ class RunFolder:
     """Lock the folder for a run of `config`: a new run, or one that was saved with the same configuration.
 
     Args:
-      config: the resolved configuration, a plain dict; where it leaves open what the run has decided (default.DECIDED), the
-        run's own value is taken over, unless it begins anew.
+      config: the resolved configuration, a plain dict; where it leaves open what the run has decided
+        (default.DECIDED), the run's own value is taken over, unless it begins anew.
       bound: names in MAY_CHANGE that may not change in this run.
       anew: whether to set aside what the run has learnt and measured, and begin at step 0.
 
