@@ -1,6 +1,7 @@
 """From tokenised text to batches: which sentences form the batch at step n. Read `input_pipeline.py` first.
 
     store      tokenised text on disk, memory-mapped
+    pieces     how a store is written, so that a kill loses little
     sampled    a store for each epoch: subword regularisation
     shapes     rows and lengths of a batch; lengths that hold all sentences with little padding
     plan       the interface of every plan, the options of batching, and the registry of plans

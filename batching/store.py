@@ -18,15 +18,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from checks.errors import DamagedError, DataError, naming
-from checks.whole_files import sum_of, sums_of, write_whole
+from batching.pieces import SUMS, StoreWriter, write_store
+from checks.errors import DamagedError, DataError
+from checks.whole_files import sum_of
 from corpora.splits import Split, TextSplit
 from corpora.vocabulary import Vocabulary
 
 _STORE_VERSION = 2  # to be increased when the same text is stored in another way
-_SUMS = 'sums.json'
 _VERIFIED_AT_ONCE = 64 << 20  # bytes of a store that are read within some 50 ms
 _CHUNK = 4096  # pairs tokenised at a time
+_CHUNKS_OF_PIECE = 64  # what a kill loses of a store, at most: some 260,000 pairs
+_TOKENS_OF_PIECE = 1 << 23  # the same for running text
 
 Progress = Callable[[Iterable], Iterator]  # wraps the iterator over a split's texts, for a progress bar
 
@@ -52,8 +54,9 @@ class Side(NamedTuple):
 
   @property
   def lengths(self) -> np.ndarray:
-    """[sentences] number of tokens of each sentence, EOS included."""
-    return np.diff(self.offsets)
+    """[sentences] int32 number of tokens of each sentence, EOS included."""
+    # Half the memory of int64, of which the plan of a large corpus holds much; differences are right modulo 2^32.
+    return np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting='unsafe')
 
 
 class Store(NamedTuple):
@@ -113,7 +116,7 @@ def open_store(split: Split, source_vocabulary: Tokeniser, target_vocabulary: To
     progress: wraps the iterator over pairs.
   """
   return open_folder(store_fingerprint(split, source_vocabulary, target_vocabulary), folder,
-                     lambda place: _write_pairs(split, source_vocabulary, target_vocabulary, place, progress))
+                     lambda writer: _write_pairs(split, source_vocabulary, target_vocabulary, writer, progress))
 
 
 def open_text_store(split: TextSplit, vocabulary: Vocabulary, length: int, folder: str,
@@ -130,34 +133,23 @@ def open_text_store(split: TextSplit, vocabulary: Vocabulary, length: int, folde
     folder, progress: as in open_store; progress counts documents.
   """
   return open_folder(_fingerprint('blocks', length, split.fingerprint, vocabulary.fingerprint), folder,
-                     lambda place: _write_blocks(split, vocabulary, length, place, progress), shortest=(0, 1))
+                     lambda writer: _write_blocks(split, vocabulary, length, writer, progress), shortest=(0, 1))
 
 
-def open_folder(fingerprint: str, folder: str, write: Callable[[str], None], shortest: tuple[int, int] = (2, 2)
+def open_folder(fingerprint: str, folder: str, write: Callable[[StoreWriter], None], shortest: tuple[int, int] = (2, 2)
                 ) -> Store:
-  """Open the store of a fingerprint; where it is not there, write(folder) makes it. It appears whole or not at all.
+  """Open the store of a fingerprint; where it is not there, write(writer) makes it. It appears whole or not at all.
 
   Raises:
     DamagedError: when a file of the store is damaged; of a large one, Store.verify() says so.
   """
   place = os.path.join(folder, fingerprint)
-  if os.path.isdir(place) and not os.path.isfile(os.path.join(place, _SUMS)):
+  if os.path.isdir(place) and not os.path.isfile(os.path.join(place, SUMS)):
     aside = tempfile.mkdtemp(dir=folder)  # an earlier version's, which nothing vouches for
     with contextlib.suppress(FileNotFoundError):  # another process was faster
       os.rename(place, os.path.join(aside, 'store'))
     shutil.rmtree(aside, ignore_errors=True)
-  if not os.path.isdir(place):
-    os.makedirs(folder, exist_ok=True)
-    unfinished = tempfile.mkdtemp(prefix=f'{fingerprint}.unfinished-', dir=folder)
-    try:
-      write(unfinished)
-      sums = json.dumps({'fingerprint': fingerprint, 'files': sums_of(unfinished)}, indent=1, sort_keys=True)
-      write_whole(os.path.join(unfinished, _SUMS), sums)
-      os.rename(unfinished, place)
-    except BaseException:
-      shutil.rmtree(unfinished, ignore_errors=True)
-      if not os.path.isdir(place):  # else another process was faster, and its store is as good
-        raise
+  write_store(place, fingerprint, write)
   sums, verified = _verification(place, fingerprint)
   side = lambda name: Side(_load(os.path.join(place, f'{name}.ids.npy'), 'r'),
                            _load(os.path.join(place, f'{name}.offsets.npy')))
@@ -173,7 +165,7 @@ def _verification(place: str, fingerprint: str) -> tuple[str, Future[None] | Non
         raise DamagedError(f'{path} is damaged: it differs from what was written. Delete the folder {place}: it is made '
                            'again')
 
-  path = os.path.join(place, _SUMS)
+  path = os.path.join(place, SUMS)
   try:
     with open(path, encoding='utf-8') as file:
       content = json.load(file)
@@ -183,7 +175,7 @@ def _verification(place: str, fingerprint: str) -> tuple[str, Future[None] | Non
   except (ValueError, KeyError, TypeError):
     raise DamagedError(f'{path} is damaged. Delete the folder {place}: it is made again') from None
   small = sum(os.path.getsize(os.path.join(place, name)) for name in os.listdir(place)) <= _VERIFIED_AT_ONCE
-  everything = sorted({*files, *os.listdir(place)} - {_SUMS})
+  everything = sorted({*files, *os.listdir(place)} - {SUMS})
   verify(name for name in everything if small or 'ids' not in name)  # plans are made of offsets, at once
   if small:
     return sum_of(path), None
@@ -207,43 +199,38 @@ def _load(path: str, mmap_mode: str | None = None) -> np.ndarray:
     raise DamagedError(f'{path} is damaged ({error}); delete its folder: it is made again') from None
 
 
-def _write_pairs(split: Split, source_vocabulary: Tokeniser, target_vocabulary: Tokeniser, place: str,
+def _write_pairs(split: Split, source_vocabulary: Tokeniser, target_vocabulary: Tokeniser, writer: StoreWriter,
                  progress: Progress | None) -> None:
   sides = {'source': source_vocabulary, 'target': target_vocabulary}
-  ids, lengths = {name: [] for name in sides}, {name: [] for name in sides}
-  pairs = iter(progress(split) if progress else split)
-  while texts := list(itertools.islice(pairs, _CHUNK)):
-    first = len(lengths['source'])
-    for name, vocabulary in sides.items():
-      encoded = vocabulary.encode_batch([getattr(pair, name) for pair in texts], first)
-      lengths[name] += [len(sentence) + 1 for sentence in encoded]
-      ids[name].append(np.fromiter(
-          (token for sentence in encoded for token in (*sentence, vocabulary.eos_id)), np.int32))
-  for name in sides:
-    _write_side(place, name, ids[name], lengths[name])
+  pairs = itertools.islice(progress(split) if progress else split, writer.texts, None)
+  for number in itertools.count(1):
+    if not (texts := list(itertools.islice(pairs, _CHUNK))):
+      break
+    writer.add(len(texts), **{
+        name: _ended(vocabulary.encode_batch([getattr(pair, name) for pair in texts], writer.texts), vocabulary.eos_id)
+        for name, vocabulary in sides.items()})
+    if number % _CHUNKS_OF_PIECE == 0:
+      writer.end_piece()
 
 
-def _write_blocks(split: TextSplit, vocabulary: Vocabulary, length: int, place: str, progress: Progress | None
+def _ended(sentences: list[list[int]], eos: int) -> tuple[np.ndarray, list[int]]:
+  """Return the ids of all sentences, each ended by EOS, [total] int32; and the length of each, EOS included."""
+  for sentence in sentences:
+    sentence.append(eos)
+  return np.fromiter(itertools.chain.from_iterable(sentences), np.int32), list(map(len, sentences))
+
+
+def _write_blocks(split: TextSplit, vocabulary: Vocabulary, length: int, writer: StoreWriter, progress: Progress | None
                   ) -> None:
-  ids, lengths = [], []
-  for text in progress(split) if progress else split:
+  tokens = 0  # of the piece that is being written
+  for text in itertools.islice(progress(split) if progress else split, writer.texts, None):
     document = np.array([*vocabulary.encode_document(text), vocabulary.eos_id], np.int32)
     if (document == vocabulary.unk_id).any():
       raise DataError(f'{split.name}: the vocabulary has no entry for some of the text, which would be missing from '
                       'perplexity; use a vocabulary with bytes (vocabulary.byte_fallback)')
-    ids.append(document)
-    lengths += [min(length, len(document) - start) for start in range(0, len(document), length)]
-  _write_side(place, 'source', [], [0] * len(lengths))
-  _write_side(place, 'target', ids, lengths)
-
-
-def _write_side(place: str, name: str, ids: list[np.ndarray], lengths: list[int]) -> None:
-  _save(os.path.join(place, f'{name}.ids.npy'), np.concatenate(ids) if ids else np.zeros(0, np.int32))
-  _save(os.path.join(place, f'{name}.offsets.npy'), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-
-
-def _save(path: str, array: np.ndarray) -> None:
-  """Write an array as np.save does, except that an error says which file it was and why."""
-  with naming(path), open(path, 'wb') as file:
-    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-    file.write(array.data)
+    lengths = [min(length, len(document) - start) for start in range(0, len(document), length)]
+    writer.add(1, source=(document[:0], [0] * len(lengths)), target=(document, lengths))
+    tokens += len(document)
+    if tokens >= _TOKENS_OF_PIECE:
+      writer.end_piece()
+      tokens = 0

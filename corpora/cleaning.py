@@ -4,6 +4,7 @@ A new filter is a function (pair, config) -> bool in FILTERS and its option in C
 dropped is counted under the first filter that dropped it.
 """
 
+import array
 import collections
 import dataclasses
 import hashlib
@@ -14,11 +15,16 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from checks.errors import DataError
+from checks.progress import shown
 from checks.refusals import refuse
 from corpora import text_files
 from corpora.config import CorpusConfig
 from corpora.splits import Corpus, Pair, Split
+
+_DIGEST = 16  # bytes of the hash that tells whether a pair has occurred before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,24 +110,38 @@ FILTERS: dict[str, Callable[[Pair, CleaningConfig], bool]] = {
 def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
   """Return the pairs that pass every filter, and how many pairs each filter dropped.
 
-  The text is read twice: once here, to know how much is left, and then whenever the split is.
+  The text is read twice: once here, to know how much is left, and then whenever the split is. In memory are a byte a
+  pair and, to find duplicates, 16 bytes of its hash and, while they are sorted, some 32 more.
   """
-  filters, dropped, kept, seen = config.filters, collections.Counter(), bytearray(), set()
-  for pair in split:
+  filters, dropped, kept, digests = config.filters, collections.Counter(), bytearray(), bytearray()
+  for pair in shown(split, f'filtering {split.name}', ' pairs', len(split)):
     reason = next((name for name, wrong in filters.items() if wrong(pair, config)), None)
     if reason is None and config.drop_duplicates:
-      digest = hashlib.blake2b('\0'.join(pair).encode(), digest_size=16).digest()
-      reason = 'drop_duplicates' if digest in seen else None
-      seen.add(digest)
+      digests += hashlib.blake2b('\0'.join(pair).encode(), digest_size=_DIGEST).digest()
     dropped[reason] += 1
     kept.append(reason is None)
   left = dropped.pop(None, 0)
+  if config.drop_duplicates and (repeated := _repeated(digests)).size:
+    flags = np.frombuffer(kept, np.uint8)  # shares the memory of `kept`
+    flags[np.flatnonzero(flags)[repeated]] = 0
+    dropped['drop_duplicates'], left = len(repeated), left - len(repeated)
   if not left:
     raise DataError(f'{split.name}: the filters leave none of {len(split):,} pairs: '
                     + ', '.join(f'data.{name} drops {count:,}' for name, count in dropped.items()))
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, dataclasses.asdict(config) | {'mix': (), 'tag': None}),
       size=left, read=lambda: itertools.compress(split.read(), kept)), dict(dropped)
+
+
+def _repeated(digests: bytearray) -> np.ndarray:
+  """Return the places of the digests, 16 bytes each, that have occurred before, in no particular order."""
+  halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+  order = np.lexsort(halves.T)  # stable: of equal ones, the first comes first
+  equal = np.ones(max(len(order) - 1, 0), bool)
+  for half in halves.T:
+    ordered = half[order]
+    equal &= ordered[1:] == ordered[:-1]
+  return order[1:][equal]
 
 
 def _fingerprint(*parts: object) -> str:
@@ -144,7 +164,7 @@ def weighted(split: Split, weight: float, seed: int) -> Split:
   """Repeat each pair `weight` times; of a fraction, repeat that share of the pairs, drawn by the seed, once more."""
   whole, share = divmod(weight, 1.0)
   draw = random.Random(f'{seed} {split.fingerprint}')  # each corpus draws its own
-  times = [int(whole) + (draw.random() < share) for _ in range(len(split))]
+  times = array.array('H', (int(whole) + (draw.random() < share) for _ in range(len(split))))
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, weight, seed), size=sum(times),
       read=lambda: (pair for pair, count in zip(split.read(), times) for _ in range(count)))

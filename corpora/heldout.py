@@ -45,12 +45,22 @@ def split_pairs(pairs: Sequence[Pair], path: str, config: CorpusConfig, notes: l
 
 def without_empty(pairs: Sequence[Pair], name: str, notes: list[str]) -> list[Pair]:
   """Return the pairs with text on both sides; add to `notes` how many lack it. Raises DataError when none is left."""
-  kept = [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+  kept = list(filter(has_text, pairs))
+  report_empty(len(pairs) - len(kept), len(kept), name, notes)
+  return kept
+
+
+def has_text(pair: Pair) -> bool:
+  """Return whether both sides of a pair hold more than spaces."""
+  return bool(pair.source.strip() and pair.target.strip())
+
+
+def report_empty(dropped: int, kept: int, name: str, notes: list[str]) -> None:
+  """Add to `notes` how many pairs of a file were dropped for an empty side. Raises DataError when none is left."""
   if not kept:
     raise DataError(f'{name}: no pair has text on both sides')
-  if len(kept) < len(pairs):
-    notes.append(f'{name}: {len(pairs) - len(kept):,} pairs with an empty side dropped')
-  return kept
+  if dropped:
+    notes.append(f'{name}: {dropped:,} pairs with an empty side dropped')
 
 
 def split_by_key(keys: Sequence[Sequence[Hashable]], heldout: int, seed: int, name: str, noun: str

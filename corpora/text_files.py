@@ -1,31 +1,47 @@
-"""The user's own text files: two line-aligned files per split, or one file of tab-separated columns."""
+"""The user's own text files: two line-aligned files per split, or more, or one file of tab-separated columns.
 
+Files are read block by block, and the aligned files of training anew whenever their pairs are wanted, so that a corpus
+may be larger than memory.
+"""
+
+import dataclasses
 import difflib
+import glob
 import gzip
+import itertools
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from checks.errors import DataError
+from checks.progress import shown
 from corpora import heldout
 from corpora.config import KINDS, CorpusConfig, Kind
-from corpora.splits import Corpus, Pair, Split, counted, in_memory
+from corpora.splits import Corpus, Pair, Split, counted, in_memory, measured
 
+_BLOCK = 1 << 20  # bytes read at a time
+_CHUNK = 4096  # pairs read at a time
 _GZIP = b'\x1f\x8b'
 _BOM = b'\xef\xbb\xbf'
 
 
-def decode_lines(data: bytes, name: str) -> list[str]:
+def decode_lines(data: bytes, name: str, before: int = 0) -> list[str]:
   """Return the lines of UTF-8 bytes. Lines end at LF alone; one CR before it, and a byte-order mark, are removed.
+
+  Args:
+    data: whole lines; the last may lack its LF.
+    name: of the file, for messages.
+    before: lines of the file that stand before these. A byte-order mark is removed from a file's first line alone.
 
   Raises:
     DataError: naming file and line, where the bytes are not UTF-8.
   """
   try:
-    text = data.decode('utf-8-sig')
+    text = data.decode('utf-8' if before else 'utf-8-sig')
   except UnicodeDecodeError as error:
-    line = data.count(b'\n', 0, error.start) + 1
-    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{data[error.start]:02x}). '
+    line = before + error.object.count(b'\n', 0, error.start) + 1
+    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{error.object[error.start]:02x}). '
                     'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8') from None
   lines = text.split('\n')  # not splitlines, which also splits at U+2028 and the like, inside sentences
   if lines[-1] == '':
@@ -33,8 +49,36 @@ def decode_lines(data: bytes, name: str) -> list[str]:
   return [line[:-1] if line.endswith('\r') else line for line in lines]
 
 
-def read_bytes(path: str) -> bytes:
-  """Return a file's content, unpacked when it is gzip. Raises DataError when it is missing, a folder or damaged."""
+def line_blocks(path: str, notes: list[str] | None = None) -> Iterator[list[str]]:
+  """Yield the lines of a text file, plain or gzip, in blocks of about a megabyte; see decode_lines.
+
+  Args:
+    path: of the file; gzip is recognised by its content.
+    notes: gets a note on what was removed.
+
+  Raises:
+    DataError: when the file is missing, a folder, damaged or not UTF-8.
+  """
+  begun, before = [], 0  # the bytes of a line whose end has not been read yet; lines yielded
+  for data in _byte_blocks(path):
+    end = data.rfind(b'\n') + 1
+    begun.append(data[:end] if end else data)
+    if end:
+      lines = _decode_block(b''.join(begun), path, before, notes)
+      begun, before = [data[end:]], before + len(lines)
+      yield lines
+  if rest := b''.join(begun):
+    yield _decode_block(rest, path, before, notes)
+
+
+def _decode_block(data: bytes, path: str, before: int, notes: list[str] | None) -> list[str]:
+  if notes is not None and not before and data.startswith(_BOM):
+    notes.append(f'{path}: a byte-order mark at the start removed')
+  return decode_lines(data, path, before)
+
+
+def _byte_blocks(path: str) -> Iterator[bytes]:
+  """Yield a file's content in blocks, unpacked when it is gzip."""
   if os.path.isdir(path):
     raise DataError(f'{path} is a folder; expected a text file. {_listing(path, path)}')
   if not os.path.exists(path):
@@ -43,23 +87,18 @@ def read_bytes(path: str) -> bytes:
                                            else f'the folder {folder} does not exist'))
   try:
     with open(path, 'rb') as file:
-      data = file.read()
+      content = gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
+      while data := content.read(_BLOCK):
+        yield data
+  except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    raise DataError(f'{path} is a damaged gzip file ({error}); fetch it again') from None
   except OSError as error:
     raise DataError(f'{path} cannot be read: {error.strerror}') from None
-  if data[:2] == _GZIP:
-    try:
-      data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-      raise DataError(f'{path} is a damaged gzip file ({error}); fetch it again') from None
-  return data
 
 
 def read_lines(path: str, notes: list[str] | None = None) -> list[str]:
-  """Return the lines of a text file, plain or gzip, see decode_lines; add to `notes` what was removed."""
-  data = read_bytes(path)
-  if notes is not None and data.startswith(_BOM):
-    notes.append(f'{path}: a byte-order mark at the start removed')
-  return decode_lines(data, path)
+  """Return all lines of a text file, plain or gzip; see line_blocks."""
+  return list(itertools.chain.from_iterable(line_blocks(path, notes)))
 
 
 def _listing(folder: str, wanted: str) -> str:
@@ -72,18 +111,15 @@ def _listing(folder: str, wanted: str) -> str:
 def directory_corpus(config: CorpusConfig) -> Corpus:
   """Load `<directory>/<split>.<language>`, plain or `.gz`, one sentence per line, the two sides aligned.
 
-  Training pairs with an empty side are dropped. The first test set must exist; others are used if they exist, and
-  notes name those that do not.
+  A split's name may be several, separated by commas, with wildcards: see stems. Training pairs with an empty side are
+  dropped. The first test set must exist; others are used if they exist, and notes name those that do not.
   """
-  notes = [config.direction]
+  notes, codes = [config.direction], (config.source_language, config.target_language)
   return Corpus(
       name=config.directory, source_language=config.source_language, target_language=config.target_language,
-      train=training_pairs(config, notes), validation=_file_pairs(config, config.validation_split, notes),
-      tests=tuple(_file_pairs(config, stem, notes) for stem in _tests_there(config, notes)), notes=tuple(notes))
-
-
-def _tests_there(config: CorpusConfig, notes: list[str]) -> list[str]:
-  return tests_there(config.directory, config.test_splits, (config.source_language, config.target_language), notes)
+      train=training_pairs(config, notes), validation=_heldout_pairs(config, config.validation_split, notes),
+      tests=tuple(_heldout_pairs(config, stem, notes)
+                  for stem in tests_there(config.directory, config.test_splits, codes, notes)), notes=tuple(notes))
 
 
 def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str]) -> list[str]:
@@ -91,37 +127,129 @@ def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], no
 
   Args:
     directory: where the files lie.
-    stems: of the test sets.
+    stems: of the test sets; those with commas or wildcards count as there.
     endings: of the files of a set: `<stem>.<ending>`, plain or `.gz`.
   """
   missing = {stem: [name for name in (f'{stem}.{ending}' for ending in endings) if not _path(directory, name)]
-             for stem in stems[1:]}
+             for stem in stems[1:] if not is_pattern(stem)}
   notes += [f'test set {stem} left out: {directory} has no {" and no ".join(names)}'
             for stem, names in missing.items() if names]
   return [stem for stem in stems if not missing.get(stem)]
 
 
 def training_pairs(config: CorpusConfig, notes: list[str]) -> Split:
-  """Load the training split of a folder; add to `notes` how many pairs were left out."""
-  return _file_pairs(config, config.train_split, notes, drop_empty=True)
+  """Return the training split of a folder, which is read anew, block by block, whenever its pairs are wanted.
+
+  It is read once here, to check and to hash it. Pairs with an empty side are dropped; a note says how many.
+
+  Raises:
+    DataError: when a file is missing, empty, damaged or not UTF-8, or has more lines than its counterpart; and while
+      the split is read, when a file is no longer what was read here.
+  """
+  stem, dropped = config.train_split, 0
+  files = AlignedFiles.of(config, stem)
+
+  def with_text() -> Iterator[Pair]:
+    nonlocal dropped
+    for pair in shown(files.read(notes), f'reading {stem}', ' pairs'):
+      if heldout.has_text(pair):
+        yield pair
+      else:
+        dropped += 1
+
+  fingerprint, size = measured(with_text())
+  heldout.report_empty(dropped, size, stem, notes)
+  return Split(_name(stem, size), fingerprint, size, lambda: filter(heldout.has_text, files.read()), stem)
 
 
-def _file_pairs(config: CorpusConfig, stem: str, notes: list[str], drop_empty: bool = False) -> Split:
-  """Load `<directory>/<stem>.<language>` of both languages."""
-  paths = [find(config.directory, f'{stem}.{code}', 'Splits are named by --config.data.train_split, '
-                'validation_split and test_splits, languages by source_language and target_language')
-           for code in (config.source_language, config.target_language)]
-  sides = [read_lines(path, notes) for path in paths]
-  for path, lines in zip(paths, sides):
-    if not lines:
-      raise DataError(f'{path} is empty; expected one sentence per line')
-  if len(sides[0]) != len(sides[1]):
-    raise DataError(f'{paths[0]} has {len(sides[0]):,} lines and {paths[1]} has {len(sides[1]):,}; line n of one '
-                    'must translate line n of the other')
-  pairs = [Pair(*texts) for texts in zip(*sides)]
-  if drop_empty:
-    pairs = heldout.without_empty(pairs, stem, notes)
-  return in_memory(counted(stem, len(pairs)) if stem.startswith('newstest') else stem, pairs, stem)
+def _heldout_pairs(config: CorpusConfig, stem: str, notes: list[str]) -> Split:
+  """Return a split that is not trained on; its pairs stay in memory, also those with an empty side."""
+  pairs = list(AlignedFiles.of(config, stem).read(notes))
+  return in_memory(_name(stem, len(pairs)), pairs, stem)
+
+
+def _name(stem: str, size: int) -> str:
+  return counted(stem, size) if stem.startswith('newstest') else stem
+
+
+class AlignedFiles(NamedTuple):
+  """The files of a split: line n of a source file is translated by line n of its target file."""
+
+  paths: list[tuple[str, str]]  # (source, target); a split's texts are those of all of them, one after the other
+  marks: list[tuple[int, int]]  # size and time of change of each file, source and target in turn
+
+  @classmethod
+  def of(cls, config: CorpusConfig, name: str) -> 'AlignedFiles':
+    """Find the files of a split by its name in the options; see stems."""
+    codes = config.source_language, config.target_language
+    paths = [tuple(find(config.directory, f'{stem}.{code}', 'Splits are named by --config.data.train_split, '
+                        'validation_split and test_splits, languages by source_language and target_language')
+                   for code in codes) for stem in stems(config.directory, name, codes)]
+    return cls(paths, [_mark(path) for path in itertools.chain(*paths)])
+
+  def read(self, notes: list[str] | None = None) -> Iterator[Pair]:
+    """Yield the pairs of all files. Raises DataError when a file has changed since the files were found.
+
+    Args:
+      notes: gets a note on what was removed.
+    """
+    for number, paths in enumerate(self.paths):
+      sides = [itertools.chain.from_iterable(line_blocks(path, notes)) for path in paths]
+      read = 0
+      while True:
+        texts = [list(itertools.islice(side, _CHUNK)) for side in sides]
+        for path, mark in zip(paths, self.marks[2 * number:]):
+          if _mark(path) != mark:
+            raise DataError(f'{path} was changed while it was read; give the same command again when it is whole')
+        for path, lines in zip(paths, texts):
+          if not read and not lines:
+            raise DataError(f'{path} is empty; expected one sentence per line')
+        if len(texts[0]) != len(texts[1]):
+          counts = [read + len(lines) + sum(1 for _ in side) for lines, side in zip(texts, sides)]
+          raise DataError(f'{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}; line n of one must '
+                          'translate line n of the other')
+        if not texts[0]:
+          break
+        read += len(texts[0])
+        yield from map(Pair, *texts)
+
+
+def _mark(path: str) -> tuple[int, int]:
+  found = os.stat(path)
+  return found.st_size, found.st_mtime_ns
+
+
+def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
+  """Return the stems of the files that a split's name stands for: `<stem>.<ending>` or `<stem>.<ending>.gz`.
+
+  Args:
+    directory: where the files lie.
+    name: a stem; or several, separated by commas and read in this order, with the wildcards of a shell (*, ?, […]),
+      whose files are read in the order of their names. A file that has just this name goes first. No file is read twice.
+    endings: of the files; a stem counts when any of them is there.
+
+  Raises:
+    DataError: when wildcards match no file, naming them.
+  """
+  if not is_pattern(name) or any(_path(directory, f'{name}.{ending}') for ending in endings):
+    return [name]
+  found = []
+  for part in filter(None, map(str.strip, name.split(','))):
+    if not glob.has_magic(part):
+      found.append(part)
+      continue
+    tails = [f'.{ending}{packed}' for ending in endings for packed in ('', '.gz')]
+    matched = sorted({match.removesuffix(tail) for tail in tails for match in glob.glob(part + tail, root_dir=directory)})
+    if not matched:
+      raise DataError(f'no file matches {" or ".join(f"{part}.{ending}" for ending in endings)} (plain or .gz); '
+                      + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))
+    found += matched
+  return list(dict.fromkeys(found))
+
+
+def is_pattern(name: str) -> bool:
+  """Return whether a split's name may stand for several files."""
+  return ',' in name or glob.has_magic(name)
 
 
 def find(directory: str, name: str, advice: str) -> str:

@@ -23,10 +23,13 @@ import sentencepiece
 
 from checks.choices import Registry
 from checks.errors import DataError, naming
+from checks.progress import shown
 from checks.refusals import refuse
 
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
+
+_TEXTS_FOR_THREADS = 1024  # fewer are encoded faster than threads start
 
 
 class Kind(NamedTuple):
@@ -111,7 +114,8 @@ class Vocabulary:
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
     """Return the ids of each text. `first`, the first text's number in its split, matters to sampled vocabularies."""
-    return self._processor.encode(list(texts), num_threads=1)
+    threads = len(os.sched_getaffinity(0)) if len(texts) >= _TEXTS_FOR_THREADS else 1
+    return self._processor.encode(list(texts), num_threads=threads)
 
   def normalize(self, text: str) -> str:
     """Return the text as the model's pieces spell it, with U+2581 for a space."""
@@ -187,7 +191,8 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
       minloglevel=2, control_symbols=list(config.control_symbols))
   if not kind.size_is_exact:
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
-  texts = _sample((text for text in sentences if text.strip()), MOST_SENTENCES)
+  read = shown(sentences, 'reading for the vocabulary', ' sentences')
+  texts = _sample((text for text in read if text.strip()), MOST_SENTENCES)
   if not texts:
     raise DataError('there is no text to make a vocabulary from')
   model = io.BytesIO()
@@ -291,7 +296,7 @@ def word_counts(found: Iterable[str], keep: Keep = _anew) -> bytes:
     found: all words of a text, as often as they occur there; not read if `keep` has cached their counts.
     keep: see keeper().
   """
-  lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(found).items()))
+  lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(shown(found, 'counting words', ' words')).items()))
   return keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0))
 
 

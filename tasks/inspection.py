@@ -8,6 +8,7 @@ import numpy as np
 from corpora.splits import Corpus
 from corpora.vocabulary import Vocabulary
 
+_BLOCK = 1 << 20  # tokens compared at a time
 _BARS = 40  # columns of the longest bar of a histogram
 _BATCHES, _SHOWN = 10, 2  # batches written out, and pairs of each
 
@@ -26,7 +27,8 @@ def report(corpus: Corpus, plan: Any, source: Vocabulary, target: Vocabulary) ->
          f'out; {plan.batches_per_epoch:,} batches hold the other {len(corpus.train) - plan.dropped:,}')
   store = plan.store
   for name, side, vocabulary in (('source', store.source, source), ('target', store.target, target)):
-    tokens, unknown = len(side.ids), int((np.asarray(side.ids) == vocabulary.unk_id).sum())
+    tokens = len(side.ids)
+    unknown = sum(int((side.ids[start:start + _BLOCK] == vocabulary.unk_id).sum()) for start in range(0, tokens, _BLOCK))
     yield f'\n{name}: {tokens:,} tokens, {unknown:,} of them unknown ({unknown / max(tokens, 1):.3%})'
     yield from histogram(side.lengths)
   yield (f'\nbatches: {plan.padding():.1%} padding, {plan.sentences_per_batch():.1f} pairs and '

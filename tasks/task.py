@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
-import tqdm
 
 import input_pipeline
 from batching.store import Store
 from checks.errors import ConfigError, config_errors
+from checks.progress import shown
 from corpora import loading
 from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
@@ -302,6 +302,6 @@ def best_params(workdir: str, wanted: Any, fingerprints: Sequence[str]) -> Any:
   return checkpoints.average([best], wanted)
 
 
-def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterable]:
+def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterator]:
   """Return a function that wraps the iterator over a split in a progress bar, while the split is tokenised."""
-  return functools.partial(tqdm.tqdm, total=total, desc='tokenising', unit=unit, leave=False, disable=None)
+  return functools.partial(shown, what='tokenising', unit=unit, total=total)

@@ -369,17 +369,6 @@ def test_other_text_or_vocabulary_is_another_store():
   assert len(set(names)) == 5 and name(*'tab') == names[0]
 
 
-def test_an_interrupted_build_leaves_nothing_that_is_taken_for_a_store(tmp_path):
-  with pytest.raises(KeyboardInterrupt):
-    stores.open_store(SPLIT, Letters('source'), Letters('target', 1), str(tmp_path))
-  assert os.listdir(tmp_path) == []
-  fingerprint = stores.store_fingerprint(SPLIT, Letters('source'), Letters('target'))
-  os.mkdir(tmp_path / f'{fingerprint}.unfinished-killed')  # what a kill without warning leaves
-  whole = stores.open_store(SPLIT, Letters('source'), Letters('target'), str(tmp_path))
-  assert len(whole) == len(PAIRS)
-  assert collections.Counter(len(name) for name in os.listdir(tmp_path))[len(fingerprint)] == 1
-
-
 def test_a_store_of_no_pairs_is_empty(tmp_path):
   nothing = Split('train', 'text 0', 0, lambda: iter(()))
   assert len(stores.open_store(nothing, Letters('source'), Letters('target'), str(tmp_path))) == 0
