@@ -78,11 +78,11 @@ def _in_turn(source: np.ndarray, target: np.ndarray, room: tuple[int, int]) -> t
   ends = [np.concatenate([[0], np.cumsum(side)]) for side in (source, target)]
   # For every sentence, the end of the row that would begin with it.
   following = np.minimum(*(np.searchsorted(end, end[:-1] + capacity, 'right') - 1
-                           for end, capacity in zip(ends, room))).tolist()
+                           for end, capacity in zip(ends, room)))
   starts, place = [], 0
   while place < len(following):
     starts.append(place)
-    place = following[place]
+    place = following.item(place)
   first = np.zeros(len(source), np.int64)
   first[starts[1:]] = 1
   return np.cumsum(first), len(starts)

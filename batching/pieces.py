@@ -3,8 +3,8 @@
 A store being written is a folder FINGERPRINT.unfinished with the arrays that have been written so far and pieces.json,
 which lists the pieces that are whole: the sentences of each, and for each array the bytes that it added with their
 SHA-256. A start that finds such a folder compares the pieces with their sums, cuts off whatever comes after the last
-whole one, and goes on from there. The fingerprint is the hash of the text and the vocabularies, so that no piece of another
-text is taken for this one's.
+whole one, and goes on from there. The fingerprint is the hash of the text and the vocabularies, so that no piece of
+another text is taken for this one's.
 """
 
 import contextlib
@@ -98,8 +98,8 @@ class StoreWriter:
       if name not in (*_TYPES, _PIECES, _LOCK):
         os.remove(os.path.join(folder, name))  # such as sums of a store that was killed just before it was whole
     self._pieces = _whole_pieces(folder)
-    self._arrays = {name: _Array(os.path.join(folder, name), dtype, sum(piece['arrays'][name][0] for piece in self._pieces))
-                    for name, dtype in _TYPES.items()}
+    sizes = {name: sum(piece['arrays'][name][0] for piece in self._pieces) for name in _TYPES}
+    self._arrays = {name: _Array(os.path.join(folder, name), dtype, sizes[name]) for name, dtype in _TYPES.items()}
     self.texts = sum(piece['texts'] for piece in self._pieces)  # of the split, those that are in the arrays
     self._begun = 0  # those of them that are in no whole piece yet
     if not self._pieces:

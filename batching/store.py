@@ -136,8 +136,8 @@ def open_text_store(split: TextSplit, vocabulary: Vocabulary, length: int, folde
                      lambda writer: _write_blocks(split, vocabulary, length, writer, progress), shortest=(0, 1))
 
 
-def open_folder(fingerprint: str, folder: str, write: Callable[[StoreWriter], None], shortest: tuple[int, int] = (2, 2)
-                ) -> Store:
+def open_folder(fingerprint: str, folder: str, write: Callable[[StoreWriter], None],
+                shortest: tuple[int, int] = (2, 2)) -> Store:
   """Open the store of a fingerprint; where it is not there, write(writer) makes it. It appears whole or not at all.
 
   Raises:

@@ -4,7 +4,6 @@ Files are read block by block, and the aligned files of training anew whenever t
 may be larger than memory.
 """
 
-import dataclasses
 import difflib
 import glob
 import gzip
@@ -225,7 +224,7 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
   Args:
     directory: where the files lie.
     name: a stem; or several, separated by commas and read in this order, with the wildcards of a shell (*, ?, […]),
-      whose files are read in the order of their names. A file that has just this name goes first. No file is read twice.
+      whose files are read in the order of their names, none twice. A file that has the whole name is that file.
     endings: of the files; a stem counts when any of them is there.
 
   Raises:
@@ -239,7 +238,8 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
       found.append(part)
       continue
     tails = [f'.{ending}{packed}' for ending in endings for packed in ('', '.gz')]
-    matched = sorted({match.removesuffix(tail) for tail in tails for match in glob.glob(part + tail, root_dir=directory)})
+    matched = sorted({match.removesuffix(tail) for tail in tails
+                      for match in glob.glob(part + tail, root_dir=directory)})
     if not matched:
       raise DataError(f'no file matches {" or ".join(f"{part}.{ending}" for ending in endings)} (plain or .gz); '
                       + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))

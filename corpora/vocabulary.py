@@ -296,7 +296,8 @@ def word_counts(found: Iterable[str], keep: Keep = _anew) -> bytes:
     found: all words of a text, as often as they occur there; not read if `keep` has cached their counts.
     keep: see keeper().
   """
-  lines = lambda: (f'{word}\t{count}' for word, count in sorted(collections.Counter(shown(found, 'counting words', ' words')).items()))
+  counts = lambda: collections.Counter(shown(found, 'counting words', ' words'))
+  lines = lambda: (f'{word}\t{count}' for word, count in sorted(counts().items()))
   return keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0))
 
 
