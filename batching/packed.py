@@ -124,14 +124,15 @@ def redealt(packing: Packing, source: np.ndarray, target: np.ndarray, draw: np.r
   All epochs thus have equally many rows, and an epoch's rows do not depend on the epochs before it.
   """
   kind = source.astype(np.int64) * (int(target.max()) + 1) + target
-  by_kind = np.argsort(kind, kind='stable')
   drawn = np.lexsort((draw.random(len(kind)), kind))
-  other = np.empty(len(kind), np.int64)
-  other[by_kind] = drawn
+  other = np.empty_like(drawn)
+  other[np.argsort(kind, kind='stable')] = drawn
+  del kind, drawn  # of millions of sentences each is large
   order = draw.permutation(len(packing))
   sizes = np.diff(packing.starts)[order]
   starts = np.concatenate([[0], np.cumsum(sizes)])
-  places = np.repeat(packing.starts[:-1][order] - starts[:-1], sizes) + np.arange(len(kind))
+  places = np.arange(len(other))
+  places += np.repeat(packing.starts[:-1][order] - starts[:-1], sizes)
   return Packing(other[packing.sentences[places]], starts)
 
 

@@ -1,0 +1,68 @@
+"""Seconds and peak memory of preparing a corpus: made-up pairs, from text files to the plan of batches.
+
+    python -m benchmarks.preparing --pairs 20000000 --folder /tmp/made_up
+
+Writes pairs of 3 to 9 words, drawn by Zipf's law from 200,000 a language, to files in the folder, unless they are there;
+then runs `train.py --inspect` on them, which checks and hashes the text, drops duplicates, counts words, makes the
+vocabulary, tokenises and plans. Killed, the same command goes on. Prints one JSON line.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+_PARTS, _LINES = 4, 100_000  # files of a language; lines written at a time
+_LETTERS = np.array(list('abcdefghijklmnoprstuvwz'))
+
+
+def parse() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('--pairs', type=int, default=2_000_000)
+  parser.add_argument('--folder', default='made_up', help='of the text, and of the run')
+  parser.add_argument('--vocabulary', default='bpe', help='vocabulary.kind')
+  parser.add_argument('--batching', choices=('buckets', 'packed'), default='buckets')
+  return parser.parse_args()
+
+
+def write_text(folder: str, pairs: int) -> None:
+  """Write the files; the folder appears when they are whole."""
+  draw, unfinished = np.random.default_rng(0), f'{folder}.unfinished'
+  os.makedirs(unfinished)
+  chances = np.cumsum(1 / np.arange(10, 200_010))
+  for code in ('en', 'de'):
+    words = [''.join(draw.choice(_LETTERS, size)) for size in draw.integers(2, 10, len(chances))]
+    for part in ('val', *(f'train-{number}' for number in range(_PARTS))):
+      count = 500 if part == 'val' else pairs // _PARTS
+      with open(os.path.join(unfinished, f'{part}.{code}'), 'w', encoding='utf-8') as file:
+        for start in range(0, count, _LINES):
+          ends = np.cumsum(draw.integers(3, 10, min(_LINES, count - start)))
+          text = [words[i] for i in np.searchsorted(chances, draw.random(ends[-1]) * chances[-1]).tolist()]
+          file.writelines(' '.join(text[first:last]) + '\n' for first, last in zip([0, *ends], ends))
+  os.rename(unfinished, folder)
+
+
+def main() -> None:
+  options = parse()
+  text = os.path.join(options.folder, 'text')
+  if not os.path.isdir(text):
+    write_text(text, options.pairs)
+  start = time.monotonic()
+  subprocess.run([
+      sys.executable, 'train.py', '--config=configs/multi30k.py', f'--config.data.directory={text}',
+      '--config.data.train_split=train-*', '--config.data.validation_split=val', '--config.data.test_splits=()',
+      '--config.data.drop_duplicates=true', f'--config.vocabulary.kind={options.vocabulary}',
+      f'--config.data.batching={options.batching}', f'--workdir={os.path.join(options.folder, "run")}', '--inspect'],
+      check=True, stdout=sys.stderr)
+  used = resource.getrusage(resource.RUSAGE_CHILDREN)
+  print(json.dumps({'seconds': time.monotonic() - start, 'processor_seconds': used.ru_utime + used.ru_stime,
+                    'peak_MiB': used.ru_maxrss / 1024, **vars(options)}))
+
+
+if __name__ == '__main__':
+  main()
