@@ -55,6 +55,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   model.activation_dropout = 0.0  # dropout rate on the feed-forward network's hidden units
   model.share_embeddings = True  # one embedding matrix for source and target; needs a joint vocabulary
   model.tie_output = True  # use the target embedding as the output projection, too
+  model.output_bias = False  # a learned bias of each entry's logit, as models of other toolkits have it
   model.initializer = 'xavier_uniform'  # initial distribution of the projections
   model.dtype = 'float32'  # precision of activations and products; parameters are always float32
   model.scan_layers = False  # compile the layers as one loop in training: compiles faster, runs slower

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import refuse
+from corpora.marian_vocabulary import MarianVocabulary
 from corpora.vocabulary import Vocabulary
 
 _SPACE = '\u2581'
@@ -115,6 +116,9 @@ _Draw = Callable[[str, random.Random], list[int]]
 def _drawer(vocabulary: Vocabulary, config: SamplingConfig) -> _Draw:
   """Return the function that segments one text with a generator of random numbers."""
   needed, drawer = SAMPLINGS[config.subword_sampling]
+  if isinstance(vocabulary, MarianVocabulary):
+    raise DataError("subword sampling needs a SentencePiece model's own ids, and this vocabulary has a list of its own, as "
+                    'imported models do; set data.subword_sampling=none')
   if vocabulary.kind != needed:
     raise DataError(f'subword_sampling {config.subword_sampling} needs a vocabulary of kind {needed}; the supplied '
                     f'model is of kind {vocabulary.kind}')

@@ -87,11 +87,7 @@ class Vocabulary:
     """Load a serialised model; `name` is for messages. Raises DataError when it is invalid, or has no BOS or EOS."""
     self.fingerprint = hashlib.sha256(model).hexdigest()
     self.model = model
-    self._processor = sentencepiece.SentencePieceProcessor()
-    try:
-      self._processor.LoadFromSerializedProto(model)
-    except RuntimeError:
-      raise DataError(f'{name} is not a SentencePiece model') from None
+    self._processor = processor(model, name)
     self.size = self._processor.vocab_size()
     self.bos_id, self.eos_id, self.unk_id = (
         self._processor.bos_id(), self._processor.eos_id(), self._processor.unk_id())
@@ -171,6 +167,16 @@ class Vocabulary:
   def pieces(self, ids: Sequence[int]) -> list[str]:
     """Return the entries of ids as they are written in the vocabulary, for pictures and tables."""
     return [self._processor.id_to_piece(int(i)) for i in ids]
+
+
+def processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
+  """Return SentencePiece's own object for a serialised model; `name` is for messages. Raises DataError when it is none."""
+  found = sentencepiece.SentencePieceProcessor()
+  try:
+    found.LoadFromSerializedProto(model)
+  except RuntimeError:
+    raise DataError(f'{name} is not a SentencePiece model') from None
+  return found
 
 
 def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:

@@ -1,5 +1,6 @@
 """Words that training never saw, which a model translates by guessing from their spelling."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,12 @@ from training.run_folder import RunFolder
 
 
 def warn(lines: Sequence[str], folder: RunFolder, say: Callable[[str], Any]) -> None:
-  """Name the words of `lines` that training never saw, and suggest sentences to try instead where the run has some."""
+  """Name the words of `lines` that training never saw, and suggest sentences to try instead where the run has some.
+
+  What an imported model was trained on is not known: nothing is said of its words.
+  """
+  if os.path.isfile(folder.imported):
+    return
   known = vocabulary.load_words(folder.words)
   unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))
   if unseen:

@@ -17,7 +17,7 @@ import input_pipeline
 from batching.store import Store
 from checks.errors import ConfigError, config_errors
 from checks.progress import shown
-from corpora import loading
+from corpora import loading, marian_vocabulary
 from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary
@@ -270,7 +270,7 @@ class Task(abc.ABC):
 
   def _vocabularies_of(self, workdir: str) -> tuple[bytes, bytes | None]:
     source, target = RunFolder.open(workdir).load_vocabularies()
-    if source is not target and self.setup.model.share_embeddings:
+    if self.setup.model.share_embeddings and not marian_vocabulary.share_ids(source, target):
       raise ConfigError(f'config.model.share_embeddings is True, but {workdir} has a vocabulary for each language; '
                         'set model.share_embeddings=False, as that run has')
     return source.model, None if source is target else target.model

@@ -101,6 +101,8 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
 def immaturity(workdir: str) -> str | None:
   """Return a sentence about a run that is not finished, or was over before its warm-up; None for others."""
   folder = RunFolder(workdir)
+  if os.path.isfile(folder.imported):
+    return None
   setup, step = setups.of_folder(folder), max(folder.manifest.checkpoints(), default=None)
   if step is None:  # whoever reads the checkpoint says so
     return None

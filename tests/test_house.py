@@ -16,8 +16,8 @@ FLOORS = (
     ('training',),
     ('decoding',),
     ('tasks',),
-    ('explorer', 'sweeps'),
-    ('train', 'decode', 'visualize', 'analyze', 'compare'),
+    ('explorer', 'sweeps', 'exchange'),
+    ('train', 'decode', 'convert', 'visualize', 'analyze', 'compare'),
     ('sweep',),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -11,6 +11,7 @@ _SOURCES = (
     (r'^average', 'train.ema_decay'),
     (r'^opt_state', 'optimizer.kind, momentum or clip_norm'),
     (r'positions', 'model.positions, max_positions, clip_distance or num_buckets'),
+    (r'output_bias', 'model.output_bias or vocabulary.size'),
     (r'embedding|output_projection',
      'vocabulary.size, vocabulary.joint, model.d_model, share_embeddings or tie_output'),
     (r'attention\.\w+$', 'model.num_layers, num_heads, d_k, d_v, num_kv_heads, attention_score or attention_bias'),

@@ -7,6 +7,7 @@
     results.json      the final scores                tensorboard/      events
     suggestions.json  example sentences to try        samples/          what the model writes for test and validation
     labels.json       a classifier's labels, in the order of its outputs
+    imported.json     where an imported model comes from; such a run has learnt nothing itself (exchange/importing.py)
     attention/        attention at evaluations, with train.watch_attention (explorer/snapshots.py)
     damaged/          checkpoints and other files that changed after they were written
     earlier/          what --begin_anew has set aside
@@ -30,6 +31,7 @@ from typing import Any
 from checks import exit_codes
 from checks.errors import ConfigError, DamagedError, FileError
 from configs import default
+from corpora import marian_vocabulary
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
@@ -83,6 +85,7 @@ class RunFolder:
     self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
     self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
     self.attention, self.suggestions = place('attention'), place('suggestions.json')
+    self.imported = place('imported.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
     self._lock, self._new, self._config_before = None, False, None
@@ -288,11 +291,11 @@ class RunFolder:
       FileError: when they are not there.
     """
     if os.path.isfile(self._joint):
-      return (Vocabulary.load(self._joint),) * 2
+      return (marian_vocabulary.load(self._joint),) * 2
     if not self.has_vocabularies():
       raise FileError(f'{self.path} has lost its vocabulary: {self._missing_vocabularies()}; put it back from a copy '
                       'of the folder')
-    return Vocabulary.load(self._source), Vocabulary.load(self._target)
+    return marian_vocabulary.load(self._source), marian_vocabulary.load(self._target)
 
   def _missing_vocabularies(self) -> str:
     """Return in words which files of vocabularies are missing."""

@@ -4,6 +4,8 @@
     share_embeddings               embedding, output_projection
     tie_output                     source_embedding, target_embedding
     neither                        source_embedding, target_embedding, output_projection
+
+With output_bias there is a vector output_bias beside them, which the logits get added.
 """
 
 import functools
@@ -16,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, Int
 
 from transformer import dtypes, initializers, products
-from transformer.config import AnyModelConfig
+from transformer.config import AnyModelConfig, ModelConfig
 from transformer.tokens import AnyArray
 
 
@@ -76,6 +78,20 @@ def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T'], config: A
   return jnp.asarray(rows, jnp.float32) * math.sqrt(table.shape[-1])
 
 
-def logits(x: Float[Array, 'B T D'], table: Float32[AnyArray, 'V D']) -> Float32[Array, 'B T V']:
+def output_bias(module: nn.Module, config: ModelConfig) -> Float32[Array, ' V'] | None:
+  """Makes the bias of the logits a parameter of `module`, where the configuration asks for one."""
+  if not config.output_bias:
+    return None
+  init = initializers.with_axes(nn.initializers.zeros_init(), ('vocab',))
+  return module.param('output_bias', init, (config.target_vocab_size,), jnp.float32)
+
+
+def logits(x: Float[Array, 'B T D'], table: Float32[AnyArray, 'V D'], bias: Float32[AnyArray, ' V'] | None = None
+           ) -> Float32[Array, 'B T V']:
   """The output projection of x (§3.4), accumulated and kept in float32 whatever the dtype of x."""
+<<<<<<< HEAD
   return products.einsum('btd,vd->btv', x, jnp.asarray(table, x.dtype))
+=======
+  found = jnp.einsum('btd,vd->btv', x, table.astype(x.dtype), preferred_element_type=jnp.float32)
+  return found if bias is None else found + bias[None, None]
+>>>>>>> a701d08 (Import MarianMT folders as runs, and export runs to Hugging Face's format and to CTranslate2's.)

@@ -23,6 +23,7 @@ class Activation(NamedTuple):
 
 ACTIVATIONS.add('relu', Activation(jax.nn.relu), 'max(0, x), Eq. 2')
 ACTIVATIONS.add('gelu', Activation(lambda x: jax.nn.gelu(x, approximate=False)))  # Hendrycks & Gimpel, 2016: x Φ(x)
+ACTIVATIONS.add('swish', Activation(jax.nn.silu))  # Ramachandran et al., 2017: x σ(x)
 # Shazeer, 2020: silu(x W1 + b1) ⊙ (x W_gate).
 ACTIVATIONS.add('swiglu', Activation(jax.nn.silu, gated=True), 'a third matrix: half as many parameters again')
 

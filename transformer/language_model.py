@@ -55,6 +55,7 @@ class Decoder(nn.Module):
   def setup(self):
     cfg = self.config
     self.tables = embeddings.tables(self, cfg)
+    self.output_bias = embeddings.output_bias(self, cfg)
     self.layers = layers.stack(layers.EncoderLayer, cfg, cfg.num_layers)
     self.positions = positions.make(cfg, cfg.num_layers, causal=True)
     self.embedding_dropout = Dropout(cfg.dropout)
@@ -89,7 +90,7 @@ class Decoder(nn.Module):
     return self.logits(self.hidden(target))
 
   def logits(self, x: Float[Array, 'B T D']) -> Logits:
-    return embeddings.logits(x, self.tables.output)
+    return embeddings.logits(x, self.tables.output, self.output_bias)
 
   def init_cache(self, memory: Tokens, length: int, beams: int) -> Cache:
     batch = memory.ids.shape[0]

@@ -141,6 +141,7 @@ class EncoderDecoder(nn.Module):
   def setup(self):
     cfg = self.config
     self.tables = embeddings.tables(self, cfg)
+    self.output_bias = embeddings.output_bias(self, cfg)
     self.encoder_layers = layers.stack(layers.EncoderLayer, cfg, cfg.num_layers)
     self.decoder_layers = layers.stack(layers.DecoderLayer, cfg, cfg.decoder_layers)
     self.encoder_positions = positions.make(cfg, cfg.num_layers, causal=False)
@@ -174,7 +175,7 @@ class EncoderDecoder(nn.Module):
 
   def _logits(self, x: Float[Array, 'B T D']) -> Logits:
     x = self.decoder_norm(x) if NORMS[self.config.norm].normalizes_end else x
-    return embeddings.logits(x, self.tables.output)
+    return embeddings.logits(x, self.tables.output, self.output_bias)
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
     batch = memory.values.shape[0]

@@ -65,6 +65,7 @@ class ModelConfig:
   activation_dropout: float = 0.0  # on the feed-forward network's hidden units
   share_embeddings: bool = True  # one matrix for source, target and output, §3.4
   tie_output: bool = True  # the output projection is the target embedding, §3.4
+  output_bias: bool = False  # §3.4 writes a product only
   initializer: str = 'xavier_uniform'  # of the projections; the paper is silent
   dtype: str = 'float32'  # of activations and products; parameters, logits and loss are always float32
   scan_layers: bool = False  # one compiled layer run N times: compiles faster, runs slower

@@ -1,0 +1,43 @@
+"""Makes a run of a pretrained model, and of a run a model that other toolkits load.
+
+    python convert.py import --from=opus-mt-en-de --workdir=runs/opus
+    python convert.py export --workdir=runs/m30k --to=huggingface --output=m30k-hf
+    python convert.py export --workdir=runs/m30k --to=ctranslate2 --output=m30k-ct2 --quantization=int8
+
+docs/exchange.md says what is exact and what is not.
+"""
+
+import os
+import sys
+
+from checks import signals
+
+if __name__ == '__main__':
+  signals.end_at_once()  # before the seconds that the imports below take
+
+from options import convert_options, programs
+from options.convert_options import ConvertOptions
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its developers; its errors still show
+# --help and mistaken flags are answered here, before the seconds that the imports below take.
+OPTIONS = convert_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
+
+from exchange import exporting, importing  # noqa: E402
+
+
+def main(options: ConvertOptions) -> int:
+  """Import or export, say what was made, and return the exit code."""
+  signals.restore()
+  if options.action == 'import':
+    importing.to_run(options.folder, options.workdir, (options.source_language, options.target_language))
+    print(f'{options.workdir} is a run now. To translate with it:\n  {programs.python()} decode.py '
+          f'--workdir={options.workdir}')
+  else:
+    for note in exporting.write(options.workdir, options.checkpoint, options.to, options.output, options.quantization):
+      print(f'Note: {note}', file=sys.stderr)
+    print(f'{options.output} holds the model of {options.workdir} for {options.to}.')
+  return 0
+
+
+if __name__ == '__main__':
+  programs.run(lambda: main(OPTIONS))

@@ -1,0 +1,109 @@
+"""Write a translator for CTranslate2, from arrays, through that package's own specification of a Transformer."""
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from checks.whole_files import write_whole
+from exchange.translator_arrays import Leaves, Translation, pieces, sentencepiece_model
+from transformer import positions
+from transformer.config import ModelConfig
+from transformer.search import SearchConfig
+
+_LONGEST = 1024  # rows of the table of positions: tokens of the longest text
+_ACTIVATIONS = {'relu': 'RELU', 'gelu': 'GELU', 'swish': 'SWISH'}
+
+
+def mistakes(config: ModelConfig) -> Iterator[str]:
+  """Yield a sentence when CTranslate2 is not installed: it has every option that other toolkits have."""
+  del config
+  try:
+    importlib.import_module('ctranslate2.specs')
+  except ImportError:
+    yield '--to=ctranslate2 needs the package ctranslate2; install it: pip install ctranslate2'
+
+
+def notes(config: ModelConfig) -> Iterator[str]:
+  """Yield nothing: what is computed is the same."""
+  del config
+  yield from ()
+
+
+def write(folder: str, made: Translation, search: SearchConfig, quantization: str) -> None:
+  """Write the model and the two SentencePiece models into an empty folder.
+
+  Args:
+    folder: an existing, empty one.
+    made: the translator.
+    search: not read: CTranslate2 takes beam_size and length_penalty with each call.
+    quantization: the type of the matrices.
+  """
+  del search
+  spec = specification(made)
+  spec.validate()
+  spec.optimize(quantization=None if quantization == 'float32' else quantization)
+  spec.save(folder)
+  for side, vocabulary in (('source', made.source), ('target', made.target)):
+    write_whole(os.path.join(folder, f'{side}.spm'), sentencepiece_model(vocabulary))
+
+
+def specification(made: Translation) -> Any:
+  """Return the model as CTranslate2's TransformerSpec."""
+  specs = importlib.import_module('ctranslate2.specs')
+  config, arrays = made.config, made.arrays
+  spec = specs.TransformerSpec.from_config(
+      (config.num_layers, config.decoder_layers), config.num_heads, pre_norm=config.norm == 'pre',
+      activation=specs.common_spec.Activation[_ACTIVATIONS[config.activation]])
+  table = positions.sinusoids(_LONGEST, config.d_model, 'halves', config.position_frequencies)
+  sides = {'source': made.source, 'target': made.target}
+  # Where PAD is only what the decoder starts from, it is no output: its logit is as low as any.
+  names = {side: pieces(vocabulary) for side, vocabulary in sides.items()}
+  spec.register_source_vocabulary(names['source'])
+  spec.register_target_vocabulary(names['target'])
+  spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+  spec.config.decoder_start_token = spec.config.bos_token = names['target'][made.target.bos_id]
+  spec.config.eos_token, spec.config.unk_token = names['target'][made.target.eos_id], names['target'][made.target.unk_id]
+  spec.config.add_source_eos = True
+  shared = arrays.get(('embedding',))
+  for side, stack in (('source', spec.encoder), ('target', spec.decoder)):
+    embeddings = stack.embeddings[0] if side == 'source' else stack.embeddings
+    embeddings.weight = shared if shared is not None else arrays[f'{side}_embedding',]
+    stack.position_encodings.encodings = np.asarray(table, np.float32)
+    kind = 'encoder' if side == 'source' else 'decoder'
+    if config.norm == 'pre':
+      _set_norm(stack.layer_norm, arrays, (f'{kind}_norm',))
+    for number, layer in enumerate(stack.layer):
+      _set_layer(layer, arrays, f'{kind}_layers_{number}')
+  spec.decoder.projection.weight = arrays['output_projection',] if not config.tie_output else spec.decoder.embeddings.weight
+  if config.output_bias:
+    spec.decoder.projection.bias = arrays['output_bias',]
+  return spec
+
+
+def _set_layer(layer: Any, arrays: Leaves, name: str) -> None:
+  _set_attention(layer.self_attention, arrays, name, 'self', (('query', 'key', 'value'), ('out',)))
+  if hasattr(layer, 'attention'):
+    _set_attention(layer.attention, arrays, name, 'cross', (('query',), ('key', 'value'), ('out',)))
+  _set_norm(layer.ffn.layer_norm, arrays, (name, 'around_feed_forward', 'norm'))
+  for linear, number in ((layer.ffn.linear_0, 1), (layer.ffn.linear_1, 2)):
+    linear.weight = np.ascontiguousarray(arrays[name, 'feed_forward', f'w{number}'].T)
+    linear.bias = arrays[name, 'feed_forward', f'b{number}']
+
+
+def _set_attention(attention: Any, arrays: Leaves, name: str, kind: str, products: tuple[tuple[str, ...], ...]) -> None:
+  """Set an attention's weights; each product is one or more projections, one above the other."""
+  _set_norm(attention.layer_norm, arrays, (name, f'around_{kind}', 'norm'))
+  own = lambda part, letter: arrays[name, f'{kind}_attention', f'{letter}_{part}']
+  for linear, parts in zip(attention.linear, products):
+    width = own('out', 'b').size
+    # [outputs, inputs]: d_model is the first axis of query, key and value, and the last of out.
+    linear.weight = np.concatenate([own(part, 'w').reshape(*((-1, width) if part == 'out' else (width, -1))).T
+                                    for part in parts])
+    linear.bias = np.concatenate([own(part, 'b').reshape(-1) for part in parts])
+
+
+def _set_norm(norm: Any, arrays: Leaves, path: tuple[str, ...]) -> None:
+  norm.gamma, norm.beta = arrays[*path, 'scale'], arrays[*path, 'bias']

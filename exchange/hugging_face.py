@@ -1,0 +1,101 @@
+"""Write a translator for Hugging Face's transformers: MarianMT, or where normalisation comes first Pegasus.
+
+The folder loads as it is, with AutoTokenizer and AutoModelForSeq2SeqLM.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from checks.errors import DataError
+from checks.whole_files import write_whole
+from corpora.marian_vocabulary import MarianVocabulary
+from exchange import marian, safetensors
+from exchange.importing import PAD_LOGIT
+from exchange.translator_arrays import Translation, pieces, sentencepiece_model
+from training.json_files import write_json
+from transformer.config import ModelConfig
+from transformer.search import SearchConfig
+
+_LONGEST = 512  # tokens that the table of positions has rows for, unless the model was imported with another number
+_SPECIAL = ('</s>', '<unk>', '<pad>')  # as MarianTokenizer calls them
+
+
+def mistakes(config: ModelConfig) -> Iterator[str]:
+  """Yield a sentence for each option that these models do not have."""
+  if config.position_frequencies != 'paper':
+    yield f'config.model.position_frequencies is {config.position_frequencies!r}; expected paper'
+  if config.norm == 'pre' and not (config.tie_output and config.share_embeddings):
+    name = 'share_embeddings' if config.tie_output else 'tie_output'
+    yield (f'config.model.{name} is False, and norm is pre: Pegasus, which such a model becomes, has one matrix for source, '
+           'target and output; --to=ctranslate2 can hold it')
+
+
+def notes(config: ModelConfig) -> Iterator[str]:
+  """Yield a sentence for each thing that these models compute in another way."""
+  if config.layer_norm_epsilon != marian.EPSILON:
+    yield (f'model.layer_norm_epsilon is {config.layer_norm_epsilon:g}, and {marian.EPSILON:g} in every MarianMT and Pegasus: '
+           'logits differ by about that much')
+
+
+def write(folder: str, made: Translation, search: SearchConfig, quantization: str) -> None:
+  """Write the files into an empty folder.
+
+  Args:
+    folder: an existing, empty one.
+    made: the translator.
+    search: whose beam_size becomes num_beams.
+    quantization: 'float32'; there is no other.
+
+  Raises:
+    DataError: when the vocabulary lacks a special entry.
+  """
+  del quantization
+  config, place = made.config, lambda name: os.path.join(folder, name)
+  listed = [pieces(vocabulary) for vocabulary in (made.source, made.target)]
+  for side, found in zip(('source', 'target'), listed):
+    if lacking := [piece for piece in _SPECIAL if piece not in found]:
+      raise DataError(f'the {side} vocabulary lacks {" and ".join(lacking)}, which MarianTokenizer needs')
+  arrays = dict(made.arrays)
+  if isinstance(made.target, MarianVocabulary) and ('output_bias',) in arrays:
+    arrays['output_bias',] = arrays['output_bias',].copy()
+    arrays['output_bias',][made.target.pad_id] -= PAD_LOGIT
+  tensors = {name.theirs: marian.to_theirs(name, arrays[name.ours]) for name in marian.tensors(config)}
+  write_whole(place('model.safetensors'), safetensors.packed(tensors))
+  for side, vocabulary in (('source', made.source), ('target', made.target)):
+    write_whole(place(f'{side}.spm'), sentencepiece_model(vocabulary))
+  names = ('vocab.json',) if config.share_embeddings else ('vocab.json', 'target_vocab.json')
+  for name, found in zip(names, listed):
+    write_json(place(name), {piece: number for number, piece in enumerate(found)})
+  write_json(place('tokenizer_config.json'), {
+      'tokenizer_class': 'MarianTokenizer', 'source_lang': made.source_language, 'target_lang': made.target_language,
+      'separate_vocabs': not config.share_embeddings, 'model_max_length': _LONGEST})
+  write_json(place('config.json'), _config(made))
+  write_json(place('generation_config.json'), _special_ids(made) | {
+      'num_beams': search.beam_size, 'max_length': _LONGEST, 'early_stopping': 'never', 'renormalize_logits': True,
+      'length_penalty': search.alpha if search.length_penalty == 'length' else 0.0 if search.length_penalty == 'none' else 1.0,
+      'bad_words_ids': [[made.target.pad_id]]})
+
+
+def _special_ids(made: Translation) -> dict[str, Any]:
+  target = made.target
+  return {'pad_token_id': target.pad_id, 'eos_token_id': target.eos_id, 'forced_eos_token_id': target.eos_id,
+          'decoder_start_token_id': target.bos_id}
+
+
+def _config(made: Translation) -> dict[str, Any]:
+  config = made.config
+  name = 'Marian' if config.norm == 'post' else 'Pegasus'
+  model = 'MarianMTModel' if config.norm == 'post' else 'PegasusForConditionalGeneration'
+  theirs = {ours: there for there, ours in reversed(marian.ACTIVATIONS.items())}
+  sizes = {f'{side}_{what}': number for side in ('encoder', 'decoder') for what, number in (
+      ('attention_heads', config.num_heads), ('ffn_dim', config.d_ff))}
+  return sizes | _special_ids(made) | {
+      'model_type': name.lower(), 'architectures': [model], 'tokenizer_class': 'MarianTokenizer',
+      'vocab_size': config.vocab_size, 'decoder_vocab_size': config.target_vocab_size, 'd_model': config.d_model,
+      'encoder_layers': config.num_layers, 'decoder_layers': config.decoder_layers, 'scale_embedding': True,
+      'activation_function': theirs[config.activation], 'max_position_embeddings': _LONGEST,
+      'normalize_before': config.norm == 'pre', 'normalize_embedding': False, 'is_encoder_decoder': True,
+      'share_encoder_decoder_embeddings': config.share_embeddings, 'tie_word_embeddings': config.tie_output,
+      'dropout': config.dropout, 'attention_dropout': config.attention_dropout,
+      'activation_dropout': config.activation_dropout, 'dtype': 'float32'}

@@ -1,0 +1,202 @@
+"""A folder of Hugging Face's MarianMT, such as those of OPUS-MT, becomes a run."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from checks.errors import ConfigError, DataError
+from corpora import text_files
+from corpora.marian_vocabulary import MarianVocabulary, PieceList, packed
+from exchange import marian, new_folder, safetensors
+from options.configurations import default_tree, with_options
+from options.mistakes import listed
+from tasks import setup as setups
+from training import parameter_run
+from training.json_files import as_json
+from transformer import architectures
+
+_PICKLE, _WEIGHTS = 'pytorch_model.bin', 'model.safetensors'
+# PAD is what the decoder starts from and never what it writes. Marian's own models have no such entry, so its logit is
+# lowered until its probability is nothing.
+PAD_LOGIT = np.float32(-1000.0)
+# Other names of a table that is one of several, with which older files have it.
+_ALIASES = {marian.SHARED: ('model.encoder.embed_tokens.weight', 'model.decoder.embed_tokens.weight', 'lm_head.weight'),
+            'model.decoder.embed_tokens.weight': ('lm_head.weight',)}
+_IGNORED = ('model.encoder.embed_positions.weight', 'model.decoder.embed_positions.weight')  # sines
+_STOPPING = {False: 'heuristic', True: 'full', 'never': 'exact'}  # their early_stopping, ours
+
+
+class Imported(NamedTuple):
+  """What a folder holds, as a run holds it."""
+
+  options: dict[str, Any]  # the whole configuration
+  vocabularies: dict[str, bytes]  # source.model and target.model
+  params: dict[str, Any]
+
+
+def to_run(folder: str, workdir: str, languages: tuple[str | None, str | None] = (None, None)) -> Imported:
+  """Write a run with the model of a folder; nothing is written when the folder cannot be imported.
+
+  Args:
+    folder: with config.json, model.safetensors, source.spm, target.spm and vocab.json.
+    workdir: of the run, a new folder.
+    languages: codes of the source and the target; None: as tokenizer_config.json has them.
+
+  Raises:
+    ConfigError: naming every option that our model does not have.
+    DataError: when a file is missing or damaged, or a tensor does not fit.
+  """
+  new_folder.check(workdir, 'workdir')
+  imported = read(folder, languages)
+  with new_folder.filling(workdir, 'workdir') as unfinished:
+    prints = [MarianVocabulary(data, name).fingerprint for name, data in imported.vocabularies.items()]
+    origin = as_json({'from': os.path.basename(os.path.abspath(folder)), 'format': 'MarianMT'}).encode()
+    parameter_run.write(unfinished, imported.params, imported.options,
+                        imported.vocabularies | {'imported.json': origin, 'suggestions.json': b'[]\n'},
+                        progress={'vocabulary': prints})
+  return imported
+
+
+def read(folder: str, languages: tuple[str | None, str | None] = (None, None)) -> Imported:
+  """Return what a folder holds; see to_run()."""
+  if not os.path.isdir(folder):
+    raise ConfigError(f'--from={folder}: there is no such folder; expected one with config.json and {_WEIGHTS}')
+  config = _json(folder, 'config.json')
+  if config.get('model_type') != 'marian':
+    raise ConfigError(f'{folder}/config.json is of model_type {config.get("model_type")!r}; only marian can be imported')
+  if mistakes := list(_mistakes(config)):
+    raise ConfigError(f'{folder}/config.json does not fit: {listed(mistakes)}')
+  vocabularies = _vocabularies(folder, config)
+  options = _options(folder, config, languages)
+  return Imported(options, vocabularies, _params(folder, config, options))
+
+
+def _json(folder: str, name: str, needed: bool = True) -> dict[str, Any]:
+  path = os.path.join(folder, name)
+  if not needed and not os.path.isfile(path):
+    return {}
+  try:
+    found = json.loads(text_files.read_bytes(path))
+  except ValueError as error:
+    raise DataError(f'{path} is no JSON ({error}); fetch it again') from None
+  if not isinstance(found, dict):
+    raise DataError(f'{path} holds a {type(found).__name__}; expected an object with names and values')
+  return found
+
+
+def _mistakes(config: Mapping[str, Any]) -> Iterator[str]:
+  """Yield a sentence for each option of a MarianMT that our model does not have."""
+  for name in ('vocab_size', 'd_model', 'encoder_layers', 'decoder_layers', 'encoder_ffn_dim', 'encoder_attention_heads',
+               'eos_token_id', 'pad_token_id', 'decoder_start_token_id'):
+    if not isinstance(config.get(name), int):
+      yield f'{name} is {config.get(name)!r}; expected a number'
+  for name in ('attention_heads', 'ffn_dim'):
+    encoder, decoder = config.get(f'encoder_{name}'), config.get(f'decoder_{name}')
+    if encoder != decoder:
+      yield f'encoder_{name} is {encoder} and decoder_{name} {decoder}; expected the same'
+  if config.get('activation_function') not in marian.ACTIVATIONS:
+    yield f'activation_function is {config.get("activation_function")!r}; expected one of {", ".join(marian.ACTIVATIONS)}'
+  if not config.get('scale_embedding'):
+    yield 'scale_embedding is false; expected true: embeddings are multiplied by √d_model (§3.4)'
+  for name in ('normalize_before', 'normalize_embedding', 'add_final_layer_norm'):
+    if config.get(name):
+      yield f'{name} is true; expected false'
+
+
+def _options(folder: str, config: Mapping[str, Any], languages: tuple[str | None, str | None]) -> dict[str, Any]:
+  """Return the configuration of the run. Raises ConfigError naming each mistake."""
+  generation = config | _json(folder, 'generation_config.json', needed=False)
+  tokenizer = _json(folder, 'tokenizer_config.json', needed=False)
+  source, target = languages[0] or tokenizer.get('source_lang'), languages[1] or tokenizer.get('target_lang')
+  if not source or not target:
+    raise ConfigError(f'{folder}/tokenizer_config.json does not name source_lang and target_lang; give '
+                      '--source_language and --target_language')
+  shared = config.get('share_encoder_decoder_embeddings', True)
+  options = {
+      'model.d_model': config['d_model'], 'model.num_heads': config['encoder_attention_heads'],
+      'model.num_layers': config['encoder_layers'], 'model.num_decoder_layers': config['decoder_layers'],
+      'model.d_ff': config['encoder_ffn_dim'], 'model.activation': marian.ACTIVATIONS[config['activation_function']],
+      'model.position_layout': 'halves', 'model.attention_bias': True, 'model.output_bias': True,
+      'model.layer_norm_epsilon': marian.EPSILON, 'model.share_embeddings': shared,
+      'model.tie_output': config.get('tie_word_embeddings', True), 'model.dropout': float(config.get('dropout', 0.1)),
+      'model.attention_dropout': float(config.get('attention_dropout', 0.0)),
+      'model.activation_dropout': float(config.get('activation_dropout', 0.0)),
+      'vocabulary.kind': 'unigram', 'vocabulary.size': config['vocab_size'], 'vocabulary.joint': shared,
+      'data.kind': 'text', 'data.directory': os.path.abspath(folder),
+      'data.source_language': source, 'data.target_language': target,
+      'search.beam_size': generation.get('num_beams') or 1, 'search.length_penalty': 'length',
+      'search.alpha': float(generation.get('length_penalty') or 1.0),
+      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact')}
+  whole = with_options(default_tree().to_dict(), options)
+  setups.records(whole)
+  return whole
+
+
+def _vocabularies(folder: str, config: Mapping[str, Any]) -> dict[str, bytes]:
+  """Return the files of the vocabularies of source and target."""
+  shared, found = config.get('share_encoder_decoder_embeddings', True), {}
+  for side, size in (('source', config['vocab_size']), ('target', config.get('decoder_vocab_size') or config['vocab_size'])):
+    name = 'vocab.json' if shared or side == 'source' else 'target_vocab.json'
+    found[f'{side}.model'] = packed(text_files.read_bytes(os.path.join(folder, f'{side}.spm')),
+                                    _piece_list(os.path.join(folder, name), _json(folder, name), size, config, side))
+    MarianVocabulary(found[f'{side}.model'], os.path.join(folder, f'{side}.spm'))  # raises DataError when it is none
+  return found
+
+
+def _piece_list(path: str, ids: Mapping[str, Any], size: int, config: Mapping[str, Any], side: str) -> PieceList:
+  if sorted(ids.values(), key=str) != sorted(range(size), key=str):
+    raise DataError(f'{path} has {len(ids):,} entries; expected one for each id from 0 to {size - 1:,}, the size of the '
+                    'embedding in config.json')
+  if lacking := [piece for piece in ('</s>', '<unk>') if piece not in ids]:
+    raise DataError(f'{path} lacks {" and ".join(lacking)}')
+  pieces = tuple(sorted(ids, key=lambda piece: ids[piece]))
+  is_target, last = side == 'target', size - 1
+  start, pad = ((config['decoder_start_token_id'], config['pad_token_id']) if is_target else
+                (ids.get('<pad>', last),) * 2)
+  eos = config['eos_token_id'] if is_target else ids['</s>']
+  if not all(0 <= number < size for number in (start, pad, eos)):
+    raise DataError(f'{path} has {size:,} entries, but decoder_start_token_id, pad_token_id and eos_token_id in config.json '
+                    f'are {start}, {pad} and {eos}')
+  return PieceList(pieces, start, eos, ids['<unk>'], pad)
+
+
+def _params(folder: str, config: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the parameters. Raises DataError naming the file and the tensor that does not fit."""
+  path = os.path.join(folder, _WEIGHTS)
+  if not os.path.isfile(path) and os.path.isfile(os.path.join(folder, _PICKLE)):
+    raise DataError(
+        f'{folder} holds its weights in {_PICKLE}, a pickle, and reading a pickle runs whatever code it holds; convert it '
+        'where you trust it, in an environment with transformers: python -c "import transformers; '
+        f"transformers.MarianMTModel.from_pretrained('{folder}').save_pretrained('{folder}')\"")
+  found, setup = safetensors.read(path), setups.records(options)
+  target_size = config.get('decoder_vocab_size') or config['vocab_size']
+  model = architectures.build(setup.sized(config['vocab_size'], target_size))
+  shapes = marian.leaves(jax.eval_shape(model.init, jax.random.key(0)))
+  names = list(marian.tensors(model.config))
+  assert {name.ours for name in names} == shapes.keys()
+  aliases = {alias for name in names for alias in _ALIASES.get(name.theirs, ())} - {name.theirs for name in names}
+  if further := sorted(found.keys() - {name.theirs for name in names} - aliases - {*_IGNORED}):
+    raise DataError(f'{path} holds {further[0]}, which a MarianMT of this config.json has not'
+                    + (f', and {len(further) - 1} more such tensors' if further[1:] else ''))
+  params = {name.ours: _tensor(found, name, shapes[name.ours].shape, path) for name in names}
+  params['output_bias',][config['pad_token_id']] += PAD_LOGIT
+  return marian.nested(params)
+
+
+def _tensor(found: Mapping[str, np.ndarray], name: marian.Named, shape: tuple[int, ...], path: str) -> np.ndarray:
+  """Return a tensor in our shape; a bias of the logits that is absent is zero."""
+  there = next((known for known in (name.theirs, *_ALIASES.get(name.theirs, ())) if known in found), None)
+  if there is None:
+    if name.theirs == 'final_logits_bias':
+      return np.zeros(shape, np.float32)
+    raise DataError(f'{path} lacks the tensor {name.theirs}')
+  wanted = marian.their_shape(name, shape)
+  if found[there].shape != wanted:
+    raise DataError(f'{path}: {there} has the shape {list(found[there].shape)}; config.json makes it {list(wanted)}')
+  if found[there].dtype.kind != 'f':
+    raise DataError(f'{path}: {there} is of type {found[there].dtype}; expected numbers with a fraction (float16, float32)')
+  return marian.to_ours(name, found[there], shape)

@@ -1,0 +1,61 @@
+"""The options of convert.py: its flags, and the record that they become."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from options import parsing
+from options.flags import CHECKPOINT, Flag, Value
+from options.programs import answering
+
+FLAGS = (
+    Flag('action', 'import makes a run of a model from elsewhere, export makes a model for elsewhere of a run',
+         required=True, positional='one', choices={'import': '', 'export': ''}),
+    Flag('workdir', "the run's folder: import makes it, export reads it", required=True),
+    Flag('from', "import: the folder of a MarianMT model of Hugging Face's, with config.json, model.safetensors, "
+         'source.spm, target.spm and vocab.json'),
+    Flag('source_language', 'import: code of the language translated from, where the folder does not name it'),
+    Flag('target_language', 'import: code of the language translated into, where the folder does not name it'),
+    Flag('to', 'export: the format', choices={
+        'huggingface': 'MarianMT, or for norm pre Pegasus', 'ctranslate2': 'CTranslate2, which has to be installed'}),
+    Flag('output', 'export: the folder to write'),
+    dataclasses.replace(CHECKPOINT, help=f'export: {CHECKPOINT.help}'),
+    Flag('quantization', 'export to ctranslate2: the type of the matrices', default='float32', choices={
+        'float32': '', 'float16': '', 'int8': 'a quarter of the size', 'int16': ''}),
+)
+_FOR = {'import': ('from', 'source_language', 'target_language'), 'export': ('to', 'output', 'checkpoint', 'quantization')}
+_NEEDED = {'import': ('from',), 'export': ('to', 'output')}
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvertOptions:
+  """The checked options of convert.py."""
+
+  action: str  # import or export
+  workdir: str
+  folder: str | None  # to import from
+  source_language: str | None
+  target_language: str | None
+  to: str | None  # the format to export to
+  output: str | None  # the folder to export into
+  checkpoint: str  # final, best, latest, average:N or a step
+  quantization: str
+
+
+def parse(argv: Sequence[str], doc: str) -> ConvertOptions:
+  """Return the options of convert.py. On --help or a mistake, print a text and end the program."""
+  with answering(argv, doc, FLAGS):
+    values = parsing.parse(argv, FLAGS, check=_mistakes).values
+    return ConvertOptions(folder=values.pop('from'), **values)
+
+
+def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
+  """Yield a sentence for each flag that the action needs, or that only the other action has."""
+  action = values['action']
+  for name in _NEEDED.get(str(action), ()):
+    if values[name] is None:
+      yield f'--{name} is missing; {action} needs it'
+  for flag in FLAGS:
+    if action in _FOR and flag.name in set(sum(_FOR.values(), ())) - set(_FOR[str(action)]) and values[flag.name] != flag.default:
+      yield f'--{flag.name} has no effect with {action}; leave it out'
+  if values['to'] == 'huggingface' and values['quantization'] != 'float32':
+    yield '--quantization has no effect with --to=huggingface; leave it out'
