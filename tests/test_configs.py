@@ -17,7 +17,7 @@ from transformer import optimizer as optimizers
 from transformer.tokens import Batch, Tokens
 
 # The first of each is the one that needs no name; what a file has a table of is read there.
-VARIANTS = {'ablation': [*ablation.VARIANTS], 'default': [''], 'fine_tune': [*fine_tune.TASKS],
+VARIANTS = {'ablation': [*ablation.VARIANTS], 'default': [''], 'domain': [''], 'fine_tune': [*fine_tune.TASKS],
             'language_model': ['', *language_model.VARIANTS], 'multi30k': ['', *multi30k.VARIANTS],
             'phrasebook': [''], 'recurrent': [*recurrent.VARIANTS], 'table3': [*table3.VARIANTS], 'toy': [''],
             'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}

@@ -1,0 +1,260 @@
+"""Models from elsewhere compute here what they computed there, and a run's model elsewhere what it computes here."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import convert
+import decode
+import tasks
+from checks.errors import ConfigError, DataError
+from corpora import marian_vocabulary, vocabulary
+from exchange import exporting, importing, safetensors
+from options import convert_options, decode_options
+from options.configurations import default_tree, with_options
+from tasks import setup
+from training import parameter_run
+from training.run_folder import RunFolder
+from transformer import architectures, tokens
+from transformer.config import ModelConfig
+
+FIXTURE = pathlib.Path(__file__).parent / 'marian_fixture'
+EXPECTED = json.loads((FIXTURE / 'expected.json').read_text(encoding='utf-8'))
+
+
+def folder_with(tmp_path, tensors=None, without=(), **config):
+  """Copy the fixture, with other tensors and options."""
+  place = tmp_path / 'model'
+  shutil.copytree(FIXTURE, place, ignore=shutil.ignore_patterns(*without))
+  if tensors is not None:
+    (place / 'model.safetensors').write_bytes(safetensors.packed(tensors))
+  known = json.loads((place / 'config.json').read_text(encoding='utf-8'))
+  (place / 'config.json').write_text(json.dumps(known | config))
+  return str(place)
+
+
+@pytest.fixture(scope='module')
+def imported(tmp_path_factory):
+  """The fixture as a run."""
+  workdir = str(tmp_path_factory.mktemp('imported') / 'run')
+  assert convert.main(convert_options.parse(['convert.py', 'import', f'--from={FIXTURE}', f'--workdir={workdir}'], '')) == 0
+  return workdir
+
+
+def logits_of(translator, params, count=len(EXPECTED['logits'])):
+  """Return the logits of the first expected pairs, without those of PAD, which is never written."""
+  model, source, target = translator.parts
+  found = []
+  for ids, labels in zip(EXPECTED['ids'][:count], EXPECTED['reference_ids']):
+    row = lambda ids: tokens.pad([ids], 1, len(ids), 0)
+    read = tokens.shift_right(row(labels), target.bos_id)
+    found.append(np.asarray(model.decode(params, model.encode(params, row(ids)), read))[0, :, :-1])
+  return found
+
+
+def expected_logits():
+  return [np.array(rows)[:, :-1] for rows in EXPECTED['logits']]
+
+
+def test_text_becomes_the_same_ids(imported):
+  source, target = RunFolder.open(imported).load_vocabularies()
+  assert [[*ids, source.eos_id] for ids in source.encode_batch(EXPECTED['lines'])] == EXPECTED['ids']
+  assert [[*ids, target.eos_id] for ids in target.encode_batch(EXPECTED['references'])] == EXPECTED['reference_ids']
+  assert target.decode(EXPECTED['reference_ids'][0]) == EXPECTED['references'][0]
+  assert source.pieces(source.encode('>>de<< dog'))[0] == '>>de<<' and source.encode('>>fr<< dog')[0] == source.unk_id
+
+
+def test_an_imported_model_has_the_same_logits_and_every_tensor_counts(imported):
+  translator = tasks.load(imported)
+  theirs = expected_logits()
+  for ours, expected in zip(logits_of(translator, translator.params[0]), theirs):
+    np.testing.assert_allclose(ours, expected, atol=1e-4)
+  leaves, tree = jax.tree.flatten(translator.params[0])
+  names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(translator.params[0])[0]]
+  for number, name in enumerate(names):
+    without = tree.unflatten([leaf * (place != number) for place, leaf in enumerate(leaves)])
+    moved = max(np.abs(ours - expected).max() for ours, expected in zip(logits_of(translator, without, 2), theirs))
+    assert (moved > 1e-3) != name.endswith("['b_key']"), name  # softmax ignores what is added to all scores of a query
+  weights = safetensors.read(str(FIXTURE / 'model.safetensors'))
+  np.testing.assert_array_equal(
+      np.ravel(translator.params[0]['decoder_layers_0']['cross_attention']['b_key']),
+      weights['model.decoder.layers.0.encoder_attn.k_proj.bias'])
+
+
+def test_an_imported_model_finds_the_same_outputs(imported):
+  greedy = [list(found.ids) for found in tasks.load(imported, beam_size=1).translate(EXPECTED['lines'])]
+  assert len({tuple(ids) for ids in greedy}) > 50
+  assert [ids[:len(wanted)] if not ended else ids for ids, wanted, ended in zip(
+      greedy, EXPECTED['greedy'], EXPECTED['greedy_ended'])] == EXPECTED['greedy']
+  beam = [list(found.ids) for found in tasks.load(imported, beam_size=4).translate(EXPECTED['lines'])]
+  ended = [place for place, whole in enumerate(EXPECTED['beam_ended']) if whole]  # others are cut at different lengths
+  assert len(ended) > 50
+  assert [beam[place] for place in ended] == [EXPECTED['beam'][place] for place in ended]
+
+
+def test_decode_translates_with_an_imported_run(imported, tmp_path, capsys):
+  (tmp_path / 'in').write_text('the dog\n')
+  argv = ['decode.py', f'--workdir={imported}', f'--input={tmp_path}/in', f'--output={tmp_path}/out']
+  assert decode.main(decode_options.parse(argv, '')) == 0
+  assert len((tmp_path / 'out').read_text().split('\n')) == 2 and 'never seen' not in capsys.readouterr().err
+
+
+def test_a_model_goes_out_bit_for_bit_as_it_came_in(imported, tmp_path):
+  exporting.write(imported, 'final', 'huggingface', str(tmp_path / 'out'))
+  before, after = (safetensors.read(f'{place}/model.safetensors') for place in (FIXTURE, tmp_path / 'out'))
+  assert before.keys() == after.keys()
+  for name, tensor in before.items():
+    np.testing.assert_array_equal(after[name], tensor, err_msg=name)
+  for name in ('source.spm', 'target.spm'):
+    assert (FIXTURE / name).read_bytes() == (tmp_path / 'out' / name).read_bytes()
+  read = lambda place: json.loads((place / 'vocab.json').read_text(encoding='utf-8'))
+  assert read(FIXTURE) == read(tmp_path / 'out')
+
+
+def test_float16_and_separate_vocabularies_are_read(tmp_path):
+  tensors = safetensors.read(str(FIXTURE / 'model.safetensors'))
+  halves = {name: tensor.astype(np.float16).astype(np.float32) for name, tensor in tensors.items()}
+  table = halves.pop('model.shared.weight')
+  apart = halves | {'model.encoder.embed_tokens.weight': table, 'model.decoder.embed_tokens.weight': table[::-1]}
+  place = folder_with(tmp_path, apart, share_encoder_decoder_embeddings=False)
+  shutil.copyfile(f'{place}/vocab.json', f'{place}/target_vocab.json')
+  found = importing.read(place).params
+  np.testing.assert_array_equal(found['source_embedding'], table)
+  np.testing.assert_array_equal(found['target_embedding'], table[::-1])
+
+
+def test_bytes_of_half_and_brain_floats_are_read(tmp_path):
+  numbers = np.array([1.5, -0.25, 3.0], np.float32)
+  header = {'half': {'dtype': 'F16', 'shape': [3], 'data_offsets': [0, 6]},
+            'brain': {'dtype': 'BF16', 'shape': [3, 1], 'data_offsets': [6, 12]}}
+  text = json.dumps(header).encode()
+  brain = (numbers.view('<u4') >> 16).astype('<u2')
+  (tmp_path / 'x').write_bytes(len(text).to_bytes(8, 'little') + text + numbers.astype('<f2').tobytes() + brain.tobytes())
+  found = safetensors.read(str(tmp_path / 'x'))
+  np.testing.assert_array_equal(found['half'].astype(np.float32), numbers)
+  np.testing.assert_array_equal(found['brain'], numbers[:, None])
+
+
+BASE = dict(d_model=12, num_heads=2, num_layers=2, num_decoder_layers=1, d_ff=11, layer_norm_epsilon=1e-5)
+MODELS = {
+    'paper': {}, 'untied': dict(tie_output=False), 'separate': dict(share_embeddings=False),
+    'halves': dict(position_layout='halves', attention_bias=True, activation='gelu'),
+    'folded': dict(attention_score='dot', num_kv_heads=1, feed_forward_bias=False, norm_bias=False),
+    'scanned': dict(scan_layers=True, output_bias=True), 'pre': dict(norm='pre'),
+    'pre untied': dict(norm='pre', tie_output=False, share_embeddings=False)}
+
+
+@pytest.fixture(scope='module')
+def pieces():
+  lines = [text for text in EXPECTED['lines'] + EXPECTED['references'] if '<' not in text]
+  config = vocabulary.VocabularyConfig(size=330)
+  return vocabulary.train(config, lines)
+
+
+def own_run(place, pieces, **options):
+  """Write a run of this project's own model, with random parameters, biases and scales included."""
+  size = vocabulary.Vocabulary(pieces, 'test').size
+  model = architectures.build(ModelConfig(vocab_size=size, target_vocab_size=size, **(BASE | options)))
+  leaves, tree = jax.tree.flatten(model.init(jax.random.key(5)))
+  keys = jax.random.split(jax.random.key(7), len(leaves))
+  params = tree.unflatten([leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys)])
+  shared = options.get('share_embeddings', True)
+  config = with_options(default_tree().to_dict(), {f'model.{name}': value for name, value in (BASE | options).items()} | {
+      'vocabulary.size': size, 'vocabulary.joint': shared, 'data.kind': 'text', 'data.directory': 'nowhere',
+      'search.length_penalty': 'length', 'search.alpha': 1.0, 'search.extra_length': 20})
+  files = {'vocabulary.model': pieces} if shared else {'source.model': pieces, 'target.model': pieces}
+  parameter_run.write(str(place), params, config, files | {'imported.json': b'{}'}, {})
+  return str(place)
+
+
+@pytest.mark.parametrize('name', [name for name in MODELS if not name.startswith('pre')])
+def test_an_exported_model_imported_again_computes_the_same(name, pieces, tmp_path):
+  workdir = own_run(tmp_path / 'run', pieces, **MODELS[name])
+  exporting.write(workdir, 'final', 'huggingface', str(tmp_path / 'model'))
+  again = importing.read(str(tmp_path / 'model'))
+  before = tasks.load(workdir)
+  model, source, target = before.parts
+  other = architectures.build(dataclasses.replace(
+      setup.records(again.options).model, vocab_size=source.size, target_vocab_size=target.size))
+  text = source.encode(EXPECTED['references'][0])
+  row = tokens.pad([text], 1, len(text), 0)
+  ours = model.decode(before.params[0], model.encode(before.params[0], row), row)
+  theirs = other.decode(again.params, other.encode(again.params, row), row)
+  kept = np.arange(target.size) != target.pad_id
+  np.testing.assert_allclose(np.asarray(theirs)[..., kept], np.asarray(ours)[..., kept], atol=1e-4)
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_ctranslate2_gives_translations_the_same_probabilities(name, pieces, tmp_path):
+  ctranslate2 = pytest.importorskip('ctranslate2')
+  workdir = own_run(tmp_path / 'run', pieces, **MODELS[name])
+  exporting.write(workdir, 'final', 'ctranslate2', str(tmp_path / 'model'))
+  theirs = ctranslate2.Translator(str(tmp_path / 'model'), intra_threads=1)
+  translator = tasks.load(workdir, beam_size=1)
+  _, source, target = translator.parts
+  lines = EXPECTED['references'][:20]
+  sources = [source.pieces(source.encode(line)) for line in lines]  # EOS is added by the model's own config
+  targets = [target.pieces(target.encode(line)) for line in EXPECTED['lines'][10:30]]
+  scored = theirs.score_batch(sources, targets)
+  for line, result, wanted in zip(lines, scored, EXPECTED['lines'][10:30]):
+    ours = np.array(translator.score([line], [wanted])[0].token_log_probs)
+    np.testing.assert_allclose(result.log_probs, ours, atol=1e-4)
+
+
+WRONG = {
+    'no marian': (dict(model_type='bart'), (), ConfigError, "config.json is of model_type 'bart'"),
+    'an option': (dict(scale_embedding=False, activation_function='gelu_new'), (), ConfigError,
+                  r'2 mistakes(.|\n)*gelu_new(.|\n)*scale_embedding is false'),
+    'a missing file': ({}, ('source.spm',), DataError, r'no file .*source\.spm'),
+    'another shape': (dict(encoder_ffn_dim=13, decoder_ffn_dim=13), (), DataError,
+                      r'model\.safetensors: model\.encoder\.layers\.0\.fc1\.weight has the shape \[11, 12\]'),
+    'another depth': (dict(decoder_layers=2), (), DataError, r'lacks the tensor model\.decoder\.layers\.1'),
+    'no language': ({}, ('tokenizer_config.json',), ConfigError, '--source_language and --target_language')}
+
+
+@pytest.mark.parametrize('name', WRONG)
+def test_what_cannot_be_imported_is_named_and_nothing_is_written(name, tmp_path):
+  config, without, error, message = WRONG[name]
+  with pytest.raises(error, match=message):
+    importing.to_run(folder_with(tmp_path, without=without, **config), str(tmp_path / 'run'))
+  assert not list(tmp_path.glob('run*'))
+
+
+def test_a_pickle_is_refused_unread_with_the_remedy(tmp_path):
+  place = folder_with(tmp_path, without=['model.safetensors'])
+  pathlib.Path(place, 'pytorch_model.bin').write_bytes(b'cos\nsystem\n(S"false"\ntR.')
+  with pytest.raises(DataError, match=r'a pickle, and reading a pickle runs .* save_pretrained'):
+    importing.to_run(place, str(tmp_path / 'run'))
+
+
+@pytest.mark.parametrize('cut', [0, 7, 40, -5])
+def test_a_file_cut_short_is_named(cut, tmp_path):
+  data = (FIXTURE / 'model.safetensors').read_bytes()
+  (tmp_path / 'x').write_bytes(data[:cut])
+  with pytest.raises(DataError, match='x is no whole file of safetensors'):
+    assert safetensors.read(str(tmp_path / 'x'))
+
+
+@pytest.mark.parametrize('options, to, message', [
+    (MODELS['pre untied'], 'huggingface', 'model.tie_output is False, and norm is pre'),
+    (dict(positions='rotary', normalization='rms_norm'), 'ctranslate2', r'2 mistakes(.|\n)*model.positions(.|\n)*rms_norm'),
+    (dict(activation='swiglu'), 'huggingface', "model.activation is 'swiglu'"),
+    (dict(position_frequencies='tensor2tensor'), 'huggingface', 'model.position_frequencies')])
+def test_what_a_format_cannot_hold_is_refused_by_name(options, to, message, pieces, tmp_path):
+  workdir = own_run(tmp_path / 'run', pieces, **options)
+  with pytest.raises(ConfigError, match=message):
+    exporting.write(workdir, 'final', to, str(tmp_path / 'model'))
+  assert not list(tmp_path.glob('model*'))
+
+
+def test_a_spoiled_vocabulary_is_named(imported, tmp_path):
+  data = pathlib.Path(imported, 'source.model').read_bytes()
+  for spoiled in (data[:-30], data.replace(b'list.json', b'list.jsom')):
+    (tmp_path / 'v').write_bytes(spoiled)
+    with pytest.raises(DataError, match='v is no vocabulary'):
+      marian_vocabulary.load(str(tmp_path / 'v'))
