@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from checks.errors import DataError
 from checks.whole_files import write_whole
 from corpora.marian_vocabulary import MarianVocabulary
@@ -14,10 +16,11 @@ from exchange import marian, safetensors
 from exchange.importing import PAD_LOGIT
 from exchange.translator_arrays import Translation, pieces, sentencepiece_model
 from training.json_files import write_json
+from transformer import positions
 from transformer.config import ModelConfig
 from transformer.search import SearchConfig
 
-_LONGEST = 512  # tokens that the table of positions has rows for, unless the model was imported with another number
+_LONGEST = 512  # tokens that the table of positions has rows for
 _SPECIAL = ('</s>', '<unk>', '<pad>')  # as MarianTokenizer calls them
 
 
@@ -61,7 +64,7 @@ def write(folder: str, made: Translation, search: SearchConfig, quantization: st
     arrays['output_bias',] = arrays['output_bias',].copy()
     arrays['output_bias',][made.target.pad_id] -= PAD_LOGIT
   tensors = {name.theirs: marian.to_theirs(name, arrays[name.ours]) for name in marian.tensors(config)}
-  write_whole(place('model.safetensors'), safetensors.packed(tensors))
+  write_whole(place('model.safetensors'), safetensors.packed(tensors | _written_out(config, tensors)))
   for side, vocabulary in (('source', made.source), ('target', made.target)):
     write_whole(place(f'{side}.spm'), sentencepiece_model(vocabulary))
   names = ('vocab.json',) if config.share_embeddings else ('vocab.json', 'target_vocab.json')
@@ -75,6 +78,17 @@ def write(folder: str, made: Translation, search: SearchConfig, quantization: st
       'num_beams': search.beam_size, 'max_length': _LONGEST, 'early_stopping': 'never', 'renormalize_logits': True,
       'length_penalty': search.alpha if search.length_penalty == 'length' else 0.0 if search.length_penalty == 'none' else 1.0,
       'bad_words_ids': [[made.target.pad_id]]})
+
+
+def _written_out(config: ModelConfig, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Return what transformers looks for beside a model's own tensors: without tying, the shared table by its other names."""
+  found, sides = {}, [f'model.{side}' for side in ('encoder', 'decoder')]
+  if config.share_embeddings and not config.tie_output:
+    found |= {f'{side}.embed_tokens.weight': tensors[marian.SHARED] for side in sides}
+  if config.norm == 'pre':  # Pegasus computes these, too, but warns where it does not find them
+    sines = np.asarray(positions.sinusoids(_LONGEST, config.d_model, 'halves'), np.float32)
+    found |= {f'{side}.embed_positions.weight': sines for side in sides}
+  return found
 
 
 def _special_ids(made: Translation) -> dict[str, Any]:

@@ -182,6 +182,10 @@ def _params(folder: str, config: Mapping[str, Any], options: Mapping[str, Any]) 
   if further := sorted(found.keys() - {name.theirs for name in names} - aliases - {*_IGNORED}):
     raise DataError(f'{path} holds {further[0]}, which a MarianMT of this config.json has not'
                     + (f', and {len(further) - 1} more such tensors' if further[1:] else ''))
+  for name in names:  # tables that are one here have to be one there
+    for other in _ALIASES.get(name.theirs, ()):
+      if other in aliases and {name.theirs, other} <= found.keys() and not np.array_equal(found[name.theirs], found[other]):
+        raise DataError(f'{path}: {other} differs from {name.theirs}, though config.json has them as one')
   params = {name.ours: _tensor(found, name, shapes[name.ours].shape, path) for name in names}
   params['output_bias',][config['pad_token_id']] += PAD_LOGIT
   return marian.nested(params)

@@ -46,15 +46,10 @@ def imported(tmp_path_factory):
   return workdir
 
 
-def logits_of(translator, params, count=len(EXPECTED['logits'])):
-  """Return the logits of the first expected pairs, without those of PAD, which is never written."""
-  model, source, target = translator.parts
-  found = []
-  for ids, labels in zip(EXPECTED['ids'][:count], EXPECTED['reference_ids']):
-    row = lambda ids: tokens.pad([ids], 1, len(ids), 0)
-    read = tokens.shift_right(row(labels), target.bos_id)
-    found.append(np.asarray(model.decode(params, model.encode(params, row(ids)), read))[0, :, :-1])
-  return found
+def forced(model, source, target, bos):
+  """Return a compiled function from parameters to the logits of a target, given as ids, like the source."""
+  row = lambda ids: tokens.pad([ids], 1, len(ids), 0)
+  return jax.jit(lambda params: model.decode(params, model.encode(params, row(source)), tokens.shift_right(row(target), bos)))
 
 
 def expected_logits():
@@ -71,24 +66,26 @@ def test_text_becomes_the_same_ids(imported):
 
 def test_an_imported_model_has_the_same_logits_and_every_tensor_counts(imported):
   translator = tasks.load(imported)
-  theirs = expected_logits()
-  for ours, expected in zip(logits_of(translator, translator.params[0]), theirs):
-    np.testing.assert_allclose(ours, expected, atol=1e-4)
-  leaves, tree = jax.tree.flatten(translator.params[0])
-  names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(translator.params[0])[0]]
-  for number, name in enumerate(names):
-    without = tree.unflatten([leaf * (place != number) for place, leaf in enumerate(leaves)])
-    moved = max(np.abs(ours - expected).max() for ours, expected in zip(logits_of(translator, without, 2), theirs))
-    assert (moved > 1e-3) != name.endswith("['b_key']"), name  # softmax ignores what is added to all scores of a query
+  model, _, target = translator.parts
+  params, theirs = translator.params[0], expected_logits()
+  each = [forced(model, *pair, target.bos_id) for pair in zip(EXPECTED['ids'][:len(theirs)], EXPECTED['reference_ids'])]
+  away = lambda params: max(np.abs(np.asarray(logits(params))[0, :, :-1] - expected).max()  # PAD's is never the same
+                            for logits, expected in zip(each, theirs))
+  assert away(params) < 1e-4
+  leaves, tree = jax.tree_util.tree_flatten_with_path(params)
+  for number, (path, _) in enumerate(leaves):
+    without = tree.unflatten([leaf * (place != number) for place, (_, leaf) in enumerate(leaves)])
+    # Softmax ignores what is added to all scores of a query.
+    assert (away(without) > 1e-3) != (path[-1].key == 'b_key'), path
   weights = safetensors.read(str(FIXTURE / 'model.safetensors'))
   np.testing.assert_array_equal(
-      np.ravel(translator.params[0]['decoder_layers_0']['cross_attention']['b_key']),
+      np.ravel(params['decoder_layers_0']['cross_attention']['b_key']),
       weights['model.decoder.layers.0.encoder_attn.k_proj.bias'])
 
 
 def test_an_imported_model_finds_the_same_outputs(imported):
   greedy = [list(found.ids) for found in tasks.load(imported, beam_size=1).translate(EXPECTED['lines'])]
-  assert len({tuple(ids) for ids in greedy}) > 50
+  assert len({tuple(ids) for ids in greedy}) > 30
   assert [ids[:len(wanted)] if not ended else ids for ids, wanted, ended in zip(
       greedy, EXPECTED['greedy'], EXPECTED['greedy_ended'])] == EXPECTED['greedy']
   beam = [list(found.ids) for found in tasks.load(imported, beam_size=4).translate(EXPECTED['lines'])]
@@ -182,9 +179,8 @@ def test_an_exported_model_imported_again_computes_the_same(name, pieces, tmp_pa
   other = architectures.build(dataclasses.replace(
       setup.records(again.options).model, vocab_size=source.size, target_vocab_size=target.size))
   text = source.encode(EXPECTED['references'][0])
-  row = tokens.pad([text], 1, len(text), 0)
-  ours = model.decode(before.params[0], model.encode(before.params[0], row), row)
-  theirs = other.decode(again.params, other.encode(again.params, row), row)
+  ours = forced(model, text, text[::-1], target.bos_id)(before.params[0])
+  theirs = forced(other, text, text[::-1], target.bos_id)(again.params)
   kept = np.arange(target.size) != target.pad_id
   np.testing.assert_allclose(np.asarray(theirs)[..., kept], np.asarray(ours)[..., kept], atol=1e-4)
 
@@ -225,10 +221,17 @@ def test_what_cannot_be_imported_is_named_and_nothing_is_written(name, tmp_path)
   assert not list(tmp_path.glob('run*'))
 
 
+def test_tables_that_differ_are_not_read_as_one(tmp_path):
+  tensors = safetensors.read(str(FIXTURE / 'model.safetensors'))
+  tensors['lm_head.weight'] = tensors['model.shared.weight'] + 1
+  with pytest.raises(DataError, match=r'lm_head\.weight differs from model\.shared\.weight'):
+    importing.read(folder_with(tmp_path, tensors))
+
+
 def test_a_pickle_is_refused_unread_with_the_remedy(tmp_path):
   place = folder_with(tmp_path, without=['model.safetensors'])
   pathlib.Path(place, 'pytorch_model.bin').write_bytes(b'cos\nsystem\n(S"false"\ntR.')
-  with pytest.raises(DataError, match=r'a pickle, and reading a pickle runs .* save_pretrained'):
+  with pytest.raises(DataError, match=r'a pickle, and reading a pickle runs .*save_pretrained'):
     importing.to_run(place, str(tmp_path / 'run'))
 
 

@@ -78,7 +78,7 @@ def embed(table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, '*B T'], config: A
   return jnp.asarray(rows, jnp.float32) * math.sqrt(table.shape[-1])
 
 
-def output_bias(module: nn.Module, config: ModelConfig) -> Float32[AnyArray, ' V'] | None:
+def output_bias(module: nn.Module, config: ModelConfig) -> Float32[Array, ' V'] | None:
   """Makes the bias of the logits a parameter of `module`, where the configuration asks for one."""
   if not config.output_bias:
     return None
