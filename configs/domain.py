@@ -22,7 +22,10 @@ def get_config(arg: str = ''):
   config.data.kind = 'tsv'
   config.data.tsv = 'domain.tsv'
   if arg:
-    with open(os.path.join(os.path.expanduser(arg), 'config.json'), encoding='utf-8') as file:
+    path = os.path.join(os.path.expanduser(arg), 'config.json')
+    if not os.path.isfile(path):
+      raise ValueError(f'configs/domain.py has no variant {arg!r}: expected the folder of a run, and there is no {path}')
+    with open(path, encoding='utf-8') as file:
       saved = json.load(file)
     for section in _TAKEN:
       config[section].update({name: value for name, value in saved[section].items() if name in config[section]})
