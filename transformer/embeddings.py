@@ -89,9 +89,5 @@ def output_bias(module: nn.Module, config: ModelConfig) -> Float32[Array, ' V'] 
 def logits(x: Float[Array, 'B T D'], table: Float32[AnyArray, 'V D'], bias: Float32[AnyArray, ' V'] | None = None
            ) -> Float32[Array, 'B T V']:
   """The output projection of x (§3.4), accumulated and kept in float32 whatever the dtype of x."""
-<<<<<<< HEAD
-  return products.einsum('btd,vd->btv', x, jnp.asarray(table, x.dtype))
-=======
-  found = jnp.einsum('btd,vd->btv', x, table.astype(x.dtype), preferred_element_type=jnp.float32)
+  found = products.einsum('btd,vd->btv', x, jnp.asarray(table, x.dtype))
   return found if bias is None else found + bias[None, None]
->>>>>>> a701d08 (Import MarianMT folders as runs, and export runs to Hugging Face's format and to CTranslate2's.)
