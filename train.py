@@ -36,7 +36,7 @@ from options.train_options import TrainOptions  # noqa: E402
 from tasks import TASKS, announcement, compiling, rows, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
-from training import failures, hardware, peers, replay, stopping  # noqa: E402
+from training import failures, hardware, peers, replay, stopping, topologies  # noqa: E402
 from training.checkpoint import Checkpoints  # noqa: E402
 from training.evaluation import Evaluator, per_token  # noqa: E402
 from training.log import Log  # noqa: E402
@@ -64,15 +64,13 @@ def main(options: TrainOptions) -> int:
   # A learning-rate schedule that ends with the run changes when the run gets longer.
   bound = LENGTHS if records.optimizer.ends_with_run else ()
   with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew) as run:
-    run.exit_code = train(records, options, run)
+    run.exit_code = (run.interruptible(compile_ahead, records, options, folder) if options.compile_for
+                     else train(records, options, run))
   return run.exit_code
 
 
 def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   """Train and score one run, from its options to results.json, and return the exit code."""
-  if options.compile_for:
-    task = run.interruptible(read, records, run.folder)
-    return run.interruptible(lambda: announcement.show(compiling.report(records, options, task)))
   mesh, task = run.interruptible(prepare, records, run.folder)
   if options.inspect:
     return announcement.show(task.inspect())
@@ -129,6 +127,13 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   return DONE
 
 
+def compile_ahead(records: Setup, options: TrainOptions, folder: RunFolder) -> int:
+  """Compile the step for devices that are not here, for each shape of the corpus, and return the exit code."""
+  with config_errors():
+    mesh = partitioning.abstract_mesh(records.mesh, topologies.size(options.compile_for))
+  return announcement.show(compiling.report(records, options, read(records, folder, mesh)))
+
+
 # The parts of train(), in order.
 
 
@@ -144,13 +149,10 @@ def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]
   return mesh, task
 
 
-def read(records: Setup, folder: RunFolder, mesh: jax.sharding.Mesh | None = None) -> Task:
-  """Return the task with text, vocabularies, token stores, batch plans and model.
-
-  Its batches divide over the mesh; without one, their rows are multiples of 8 or of the configured data.row_multiple.
-  """
+def read(records: Setup, folder: RunFolder, mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh) -> Task:
+  """Return the task with text, vocabularies, token stores, batch plans that divide over the mesh, and model."""
   with peers.main_first('prepare'):
-    return TASKS[records.task](rows.settle(records, folder, mesh) if mesh else records, folder)
+    return TASKS[records.task](rows.settle(records, folder, mesh), folder)
 
 
 def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Checkpoints, mesh: jax.sharding.Mesh

@@ -53,7 +53,7 @@ def steps(setup: Setup, options: TrainOptions, task: Task | None = None) -> Iter
   for shape in shapes:
     yield Step(options.compile_for, shape, architecture, model, setup.loss, setup.consistency, setup.optimizer,
                setup.mesh, loop.total_steps, setup.loop.ema_decay, setup.loop.accumulation_steps,
-               options.compile_for_cycles)
+               setup.loop.dropout_bits, options.compile_for_cycles)
 
 
 def described(step: Step, found: Compiled, peak: float | None) -> Iterator[str]:

@@ -74,14 +74,16 @@ def test_data_parallelism_adds_the_gradient_once_and_one_device_sends_nothing():
   assert not alone.collectives and alone.products == 8 * found.products
 
 
-def test_shapes_of_the_corpus_are_compiled_and_nothing_is_trained(corpus, tmp_path, capsys):
-  asked = tiny_runs.options(corpus, tmp_path / 'run', '--compile_for=cpu:2')
+@pytest.mark.parametrize('devices', [2, 16])
+def test_shapes_of_the_corpus_are_compiled_and_nothing_is_trained(corpus, tmp_path, capsys, devices):
+  asked = tiny_runs.options(corpus, tmp_path / 'run', f'--compile_for=cpu:{devices}', '--config.train.batch_tokens=512')
   assert train.main(asked) == 0
   lines = capsys.readouterr().out.splitlines()
   records = setup.read(asked)
-  task = train.read(records, train.RunFolder(asked.workdir))
+  task = train.read(records, train.RunFolder(asked.workdir), partitioning.abstract_mesh(records.mesh, devices))
   (rows, source, target), = task.batches.shapes
-  assert any(line.startswith(f'{rows} × ({source}, {target}) for cpu:2 (cpu), data 2 ×') for line in lines)
+  assert rows % devices == 0
+  assert any(line.startswith(f'{rows} × ({source}, {target}) for cpu:{devices} (cpu), data {devices} ×') for line in lines)
   assert not (tmp_path / 'run' / 'checkpoints').exists() or not os.listdir(tmp_path / 'run' / 'checkpoints')
 
 
@@ -113,7 +115,7 @@ def test_a_compiler_that_is_not_installed_is_named_with_the_command_that_install
 
 @pytest.mark.parametrize('changes, expected', [
     (['--config.mesh.fsdp=3'], 'does not fit 8 devices'), (['--config.compile=pmap'], 'compiles with jit'),
-    (['--compile_for=cpu:32'], 'of 16 rows'), (['--config.train.accumulation_steps=3'], '16 rows do not split into')])
+    (['--compile_for=cpu:32'], 'of 16 rows'), (['--config.train.accumulation_steps=3'], '3 micro-batches')])
 def test_what_does_not_fit_the_devices_is_refused(changes, expected):
   with pytest.raises(ConfigError, match=expected):
     ahead_of_time.compile_step(step_of(options(*changes)))

@@ -52,6 +52,7 @@ class Step:
   total_steps: int | None  # a constant in the program
   ema_decay: float
   accumulation_steps: int
+  dropout_bits: str
   cycles: bool = False  # whether to make machine code, for its estimated cycles
 
 
@@ -151,15 +152,13 @@ def _compile(step: Step, folder: str) -> Compiled:
   topology, start = topologies.find(step.topology), time.monotonic()
   with config_errors():
     mesh = partitioning.make_mesh(step.mesh, topology.devices)
-    partitioning.check_rows(step.shape.rows, mesh)
-  if step.shape.rows % step.accumulation_steps:
-    raise ConfigError(f'batches of {step.shape.rows} rows do not split into config.train.accumulation_steps = '
-                      f'{step.accumulation_steps} micro-batches; give a multiple of it')
+    partitioning.check_rows(step.shape.rows, mesh, step.accumulation_steps)
   if COMPILATIONS[step.mesh.compile].rows_alone:
     raise ConfigError(f'config.compile is {step.mesh.compile!r}; --compile_for compiles with jit')
   model = architectures.build(step.model)
   optimizer = optimizers.build(step.optimizer, step.total_steps)
-  state = abstract_state(lambda key: training.init_state(model, optimizer, key, step.ema_decay), model, mesh)
+  state = abstract_state(lambda key: training.init_state(model, optimizer, key, step.ema_decay, step.dropout_bits),
+                         model, mesh)
   batch = abstract_batch(step.shape, mesh)
   objective = training.build_objective(model, step.loss, _BOS, step.consistency)
   traced = compile_training(model, objective, optimizer, mesh, step.mesh.compile, state, step.ema_decay,

@@ -4,6 +4,7 @@ The compilers are packages: libtpu holds the TPUs', jax-cuda12-plugin CUDA's. Ne
 a process of its own, whose environment environment() gives before jax is imported there.
 """
 
+import math
 import os
 import re
 from typing import NamedTuple
@@ -32,6 +33,7 @@ _KINDS = {
     'NVIDIA H100 80GB HBM3': _Kind(84942979072 * 3 // 4, None),
 }
 _OPTIONS = {'v4': {'chip_config_name': 'megacore'}}  # as on TPU VMs: the two cores of a chip are one device
+_DEVICES_OF_A_CHIP = {'v2': 2, 'v3': 2}
 _H100S_OF_A_HOST = 8
 _CUDA_PACKAGES = 'jax-cuda12-plugin=={0} jax-cuda12-pjrt=={0} nvidia-cuda-nvcc-cu12'
 _TARGETS = os.path.join(os.path.dirname(__file__), 'targets')
@@ -54,6 +56,12 @@ def environment(name: str) -> dict[str, str]:
       'JAX_ENABLE_COMPILATION_CACHE': 'false',  # a program from the cache would not be written out on the way
       'TPU_SKIP_MDS_QUERY': '1',  # or libtpu asks the metadata server of a TPU VM which devices there are
       'ALLOW_MULTIPLE_LIBTPU_LOAD': '1'}  # or a second process that compiles for TPUs aborts on a lock file
+
+
+def size(name: str) -> int:
+  """Return the number of devices of a topology, without its compiler."""
+  kind, _, shape = name.partition(':')
+  return math.prod(map(int, shape.split('x'))) * _DEVICES_OF_A_CHIP.get(kind, 1)
 
 
 def find(name: str) -> Topology:

@@ -56,15 +56,20 @@ def make_mesh(config: MeshConfig | None = None, devices: Sequence[Any] | None = 
   Raises:
     ValueError: when there are not that many devices.
   """
-  config, devices = config or MeshConfig(), list(jax.devices() if devices is None else devices)
+  devices = list(jax.devices() if devices is None else devices)
+  mesh = abstract_mesh(config or MeshConfig(), len(devices))
+  return jax.make_mesh(mesh.axis_sizes, mesh.axis_names, axis_types=mesh.axis_types, devices=devices[:mesh.size])
+
+
+def abstract_mesh(config: MeshConfig, count: int) -> AbstractMesh:
+  """Return the mesh that make_mesh() makes of `count` devices, without them. Raises ValueError as it does."""
   rest = config.fsdp * config.tensor
-  data = len(devices) // rest if config.data == -1 else config.data
-  if not 1 <= data * rest <= len(devices) or config.data == -1 and len(devices) % rest:
+  data = count // rest if config.data == -1 else config.data
+  if not 1 <= data * rest <= count or config.data == -1 and count % rest:
     raise ValueError(f'mesh data {config.data} × fsdp {config.fsdp} × tensor {config.tensor} does not fit '
-                     f'{len(devices)} devices; expected a product of at most {len(devices)}, or with data -1, which '
+                     f'{count} devices; expected a product of at most {count}, or with data -1, which '
                      'takes all, an fsdp × tensor that divides it')
-  return jax.make_mesh((data, config.fsdp, config.tensor), (DATA, FSDP, TENSOR),
-                       axis_types=(jax.sharding.AxisType.Auto,) * 3, devices=devices[:data * rest])
+  return AbstractMesh((data, config.fsdp, config.tensor), (DATA, FSDP, TENSOR), (jax.sharding.AxisType.Auto,) * 3)
 
 
 # ------------------------------------------------------------------------------------------------------ parameters
