@@ -95,6 +95,11 @@ def _byte_blocks(path: str) -> Iterator[bytes]:
     raise DataError(f'{path} cannot be read: {error.strerror}') from None
 
 
+def read_bytes(path: str) -> bytes:
+  """Return a file's content, unpacked when it is gzip. Raises DataError as line_blocks does."""
+  return b''.join(_byte_blocks(path))
+
+
 def read_lines(path: str, notes: list[str] | None = None) -> list[str]:
   """Return all lines of a text file, plain or gzip; see line_blocks."""
   return list(itertools.chain.from_iterable(line_blocks(path, notes)))

@@ -245,7 +245,7 @@ def test_a_file_cut_short_is_named(cut, tmp_path):
 
 @pytest.mark.parametrize('options, to, message', [
     (MODELS['pre untied'], 'huggingface', 'model.tie_output is False, and norm is pre'),
-    (dict(positions='rotary', normalization='rms_norm'), 'ctranslate2', r'2 mistakes(.|\n)*model.positions(.|\n)*rms_norm'),
+    (dict(positions='rotary', normalization='rms_norm'), 'ctranslate2', r'mistakes(.|\n)*model.positions(.|\n)*rms_norm'),
     (dict(activation='swiglu'), 'huggingface', "model.activation is 'swiglu'"),
     (dict(position_frequencies='tensor2tensor'), 'huggingface', 'model.position_frequencies')])
 def test_what_a_format_cannot_hold_is_refused_by_name(options, to, message, pieces, tmp_path):
