@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from tests.conftest import BOS, SIZES, rows
+from training import hardware
 from transformer import architectures, training
 from transformer.config import LanguageModelConfig, LossConfig, ModelConfig, RecurrentConfig
 from transformer.tokens import Batch, Tokens
@@ -18,13 +19,19 @@ NO_SOURCE = Batch(Tokens(*(np.zeros((4, 0), np.int32),) * 3), BATCH.target)
 SMALL = {**SIZES, 'num_layers': 1, 'dropout': 0.1}
 
 
-def lowered_step(config, platform):
-  """The state of a model's training, and the training step lowered for a platform, as text."""
+def traced_step(config):
+  """The state of a model's training, and the training step, traced."""
   model, optimizer = architectures.build(config), optax.adam(1e-3)
   state = jax.eval_shape(lambda key: training.init_state(model, optimizer, key), jax.random.key(0))
   step = training.make_train_step(training.cross_entropy(model, LossConfig(0.1), BOS), optimizer)
   batch = NO_SOURCE if isinstance(config, LanguageModelConfig) else BATCH
-  return state, jax.jit(step, donate_argnums=0).trace(state, batch).lower(lowering_platforms=(platform,)).as_text()
+  return state, jax.jit(step, donate_argnums=0).trace(state, batch)
+
+
+def lowered_step(config, platform):
+  """The state, and the training step lowered for a platform, as text."""
+  state, traced = traced_step(config)
+  return state, traced.lower(lowering_platforms=(platform,)).as_text()
 
 
 def products(text):
@@ -60,3 +67,9 @@ def test_a_bfloat16_step_has_no_float32_product(config):
   """Neither forward nor backward: one with a float32 operand costs several times as much on these platforms."""
   found = products(lowered_step(config, 'cuda')[1])
   assert len(found) > 20 and set(found) == {('bf16', 'bf16')}
+
+
+def test_a_bfloat16_step_multiplies_no_more_than_one_in_float32():
+  flops = {hardware.product_flops(traced_step(ModelConfig(**SMALL, dtype=dtype))[1].jaxpr.jaxpr)
+           for dtype in ('float32', 'bfloat16')}
+  assert len(flops) == 1

@@ -46,7 +46,11 @@ def _forward(multiply, x, y):
 
 
 def _backward(multiply, operands, gradient):
-  return jax.vjp(multiply, *operands)[1](gradient.astype(operands[0].dtype))
+  x, y = operands
+  rounded = gradient.astype(x.dtype)
+  # Transposed, not differentiated by jax.vjp, which would write down the forward product once more.
+  return (*jax.linear_transpose(lambda x: multiply(x, y), x)(rounded),
+          *jax.linear_transpose(lambda y: multiply(x, y), y)(rounded))
 
 
 _rounded.defvjp(_forward, _backward)
