@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import decode
@@ -146,7 +147,7 @@ def test_C2_a_full_disk_is_named_with_the_file_that_found_no_room(small_disk):
   assert str(file_error(full.value)).startswith(f'{small_disk}/out cannot be read or written: No space left on device')
   assert not os.listdir(small_disk)  # what was written takes no room any more
   with pytest.raises(OSError) as full:
-    store.open_folder('tokens', str(small_disk), lambda place: store._write_side(place, 'source', [], [1] * 500_000))
+    store.open_folder('tokens', str(small_disk), lambda writer: writer.add(0, source=(np.zeros(0, np.int32), [1] * 500_000)))
   assert re.search(rf'{small_disk}/tokens.*/source.offsets.npy .*No space', str(file_error(full.value)))
 
 

@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 
-Operand = Float[Array, '...']
+from transformer.tokens import AnyArray
+
+Operand = Float[AnyArray, '...']
 
 
 def einsum(equation: str, x: Operand, y: Operand) -> Float32[Array, '...']:
