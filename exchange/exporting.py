@@ -56,4 +56,4 @@ def write(workdir: str, checkpoint: str, to: str, output: str, quantization: str
   made = translator_arrays.of_run(trained.read_run(folder, checkpoint))
   with new_folder.filling(output, 'output') as unfinished:
     form.write(unfinished, made, setup.search, quantization)
-  return list(form.notes(setup.model))
+  return list(form.notes(made.config))

@@ -18,6 +18,7 @@ from tasks import setup as setups
 from training import parameter_run
 from training.json_files import as_json
 from transformer import architectures
+from transformer.config import ModelConfig
 
 _PICKLE, _WEIGHTS = 'pytorch_model.bin', 'model.safetensors'
 # PAD is what the decoder starts from and never what it writes. Marian's own models have no such entry, so its logit is
@@ -109,7 +110,7 @@ def _mistakes(config: Mapping[str, Any]) -> Iterator[str]:
 
 def _options(folder: str, config: Mapping[str, Any], languages: tuple[str | None, str | None]) -> dict[str, Any]:
   """Return the configuration of the run. Raises ConfigError naming each mistake."""
-  generation = config | _json(folder, 'generation_config.json', needed=False)
+  generation = dict(config) | _json(folder, 'generation_config.json', needed=False)
   tokenizer = _json(folder, 'tokenizer_config.json', needed=False)
   source, target = languages[0] or tokenizer.get('source_lang'), languages[1] or tokenizer.get('target_lang')
   if not source or not target:
@@ -174,9 +175,10 @@ def _params(folder: str, config: Mapping[str, Any], options: Mapping[str, Any]) 
         f"transformers.MarianMTModel.from_pretrained('{folder}').save_pretrained('{folder}')\"")
   found, setup = safetensors.read(path), setups.records(options)
   target_size = config.get('decoder_vocab_size') or config['vocab_size']
-  model = architectures.build(setup.sized(config['vocab_size'], target_size))
-  shapes = marian.leaves(jax.eval_shape(model.init, jax.random.key(0)))
-  names = list(marian.tensors(model.config))
+  sized = setup.sized(config['vocab_size'], target_size)
+  assert isinstance(sized, ModelConfig)
+  shapes = marian.leaves(jax.eval_shape(architectures.build(sized).init, jax.random.key(0)))
+  names = list(marian.tensors(sized))
   assert {name.ours for name in names} == shapes.keys()
   aliases = {alias for name in names for alias in _ALIASES.get(name.theirs, ())} - {name.theirs for name in names}
   if further := sorted(found.keys() - {name.theirs for name in names} - aliases - {*_IGNORED}):

@@ -50,7 +50,9 @@ def _tensor(name: str, entry: Mapping[str, Any], data: bytes) -> np.ndarray:
 
 def packed(tensors: Mapping[str, np.ndarray]) -> bytes:
   """Return the file of tensors of float32."""
-  header, place = {'__metadata__': {'format': 'pt'}}, 0  # as PyTorch's own files have it; transformers asks for it
+  # As PyTorch's own files have it; transformers asks for it.
+  header: dict[str, Any] = {'__metadata__': {'format': 'pt'}}
+  place = 0
   for name, tensor in tensors.items():
     header[name] = {'dtype': 'F32', 'shape': list(tensor.shape), 'data_offsets': [place, place + 4 * tensor.size]}
     place += 4 * tensor.size

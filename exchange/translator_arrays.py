@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from corpora.config import CorpusConfig
 from corpora.marian_vocabulary import MarianVocabulary
 from corpora.vocabulary import Vocabulary
 from exchange import marian
@@ -52,7 +53,8 @@ def mistakes(config: Any) -> Iterator[str]:
 
 def of_run(run: Trained) -> Translation:
   """Return a run's translator; its configuration has passed mistakes()."""
-  config = run.setup.sized(run.source.size, run.target.size)
+  config, corpus = run.setup.sized(run.source.size, run.target.size), run.setup.corpus
+  assert isinstance(config, ModelConfig) and isinstance(corpus, CorpusConfig)
   params = layers.unstacked(run.params, ('encoder_layers', 'decoder_layers') if config.scan_layers else ())
   found = {path: np.asarray(leaf, np.float32) for path, leaf in marian.leaves(jax.device_get(params)).items()}
   separate = dataclasses.replace(config, scan_layers=False, remat=False)
@@ -68,8 +70,7 @@ def of_run(run: Trained) -> Translation:
                               attention_bias=True, feed_forward_bias=True, norm_bias=True)
   shapes = marian.leaves(jax.eval_shape(architectures.build(whole).init, jax.random.key(0)))
   arrays = {path: found.get(path, np.zeros(shape.shape, np.float32)) for path, shape in shapes.items()}
-  return Translation(whole, arrays, run.source, run.target, run.setup.corpus.source_language,
-                     run.setup.corpus.target_language)
+  return Translation(whole, arrays, run.source, run.target, corpus.source_language, corpus.target_language)
 
 
 def _with_halves(found: Leaves, config: ModelConfig) -> dict[tuple[str, ...], np.ndarray]:
