@@ -1,6 +1,6 @@
 """Seconds and peak memory of preparing a corpus: made-up pairs, from text files to the plan of batches.
 
-    python -m benchmarks.preparing --pairs 20000000 --folder /tmp/made_up
+    python -m benchmarks.preparing --pairs 20000000 --folder made_up
 
 Writes pairs of 3 to 9 words, drawn by Zipf's law from 200,000 a language, to files in the folder, unless they are there;
 then runs `train.py --inspect` on them, which checks and hashes the text, drops duplicates, counts words, makes the
