@@ -147,6 +147,17 @@ def test_the_moving_average_is_told_and_kept_and_is_what_translates(corpus, tmp_
 
 
 @pytest.mark.drill
+def assert_goes_on_bit_for_bit(corpus, tmp_path, more, stop, end):
+  """Train in tmp_path/whole without a stop, in tmp_path/parts with one at step `stop`; the states at `end` are equal."""
+  for workdir, lengths in (('whole', [end]), ('parts', [stop, end])):
+    for steps in lengths:
+      assert train.main(options(corpus, tmp_path / workdir, *more, f'--config.train.num_steps={steps}')) == 0
+  whole, parts = saved(tmp_path / 'whole', end), saved(tmp_path / 'parts', end)
+  assert whole.keys() == parts.keys()
+  for name in whole:
+    np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+
+
 def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
   """All at once: other pieces each epoch, two passes, micro-batches, AdamW, a cosine, a moving average."""
   more = ['--config.data.subword_sampling=bpe_dropout', '--config.train.consistency=r_drop',
@@ -154,26 +165,14 @@ def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
           '--config.optimizer.learning_rate_scale=1.0', '--config.optimizer.peak=1e-3',
           '--config.optimizer.warmup_steps=3', '--config.optimizer.decay_steps=14',
           '--config.train.ema_decay=0.9', '--config.train.eval_every=100', '--config.train.checkpoint_every=100']
-  for workdir, lengths in (('whole', [13]), ('parts', [6, 13])):
-    for steps in lengths:
-      assert train.main(options(corpus, tmp_path / workdir, *more, f'--config.train.num_steps={steps}')) == 0
-  whole, parts = saved(tmp_path / 'whole', 13), saved(tmp_path / 'parts', 13)
-  assert whole.keys() == parts.keys()
-  for name in whole:
-    np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+  assert_goes_on_bit_for_bit(corpus, tmp_path, more, 6, 13)
   assert metrics(tmp_path / 'whole')[-1]['epoch'] > 1  # the second epoch has begun
 
 
 def test_dropout_by_rbg_goes_on_bit_for_bit_and_stays_the_runs_own(corpus, tmp_path):
   more = ['--config.train.dropout_bits=rbg', '--config.train.checkpoint_every=100', '--config.train.eval_every=100',
           '--config.data.test_splits=()', '--config.train.average_last=1']
-  for workdir, lengths in (('whole', [4]), ('parts', [2, 4])):
-    for steps in lengths:
-      assert train.main(options(corpus, tmp_path / workdir, *more, f'--config.train.num_steps={steps}')) == 0
-  whole, parts = saved(tmp_path / 'whole', 4), saved(tmp_path / 'parts', 4)
-  assert whole.keys() == parts.keys()
-  for name in whole:
-    np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
+  assert_goes_on_bit_for_bit(corpus, tmp_path, more, 2, 4)
   with pytest.raises(ConfigError, match='train.dropout_bits'):
     train.main(options(corpus, tmp_path / 'whole', *more[1:], '--config.train.num_steps=6'))
 
