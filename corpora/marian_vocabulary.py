@@ -10,14 +10,13 @@ the ids of its special entries (list.json).
 import hashlib
 import io
 import json
-import os
 import re
 import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import DataError
-from corpora.vocabulary import Vocabulary, processor
+from corpora.vocabulary import Vocabulary, processor, read_model
 
 _MODEL, _LIST = 'pieces.spm', 'list.json'
 _TAG = re.compile('>>.*?<<', re.DOTALL)
@@ -79,10 +78,7 @@ def packed(spm: bytes, listed: PieceList) -> bytes:
 
 def load(path: str) -> Vocabulary:
   """Read a vocabulary of either form. Raises DataError when it is missing or damaged."""
-  if not os.path.isfile(path):
-    raise DataError(f'no vocabulary {path}')
-  with open(path, 'rb') as file:
-    data = file.read()
+  data = read_model(path)
   return (MarianVocabulary if data.startswith(b'PK') else Vocabulary)(data, path)
 
 

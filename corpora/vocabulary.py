@@ -99,10 +99,7 @@ class Vocabulary:
   @classmethod
   def load(cls, path: str) -> 'Vocabulary':
     """Read a model file. Raises DataError when it is missing or not a model."""
-    if not os.path.isfile(path):
-      raise DataError(f'no vocabulary {path}')
-    with open(path, 'rb') as file:
-      return cls(file.read(), path)
+    return cls(read_model(path), path)
 
   def encode(self, text: str) -> list[int]:
     """Return the ids of a text, without BOS or EOS."""
@@ -167,6 +164,14 @@ class Vocabulary:
   def pieces(self, ids: Sequence[int]) -> list[str]:
     """Return the entries of ids as they are written in the vocabulary, for pictures and tables."""
     return [self._processor.id_to_piece(int(i)) for i in ids]
+
+
+def read_model(path: str) -> bytes:
+  """Return the content of a vocabulary's file. Raises DataError when there is none."""
+  if not os.path.isfile(path):
+    raise DataError(f'no vocabulary {path}')
+  with open(path, 'rb') as file:
+    return file.read()
 
 
 def processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
