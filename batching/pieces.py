@@ -21,9 +21,9 @@ from typing import IO, Any
 import numpy as np
 
 from checks.errors import naming
-from checks.whole_files import sums_of, write_whole
+from checks.whole_files import sealed, sums_of, write_whole
 
-SUMS = 'sums.json'  # in a finished store: the SHA-256 of each other file
+SUMS = 'sums.json'  # in a finished store: the SHA-256 of each other file, and that of the list itself
 _PIECES, _LOCK = 'pieces.json', 'lock'
 _TYPES = {'source.ids.npy': np.int32, 'source.offsets.npy': np.int64,
           'target.ids.npy': np.int32, 'target.offsets.npy': np.int64}
@@ -53,9 +53,8 @@ def write_store(place: str, fingerprint: str, write: Callable[['StoreWriter'], N
       with contextlib.closing(StoreWriter(unfinished)) as writer:
         write(writer)
         writer.finish()
-      sums = {name: found for name, found in sums_of(unfinished).items() if name in _TYPES}
-      write_whole(os.path.join(unfinished, SUMS), json.dumps({'fingerprint': fingerprint, 'files': sums}, indent=1,
-                                                            sort_keys=True))
+      sums = {name: found for name, found in sorted(sums_of(unfinished).items()) if name in _TYPES}
+      write_whole(os.path.join(unfinished, SUMS), sealed({'fingerprint': fingerprint, 'files': sums}))
       for name in (_LOCK, _PIECES):
         os.remove(os.path.join(unfinished, name))
       os.rename(unfinished, place)

@@ -20,7 +20,7 @@ import numpy as np
 
 from batching.pieces import SUMS, StoreWriter, write_store
 from checks.errors import DamagedError, DataError
-from checks.whole_files import sum_of
+from checks.whole_files import sum_of, unsealed
 from corpora.splits import Split, TextSplit
 from corpora.vocabulary import Vocabulary
 
@@ -168,11 +168,14 @@ def _verification(place: str, fingerprint: str) -> tuple[str, Future[None] | Non
   path = os.path.join(place, SUMS)
   try:
     with open(path, encoding='utf-8') as file:
-      content = json.load(file)
+      text = file.read()
+    content = json.loads(text)
+    if content.keys() != {'fingerprint', 'files'}:  # as earlier versions wrote it, without a digest of its own
+      content = unsealed(text)
     files = dict(content['files'])
     if content['fingerprint'] != fingerprint:
       raise ValueError
-  except (ValueError, KeyError, TypeError):
+  except (ValueError, KeyError, TypeError, AttributeError):
     raise DamagedError(f'{path} is damaged. Delete the folder {place}: it is made again') from None
   small = sum(os.path.getsize(os.path.join(place, name)) for name in os.listdir(place)) <= _VERIFIED_AT_ONCE
   everything = sorted({*files, *os.listdir(place)} - {SUMS})

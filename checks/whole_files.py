@@ -28,6 +28,19 @@ def digest_of(content: Any) -> str:
   return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def sealed(content: dict[str, Any]) -> str:
+  """Return the JSON text of a dictionary with the digest of it, by which unsealed() notices a changed one."""
+  return json.dumps(content | {'sha256': digest_of(content)}, indent=1) + '\n'
+
+
+def unsealed(text: str) -> dict[str, Any]:
+  """Return what sealed() made a text of. Raises ValueError when it is not what was written."""
+  content = json.loads(text)
+  if not isinstance(content, dict) or content.pop('sha256', None) != digest_of(content):
+    raise ValueError('the digest is not that of the content')
+  return content
+
+
 def sum_of(path: str) -> str:
   """Return the SHA-256 of a file."""
   with open(path, 'rb') as file:

@@ -2,7 +2,6 @@
 
 import ast
 import itertools
-import json
 import os
 import pickle
 import re
@@ -20,7 +19,7 @@ import tasks
 import train
 from checks import exit_codes
 from checks.errors import DamagedError, DataError
-from checks.whole_files import sum_of
+from checks.whole_files import sealed, sum_of, unsealed
 from corpora.vocabulary import Vocabulary
 from options.configurations import ROOT
 from tests.tiny_runs import options
@@ -306,14 +305,14 @@ def test_S2_malicious_files_are_refused_without_a_side_effect(run, tmp_path, mon
     (store / name).write_bytes(content)  # a pickle; a header that claims 72 terabytes
     for fits in (False, True):  # from somebody who makes the sums fit
       if fits:
-        listed = json.loads((store / 'sums.json').read_text())
+        listed = unsealed((store / 'sums.json').read_text())
         listed['files'][name] = sum_of(str(store / name))
-        (store / 'sums.json').write_text(json.dumps(listed))
+        (store / 'sums.json').write_text(sealed(listed))
       with pytest.raises(DamagedError, match=name):
         stores.open_folder(store.name, str(workdir / 'data'), lambda place: None)
     (store / name).write_bytes(kept[name])
     listed['files'][name] = sum_of(str(store / name))
-    (store / 'sums.json').write_text(json.dumps(listed))
+    (store / 'sums.json').write_text(sealed(listed))
   (workdir / 'vocabulary.model').write_bytes(trap)
   with pytest.raises(DataError):
     Vocabulary.load(str(workdir / 'vocabulary.model'))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from checks.errors import DamagedError
-from checks.whole_files import digest_of, sum_of, sums_of, write_whole
+from checks.whole_files import sealed, sum_of, sums_of, unsealed, write_whole
 
 NAME = 'manifest.json'
 NOT_YET = 'not yet'  # among the sums of a file that is about to be written for the first time
@@ -51,8 +51,8 @@ class Manifest:
     """Return the content; that of an empty manifest when there is none. Raises DamagedError when it is spoiled."""
     try:
       with open(self.path, encoding='utf-8') as file:
-        content = json.load(file)
-      sound = isinstance(content, dict) and content.pop('sha256', None) == digest_of(content) and _is_sound(content)
+        content = unsealed(file.read())
+      sound = _is_sound(content)
     except (FileNotFoundError, NotADirectoryError):
       return json.loads(json.dumps(_EMPTY))
     except (ValueError, TypeError, AttributeError, KeyError):
@@ -100,7 +100,7 @@ class Manifest:
     with _CHANGING:
       content = self.read()
       yield content
-      write_whole(self.path, json.dumps(content | {'sha256': digest_of(content)}, indent=1) + '\n')
+      write_whole(self.path, sealed(content))
 
   def write(self, name: str, data: bytes) -> None:
     """Write one of the run's own files, and list it."""
