@@ -91,8 +91,8 @@ class TranslationAnswers:
     self.part_lines = options.part_lines
 
   def plain(self, line: str) -> str:
-    """Return the line unchanged."""
-    return line
+    """Return the sentence to translate, without the columns of wishes."""
+    return output_formats.source_of(line, self._options.columns)
 
   def fingerprint(self) -> str:
     """Return the translator's."""

@@ -53,6 +53,11 @@ def requests(lines: Sequence[str], columns: Sequence[str], first: int = 0) -> li
   return made
 
 
+def source_of(line: str, columns: Sequence[str]) -> str:
+  """Return the sentence to translate in a line of columns, see requests(); those too many are no concern here."""
+  return line if tuple(columns) == ('source',) else dict(zip(columns, line.split('\t'))).get('source', '')
+
+
 def write(translator: Translator, sources: Sequence[str], found: Sequence[Translation], form: Format, first: int = 0
           ) -> list[str]:
   """Write a line for each translation, in order.

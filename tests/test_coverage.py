@@ -17,7 +17,7 @@ from decoding.translator import Translator
 from decoding.wishes import Wishes
 from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import LINES, shaken, small_vocabulary
-from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability
+from tests.test_search import ALL, LIMITS, LONGEST, SEED, V, chain_step, chains, log_probability, patient
 from tests.test_search import penalty as length_penalty
 from transformer import architectures, search
 from transformer.config import LanguageModelConfig, ModelConfig, RecurrentConfig
@@ -47,20 +47,20 @@ def attend_step(cache, last):
 
 
 @functools.lru_cache
-def compiled(config, stop_early):
+def compiled(config):
   def run(cache):
     counted = jnp.arange(cache.looks.shape[-1])[None] < jnp.asarray(SOURCE)[:, None]
     problem = search.SearchProblem(
         coverage.cover(attend_step), LONGEST, BOS, EOS, FILLER,
         coverage=lambda cache: coverage.penalty(cache.beams[1], cache.counted, config.coverage_penalty))
     covered = coverage.begin(cache, config.beam_size, counted)
-    return queue.run(search.beam_search(problem, config, stop_early), search.Sentences(covered, LIMITS))
+    return queue.run(search.beam_search(problem, config), search.Sentences(covered, LIMITS))
   return jax.jit(run)
 
 
-def run(table, look, config, stop_early=True):
+def run(table, look, config):
   cache = Cache(np.full((3, config.beam_size), BOS, np.int32), table, look)
-  return jax.tree.map(np.asarray, compiled(config, stop_early)(cache))
+  return jax.tree.map(np.asarray, compiled(config)(cache))
 
 
 def by_hand(look, sentence, size, beta):
@@ -123,10 +123,11 @@ def test_a_wide_beam_finds_all_translations_in_the_order_of_the_whole_score(kind
 @pytest.mark.parametrize('n_best', [1, 3])
 def test_stopping_early_changes_nothing(n_best):
   config = SearchConfig(beam_size=3, alpha=0.9, coverage_penalty=0.3, n_best=n_best)
-  for seed in range(25):
-    table, look = chains(seed, spread=2.5), looks(seed)
-    for quick, slow in zip(run(table, look, config), run(table, look, config, stop_early=False)):
-      np.testing.assert_array_equal(quick[:, :n_best], slow[:, :n_best])
+  with patient(config) as to_the_limit:
+    for seed in range(25):
+      table, look = chains(seed, spread=2.5), looks(seed)
+      for quick, slow in zip(run(table, look, config), run(table, look, to_the_limit)):
+        np.testing.assert_array_equal(quick[:, :n_best], slow[:, :n_best])
 
 
 def test_what_was_looked_at_moves_with_its_hypothesis():

@@ -65,11 +65,11 @@ def translator(run, options, batch_tokens=512, devices=1):
 
 
 def assert_same(found, expected, close):
-  """Texts equal, and log-probabilities of tokens to 1e-5; lines that are as good as tied may go either way."""
+  """Texts equal, and log-probabilities of tokens to 1e-5, or 1e-6 of an unlikely one's; ties may go either way."""
   for number, (one, other) in enumerate(zip(found, expected, strict=True), 1):
     if number not in close or one.text == other.text:
       assert one.text == other.text, f'line {number}'
-      np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, rtol=0, atol=1e-5, err_msg=f'line {number}')
+      np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, rtol=1e-6, atol=1e-5, err_msg=f'line {number}')
 
 
 @pytest.mark.drill

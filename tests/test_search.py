@@ -1,5 +1,7 @@
 """Search over tiny Markov chains, where every translation can be listed, and over a model."""
 
+import contextlib
+import dataclasses
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -44,8 +46,18 @@ def compiled(how, config):
       search.SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER), search.Sentences(cache, limits), config))
 
 
-def beam(problem, sentences, config, stop_early=True):
-  return queue.run(search.beam_search(problem, config, stop_early), sentences)
+def beam(problem, sentences, config):
+  return queue.run(search.beam_search(problem, config), sentences)
+
+
+@contextlib.contextmanager
+def patient(config):
+  """Yield the same search, but each sentence goes on to its limit."""
+  EARLY_STOPPING.add('never', lambda standing: jnp.zeros(standing.live.shape, bool))
+  try:
+    yield dataclasses.replace(config, early_stopping='never')
+  finally:
+    EARLY_STOPPING.remove('never')
 
 
 def greedy(problem, sentences, config):
@@ -208,13 +220,14 @@ def test_the_cache_moves_with_its_hypothesis():
 @pytest.mark.parametrize('n_best', [1, 2, 3])
 def test_stopping_early_changes_nothing(n_best):
   config = SearchConfig(beam_size=3, alpha=0.9, n_best=n_best)
-  patient, changed = functools.partial(beam, stop_early=False), 0
-  for seed in range(40):
-    table = chains(seed, spread=2.5)
-    quick, slow = run(table, config), run(table, config, how=patient)
-    for field, expected in zip(quick, slow):
-      np.testing.assert_array_equal(field[:, :n_best], expected[:, :n_best])
-    changed += int((quick.scores != slow.scores).any())
+  changed = 0
+  with patient(config) as to_the_limit:
+    for seed in range(40):
+      table = chains(seed, spread=2.5)
+      quick, slow = run(table, config), run(table, to_the_limit)
+      for field, expected in zip(quick, slow):
+        np.testing.assert_array_equal(field[:, :n_best], expected[:, :n_best])
+      changed += int((quick.scores != slow.scores).any())
   assert (changed > 0) == (n_best < 3)  # it did stop before the others were certain
 
 

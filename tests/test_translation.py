@@ -300,6 +300,12 @@ def test_alignments_are_read_at_once_or_one_step_late(monkeypatch, translator):
   assert output_formats.pharaoh({(2, 0), (0, 1)}) == '0-1 2-0'
 
 
+def test_what_is_said_of_unknown_words_is_said_of_the_sentence_alone():
+  assert output_formats.source_of('ein Hund\tprefix\tcat', ('prefix', 'source')) == 'prefix'
+  assert output_formats.source_of('ein Hund', ('prefix', 'source')) == ''
+  assert output_formats.source_of('ein\tHund', ('source',)) == 'ein\tHund'
+
+
 def test_columns_become_requests():
   lines = ['a b\tx\tone | two\tthree', 'only a source', 'c\t\t|\t']
   assert output_formats.requests(lines, ['source', 'prefix', 'required', 'forbidden']) == [

@@ -53,7 +53,7 @@ def _collected(found: Hypotheses, ended: Hypotheses, groups: int) -> Hypotheses:
   return jax.tree.map(lambda leaf, old: leaf.reshape(old.shape), take(pool, order), found)
 
 
-def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool = True) -> Algorithm:
+def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
   """Keep the W best hypotheses at each step, and the W best that ended.
 
   A hypothesis ends when EOS is among the W best continuations of its sentence. A sentence is done when no live
@@ -70,7 +70,6 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
   Args:
     problem: what to search; the caches have W = config.beam_size beams.
     config: how.
-    stop_early: False goes on until every limit, for comparison.
   """
   width, groups = config.beam_size, config.groups
   size = width // groups
@@ -119,7 +118,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig, stop_early: bool =
                         config.penalty(limits)[:, None], wanted, size)
     enough = EARLY_STOPPING[config.early_stopping](standing).all(axis=-1)
     t = jnp.where(beam.done, t, t + 1)
-    done = beam.done | (stop_early & enough) | (t >= limits)
+    done = beam.done | enough | (t >= limits)
     given_up = ~done & problem.outgrown(t, limits)
     cache = cache._replace(beams=take(cache.beams, live.parent))
     states = advanced(problem.rules, known, tuple(take(state, live.parent) for state in beam.states), live.token)
