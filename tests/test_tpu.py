@@ -4,14 +4,19 @@ Each bound is stated from the model's sizes. On top of these, logits and random 
 are never whole on one: the four gigabytes that a global mask takes would show in its memory.
 """
 
+import functools
+
+import jax
+import jax.numpy as jnp
 import pytest
 
 from options import train_options
 from options.configurations import ROOT
 from tasks import compiling, setup
-from training import ahead_of_time, optimized_module
+from training import ahead_of_time, optimized_module, topologies
 from transformer import architectures
 from transformer import model as models
+from transformer.search import largest
 
 pytestmark = pytest.mark.tpu
 V, L, N = 37_000, 64, 6  # entries of the vocabulary, tokens of a side, layers of a side
@@ -71,3 +76,17 @@ def test_the_smallest_program_has_estimated_cycles():
   found, _ = compiled('base', 'v5e:2x2', 8, '--config.model.num_layers=1', '--config.vocabulary.size=500',
                    '--compile_for_cycles')
   assert found.cycles > 1000 and 0 < found.utilisation(197.0) < 1
+
+
+def test_the_choice_of_a_beam_copies_no_scores(monkeypatch):
+  for name, value in topologies.environment('v5e:2x2').items():
+    monkeypatch.setenv(name, value)
+  one = jax.sharding.SingleDeviceSharding(topologies.find('v5e:2x2').devices[0])
+  inputs = [jax.ShapeDtypeStruct(shape, jnp.float32, sharding=one) for shape in ((64, 4, V), (64, 4))]
+
+  def cycles(how):
+    program = jax.jit(functools.partial(how, wanted=8)).trace(*inputs).lower(lowering_platforms=('tpu',)).compile()
+    return optimized_module.Module(program.as_text()).cycles()
+
+  strides = cycles(functools.partial(largest.by_strides, stride=1024))
+  assert 4 * strides < cycles(functools.partial(largest.by_neighbours, size=37))
