@@ -12,7 +12,7 @@ import numpy as np
 
 from batching.plan import BATCHINGS, BatchConfig, CountedEpochs, EqualEpochs, Plan, refuse_nothing_left
 from batching.sampled import SampledStores
-from batching.shapes import Shape, fit_lengths
+from batching.shapes import Costs, Shape, count_that_pays, fit_lengths
 from batching.store import Store
 from transformer import tokens
 
@@ -44,7 +44,11 @@ class BucketPlan(Plan):
     kept = first.within(limits)
     self.dropped = len(first) - len(kept)
     refuse_nothing_left(kept, store, f'{limits[0]} source or {limits[1]} target tokens; raise data.max_length')
-    shapes = self._fit(first.source.lengths[kept], first.target.lengths[kept], config)
+    lengths = first.source.lengths[kept], first.target.lengths[kept]
+    if isinstance(config.max_shapes, Costs):
+      config = dataclasses.replace(config, max_shapes=count_that_pays(*lengths, config.max_shapes))
+    self.max_shapes = config.max_shapes
+    shapes = self._fit(*lengths, config)
     # Sentences longer than the largest shape are left out: by max_length or, where lengths change, in that epoch.
     held = max(shape.source for shape in shapes), max(shape.target for shape in shapes)
     self._buckets = lambda epoch: _assign(store.at(epoch).within(held), store.at(epoch), shapes)

@@ -40,7 +40,7 @@ class LabelledPlan(Plan):
     side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))  # only the lengths are used
     config = dataclasses.replace(config, batch_tokens=config.batch_tokens // self._each)
     self._rows = BATCHINGS[config.batching](Store(side, side, ''), config, seed, shuffle)
-    self.shapes, self.dropped = self._rows.shapes, self._rows.dropped
+    self.shapes, self.dropped, self.max_shapes = self._rows.shapes, self._rows.dropped, self._rows.max_shapes
     self.batches_per_epoch = self._rows.batches_per_epoch
     self._starts = EqualEpochs(self.batches_per_epoch)
 

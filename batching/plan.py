@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from batching.sampled import SampledStores
-from batching.shapes import ROWS, Shape
+from batching.shapes import MOST, ROWS, Costs, Shape
 from batching.store import Store
 from checks.choices import Registry
 from checks.errors import DataError
@@ -36,7 +36,7 @@ class BatchConfig:
   batching: str  # an entry of BATCHINGS
   batch_tokens: int  # rows × length of the longer side, padding included, is at most this; not for 'fixed'
   max_length: int  # tokens of either side, EOS included; longer pairs are left out and counted
-  max_shapes: int = 16  # each shape is compiled once
+  max_shapes: int | Costs = MOST  # most shapes of 'buckets', or what decides how many there are; each is compiled once
   fixed_rows: int | None = None  # the shape of every batch of 'fixed'
   fixed_source_length: int | None = None
   fixed_target_length: int | None = None
@@ -51,7 +51,8 @@ class BatchConfig:
   def _mistakes(self) -> Iterator[str]:
     yield from BATCHINGS.mistakes(self.batching)
     yield from positive(**{name: getattr(self, name) for name in (
-        'batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps', 'packed_length')})
+        'batch_tokens', 'max_length', 'max_shapes', 'accumulation_steps', 'packed_length')
+        if not isinstance(getattr(self, name), Costs)})
     if self.row_multiple < 1 or self.row_multiple % ROWS:
       yield f'row_multiple is {self.row_multiple}; expected a positive multiple of {ROWS}'
     if self.batching in BATCHINGS:
@@ -104,11 +105,13 @@ class Plan(abc.ABC):
     shapes: the distinct shapes, largest first.
     batches_per_epoch: steps of one epoch; with subword sampling, of the first.
     dropped: pairs left out because a side is empty or too long; with subword sampling, in the first epoch.
+    max_shapes: the bound on the number of fitted shapes, given or chosen; None where shapes are not fitted.
   """
 
   shapes: list[Shape]
   batches_per_epoch: int
   dropped: int
+  max_shapes: int | None = None
   for_evaluation: ClassVar[str | None] = None  # batching of splits that are only evaluated, where it differs
 
   @property
@@ -174,6 +177,23 @@ class Plan(abc.ABC):
     """Return the shape of the batch at step n."""
     epoch, place = self.locate(step)
     return self.epoch(epoch)[place][0]
+
+  def first_uses(self, start: int, stop: int | None = None) -> Iterator[tuple[Shape, int]]:
+    """Yield each shape of the batches from step `start` to the end of its epoch, with the first step that has it.
+
+    Args:
+      start: a step.
+      stop: the step at which the run ends; None where that is not known.
+    """
+    number, place = self.locate(start)
+    batches, left = self.epoch(number), set(self.shapes)
+    end = len(batches) if stop is None else min(len(batches), place + stop - start)
+    for here in range(place, end):
+      if (shape := batches[here][0]) in left:
+        left.remove(shape)
+        yield shape, start + here - place
+      if not left:
+        return
 
 
 class EqualEpochs(NamedTuple):

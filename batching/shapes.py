@@ -8,6 +8,7 @@ import numpy as np
 
 from checks.errors import DataError
 
+MOST = 16  # shapes of a run's batches, unless data.max_shapes gives another number
 ROWS = 8  # rows of every batch are a multiple of this, so that every run can go on on 1, 2, 4 or 8 devices
 _GRID = 48  # values per side among which the fitted shapes' lengths are chosen
 _NEAR = [(i, j) for i in range(-2, 3) for j in range(-2, 3)]  # steps on the grid that improve a rectangle
@@ -32,6 +33,15 @@ class Shape(NamedTuple):
     return self.rows // hosts
 
 
+class Costs(NamedTuple):
+  """What further shapes cost a run, and what the padding that they avoid would cost it; see count_that_pays()."""
+
+  compile_seconds: float  # that each shape adds to the run
+  token_seconds: float  # that training takes for a token position of a batch, source or target, padding included
+  tokens: float | None = None  # token positions of all batches of the run; None: `epochs` passes over the text
+  epochs: float | None = None
+
+
 def row_multiple(parts: int) -> int:
   """Return the number that the rows of batches are multiples of, so that they divide into `parts` equal parts."""
   return math.lcm(ROWS, parts)
@@ -49,24 +59,25 @@ def fit_lengths(source: np.ndarray, target: np.ndarray, count: int) -> list[tupl
     count: at least 1.
   """
   grid_s, grid_t = _grid(source), _grid(target)
-  crowd = np.zeros((len(grid_s), len(grid_t)))
-  np.add.at(crowd, (np.searchsorted(grid_s, source), np.searchsorted(grid_t, target)), 1)
-  fit = _Fit(crowd, grid_s[:, None] + grid_t[None, :])
-  chosen = [fit.whole]
-  while len(chosen) < count:
-    place, gain = fit.best_of(fit.places, chosen)
-    if not gain:
-      break
-    chosen.append(place)
-  improved = True
-  while improved:
-    improved = False
-    for index, place in list(enumerate(chosen))[1:]:
-      rest = chosen[:index] + chosen[index + 1:]
-      best, gain = fit.best_of(fit.around(place), rest)
-      if gain > fit.gain(place, fit.covered(rest)):
-        chosen[index], improved = best, True
-  return sorted((int(grid_s[i]), int(grid_t[j])) for i, j in chosen)
+  return sorted((int(grid_s[i]), int(grid_t[j])) for i, j in _Fit.of(source, target).chosen(count))
+
+
+def count_that_pays(source: np.ndarray, target: np.ndarray, costs: Costs, most: int = MOST) -> int:
+  """Return the number of shapes with which compiling and computing padding take a run least time together.
+
+  Args:
+    source, target: [sentences] lengths.
+    costs: of this run.
+    most: the largest number to return.
+  """
+  fit, real = _Fit.of(source, target), int(source.sum() + target.sum())
+
+  def seconds(count: int) -> float:
+    cells = fit.cells(fit.chosen(count))
+    computed = costs.epochs * cells if costs.tokens is None else costs.tokens
+    return count * costs.compile_seconds + computed * costs.token_seconds * (1.0 - real / cells)
+
+  return min(range(1, most + 1), key=seconds)
 
 
 class _Fit(NamedTuple):
@@ -74,6 +85,36 @@ class _Fit(NamedTuple):
 
   crowd: np.ndarray  # [source grid, target grid] sentences of these lengths
   cost: np.ndarray  # [source grid, target grid] cells that a sentence takes in the rectangle
+
+  @classmethod
+  def of(cls, source: np.ndarray, target: np.ndarray) -> '_Fit':
+    """Return the grid of sentences with these lengths."""
+    grid_s, grid_t = _grid(source), _grid(target)
+    crowd = np.zeros((len(grid_s), len(grid_t)))
+    np.add.at(crowd, (np.searchsorted(grid_s, source), np.searchsorted(grid_t, target)), 1)
+    return cls(crowd, grid_s[:, None] + grid_t[None, :])
+
+  def chosen(self, count: int) -> list[tuple[int, int]]:
+    """Return at most `count` rectangles with little padding, see fit_lengths()."""
+    chosen = [self.whole]
+    while len(chosen) < count:
+      place, gain = self.best_of(self.places, chosen)
+      if not gain:
+        break
+      chosen.append(place)
+    improved = True
+    while improved:
+      improved = False
+      for index, place in list(enumerate(chosen))[1:]:
+        rest = chosen[:index] + chosen[index + 1:]
+        best, gain = self.best_of(self.around(place), rest)
+        if gain > self.gain(place, self.covered(rest)):
+          chosen[index], improved = best, True
+    return chosen
+
+  def cells(self, chosen: Iterable[tuple[int, int]]) -> float:
+    """Return the cells that all sentences take, each in the cheapest of the chosen rectangles."""
+    return float((self.crowd * self.covered(chosen)).sum())
 
   @property
   def whole(self) -> tuple[int, int]:

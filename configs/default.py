@@ -104,7 +104,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   data.mix = ()  # further training text, "('FOLDER*WEIGHT#TAG',)"; *WEIGHT and #TAG may be left out
   data.max_length = 256  # most tokens of a side, EOS included: longer pairs are left out, documents are cut
   data.batching = 'buckets'  # how sentences are put into batches
-  data.max_shapes = 16  # batching buckets: most (source, target) shapes, each compiled once
+  data.max_shapes = config_dict.placeholder(int)  # batching buckets: most shapes of batches; unset: docs/data.md
   data.packed_length = 256  # batching packed: tokens of a row, on its longer side; longer pairs are left out
   data.fixed_rows = 64  # batching fixed: sentence pairs in a batch
   data.fixed_source_length = config_dict.placeholder(int)  # batching fixed: tokens that a source is padded to
@@ -202,4 +202,4 @@ RENAMED: dict[str, str] = {'data.test_split': 'data.test_splits'}
 RENAMED_VALUES: dict[str, Callable[[Any], Any]] = {'data.test_split': lambda name: (name,) if name else ()}
 # Options that a run's first start decides where they are unset, and keeps in config.json; with the value that runs had
 # before there was the option.
-DECIDED: dict[str, Any] = {'data.row_multiple': 8}
+DECIDED: dict[str, Any] = {'data.row_multiple': 8, 'data.max_shapes': 16}

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from batching.shapes import ROWS
+from batching.shapes import MOST, ROWS
 from checks.errors import ConfigError
 from corpora import cleaning, labelled, subword_sampling
 from corpora import vocabulary as vocabularies
@@ -87,7 +87,8 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config['vocabulary']['kind']),
         batches=build(BatchConfig, data, batch_tokens=train['batch_tokens'],
                       accumulation_steps=train['accumulation_steps'],
-                      row_multiple=ROWS if data['row_multiple'] is None else data['row_multiple']),
+                      row_multiple=ROWS if data['row_multiple'] is None else data['row_multiple'],
+                      max_shapes=MOST if data['max_shapes'] is None else data['max_shapes']),
         model=model,
         loss=build(LossConfig, train),
         consistency=build(ConsistencyConfig, train, dropout=largest_dropout(model)),

@@ -23,6 +23,7 @@ from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary
 from decoding.answers import Answers
 from options.decode_options import DecodeOptions
+from tasks import shapes
 from tasks.records import Setup
 from training import environment, peers
 from training.checkpoint import Checkpoints, Measure
@@ -82,11 +83,12 @@ class Task(abc.ABC):
     self.source, self.target = self._vocabularies()
     with config_errors():
       self.model = self.build_model(architectures.build(setup.sized(self.source.size, self.target.size)))
-    self.batches = self.plan(self.corpus.train, setup.batches, shuffle=True)
+    self.batches = self.plan(self.corpus.train, shapes.weighed(setup, folder, self.model), shuffle=True)
+    self.setup = shapes.settle(setup, folder, self.batches)
     self.heldout_plan = functools.cache(self._heldout_plan)
     with config_errors():
-      shapes = [*self.batches.shapes, *self.heldout_plan(self.corpus.validation).shapes]
-      models.check_length(self.model, max(max(shape.source, shape.target) for shape in shapes))
+      plans = self.batches, self.heldout_plan(self.corpus.validation)
+      models.check_length(self.model, max(max(shape.source, shape.target) for plan in plans for shape in plan.shapes))
     folder.check_stores({store.fingerprint: store.sums for store in self._stores()}, record=peers.is_main())
 
   # -------------------------------------------------------------------------------------- what each task fills in

@@ -1,9 +1,10 @@
 """Evaluation of a run on held-out text: sums over all tokens of a split, and the figures that its task adds."""
 
 import dataclasses
+import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -11,7 +12,8 @@ import numpy as np
 
 from checks.errors import naming
 from checks.refusals import refuse
-from training import peers
+from training import peers, stepping
+from training.background import Compilation
 from training.checkpoint import Measure
 from training.loop import Loop, Progress
 from training.supervision import Supervision
@@ -128,6 +130,12 @@ class Evaluator:
         yield plan.batch_at(step, *share)
 
     return totals(self._eval_step, params, batches())
+
+  def compilations(self, state: training.TrainState) -> Iterator[Compilation]:
+    """Yield calls that compile what evaluations on validation text run, see background.Background."""
+    plan, share = self._task.heldout_plan(self._task.corpus.validation), partitioning.share_of_rows(self.mesh)
+    batches = (functools.partial(plan.batch_at, step, *share) for _, step in plan.first_uses(0))
+    return stepping.compilations(self._eval_step, self._params(state), batches)
 
   def whole(self, state: training.TrainState) -> Any:
     """Return the parameters to evaluate, replicated on every device."""

@@ -1,5 +1,6 @@
 """A run's log, for the training loop: the terminal, metrics.jsonl and TensorBoard, the profile and the clock."""
 
+import collections
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,8 @@ class Log:
     self._loop, self._progress, self._flops, self._peak = loop, progress, flops, peak_tflops
     self._rate = learning_rate
     self._start = time.monotonic() - progress.seconds
+    self._seconds: collections.Counter[str] = collections.Counter()  # of this start: compiling, waiting, paused
+    self._began = time.monotonic()
     self._meter = Meter(progress.meter)
     self._metrics = Metrics(folder, step) if peers.is_main() else None
     self._profile = Profile(folder.profile, step, loop.config.profile_steps)
@@ -68,20 +71,39 @@ class Log:
     """Count the time of the block as waiting for a batch."""
     return self._meter.waiting()
 
-  def paused(self) -> contextlib.AbstractContextManager[None]:
+  @contextlib.contextmanager
+  def paused(self, what: str = 'paused') -> Iterator[None]:
     """Leave the time of the block, such as evaluating or saving, out of the time spent on steps."""
-    return self._meter.paused()
+    began = time.monotonic()
+    with self._meter.paused():
+      yield
+    self._seconds[what] += time.monotonic() - began
 
   @contextlib.contextmanager
-  def compiling(self, shape: Any) -> Iterator[Callable[[Program], None]]:
-    """Announce that a step is being compiled; yield a function to call with the program once that may run."""
-    self._bar.announce_compilation(shape)
+  def compiling(self, shape: Any, ready: bool) -> Iterator[Callable[[Program], None]]:
+    """Announce that a step is being compiled, unless it is ready, and pause while the block waits for its program.
+
+    Yields:
+      A function to call with the program once that may run.
+    """
+    if not ready:
+      self._bar.announce_compilation(shape)
 
     def compiled(program: Program) -> None:
+      self._seconds['compiling'] += program.seconds
       self._meter.compiled(program.seconds)
       self._bar.compiled(shape, program.seconds, program.peak_bytes)
 
-    yield compiled
+    with self.paused('waiting'):
+      yield compiled
+
+  def first_epoch(self, padding: float) -> None:
+    """Report, at the end of the first epoch, the time of this start and the epoch's share of padding."""
+    self.settle()
+    seconds = self._seconds
+    trained = time.monotonic() - self._began - seconds['waiting'] - seconds['paused']
+    self._bar.write(f'first epoch: {trained:.0f} s training; {seconds["compiling"]:.0f} s compiling steps, of which training '
+                    f'waited for {seconds["waiting"]:.0f} s; {padding:.1%} padding')
 
   def profiled(self, step: int) -> contextlib.AbstractContextManager[None]:
     """Return the context in which to run a step; it profiles the steps that train.profile_steps asks for."""

@@ -1,12 +1,13 @@
 """The training step of a run: compiled for each shape of batch, and checked against the memory before it first runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
 import optax
 
 from training import failures
+from training.background import Compilation
 from training.log import Log
 from training.supervision import Supervision
 from transformer import partitioning, training
@@ -38,12 +39,40 @@ def compile_training(model: Model, objective: training.Objective, optimizer: opt
   return partitioning.compile_step(step, mesh, mode, donate=True, out=out)
 
 
-class Stepper:
-  """step(state, batch, shape, number): one update. For a new shape, it is first announced, compiled and checked."""
+def compilations(step: partitioning.CompiledStep, first: Any, batches: Iterable[Callable[[], Any]]
+                 ) -> Iterator[Compilation]:
+  """Yield calls that compile a step for batches, each of another shape.
 
-  def __init__(self, compiled: partitioning.CompiledStep, memory: failures.MemoryOptions, log: Log, run: Supervision):
-    """Nothing runs yet. `memory` holds the options that messages name when a step does not fit."""
+  Args:
+    step: the step.
+    first: its first input, of which only shapes and shardings are kept.
+    batches: calls that return a host batch.
+  """
+  abstract = jax.tree.map(
+      lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type), first)
+  for batch in batches:
+    yield lambda batch=batch: step.program(abstract, batch())
+
+
+class Stepper:
+  """step(state, batch, shape, number): one update. At a shape's first step its program is announced and checked.
+
+  While the first step is compiled nothing else is, so that lack of memory shows there; what follows is compiled in the
+  background, and a step waits for its program only where that is not ready yet.
+  """
+
+  def __init__(self, compiled: partitioning.CompiledStep, memory: failures.MemoryOptions, log: Log, run: Supervision,
+               after_first: Callable[[training.TrainState], object] = lambda state: None):
+    """Nothing runs yet.
+
+    Args:
+      compiled: the step.
+      memory: the options that messages name when a step does not fit.
+      log, run: where compilations are reported, and what stops them.
+      after_first: called with the state once the first program is compiled and fits, to compile others ahead.
+    """
     self._compiled, self._memory, self._log, self._run = compiled, memory, log, run
+    self._seen, self._after_first = set(), after_first
 
   def __call__(self, state: training.TrainState, batch: Any, shape: Any, step: int
                ) -> tuple[training.TrainState, dict[str, jax.Array]]:
@@ -52,11 +81,16 @@ class Stepper:
     Raises:
       OutOfMemoryError: before anything runs, when the step needs more memory than there is.
       Stopped: when a stop is requested while the step is compiled.
+      Exception: what compiling it in the background has raised.
     """
-    if self._compiled.is_new(batch):
-      with self._log.compiling(shape) as compiled, self._log.paused(), self._run.watchdog.paused():
+    if shape not in self._seen:  # not whether it is compiled: all processes have to ask for a stop equally often
+      ready = self._compiled.is_ready(batch)
+      with self._log.compiling(shape, ready) as compiled, self._run.watchdog.paused():
         program = self._run.interruptible(self._compiled.program, state, batch)
         failures.check_memory(program, self._memory, shape, state)
       compiled(program)
+      if not self._seen:
+        self._after_first(state)
+      self._seen.add(shape)
     with self._log.profiled(step):
       return self._compiled(state, batch)

@@ -8,8 +8,10 @@ training.py, which does not depend on this file.
 import functools
 import itertools
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
@@ -259,25 +261,41 @@ class CompiledStep:
       lay: puts a host batch onto the devices, as the compiled step takes it.
       lay_out_to_compile: lays out a host batch as `function` is compiled for it; None: `lay`.
     """
-    self._function, self._lay, self._programs = function, lay, {}
+    self._function, self._lay = function, lay
+    self._programs: dict[tuple[tuple[int, ...], ...], Future[Program]] = {}  # by the shapes of a batch's arrays
+    self._lock = threading.Lock()
     self._lay_out_to_compile = lay_out_to_compile or lay
 
   def program(self, first: PyTree, batch: PyTree) -> Program:
-    """Return the program for batches of this shape, compiled if it is new."""
-    key = self._key(batch)
-    if key not in self._programs:
-      start = time.monotonic()
-      compiled = self._function.lower(first, self._lay_out_to_compile(batch)).compile()
-      self._programs[key] = Program(compiled, time.monotonic() - start, compiled.memory_analysis())
-    return self._programs[key]
+    """Return the program for batches of this shape, compiled if it is new; may be called in several threads at once.
+
+    Where another thread is compiling it, this waits for it; where compiling has failed, this raises the same error.
+
+    Args:
+      first: the first input, or its shapes as ShapeDtypeStructs that carry shardings.
+      batch: any host batch of this shape.
+    """
+    with self._lock:
+      key = self._key(batch)
+      is_new = key not in self._programs
+      future = self._programs.setdefault(key, Future())
+    if is_new:
+      try:
+        start = time.monotonic()
+        compiled = self._function.lower(first, self._lay_out_to_compile(batch)).compile()
+        future.set_result(Program(compiled, time.monotonic() - start, compiled.memory_analysis()))
+      except BaseException as error:
+        future.set_exception(error)
+    return future.result()
 
   def trace(self, first: PyTree, batch: PyTree) -> jax.stages.Traced:
     """Trace the step for arrays that need not exist: both are trees of ShapeDtypeStructs with shardings. Not for pmap."""
     return self._function.trace(first, batch)
 
-  def is_new(self, batch: PyTree) -> bool:
-    """Return whether there is no program yet for batches of this shape."""
-    return self._key(batch) not in self._programs
+  def is_ready(self, batch: PyTree) -> bool:
+    """Return whether program() has a program for batches of this shape, or an error, without waiting."""
+    future = self._programs.get(self._key(batch))
+    return future is not None and future.done()
 
   def _key(self, batch: PyTree) -> tuple[tuple[int, ...], ...]:
     return tuple(leaf.shape for leaf in jax.tree.leaves(batch))
