@@ -22,10 +22,6 @@ OPTIONS = train_options.parse(sys.argv, __doc__) if __name__ == '__main__' else 
 
 import contextlib  # noqa: E402
 import dataclasses  # noqa: E402
-import functools  # noqa: E402
-import itertools  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
-from typing import Any  # noqa: E402
 
 import jax  # noqa: E402
 import optax  # noqa: E402
@@ -41,13 +37,12 @@ from tasks import TASKS, announcement, compiling, rows, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import failures, hardware, peers, replay, stopping, topologies  # noqa: E402
-from training.background import Background  # noqa: E402
 from training.checkpoint import Checkpoints  # noqa: E402
 from training.evaluation import Evaluator, per_token  # noqa: E402
 from training.log import Log  # noqa: E402
-from training.loop import Loop, Progress  # noqa: E402
+from training.loop import Progress  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
-from training.stepping import Stepper, abstract_state, compilations, compile_training  # noqa: E402
+from training.stepping import Stepper, abstract_state, compile_training  # noqa: E402
 from training.stopping import Stopped  # noqa: E402
 from training.supervision import Supervision, supervise  # noqa: E402
 from transformer import model as models  # noqa: E402
@@ -98,11 +93,8 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   batches = run.stop.each(
       input_pipeline.batches(task.batches, step, loop.total_steps, *share, records.places.num_threads))
   rate, peak = optimizers.learning_rate(records.optimizer, loop.total_steps), hardware.peak_of(mesh, config.peak_tflops)
-  with (Background(lambda: bool(run.stop.exit_code)) as ahead,
-        Log(run.folder, loop, step, progress, hardware.flops_per_token(state.params), peak, rate) as log):
-    advance = Stepper(step_fn, records.memory, log, run, lambda state: ahead.begin(
-        itertools.chain(compilations(step_fn, state, first_batches(task, step, loop, share)),
-                        evaluator.compilations(state))))
+  with (Log(run.folder, loop, step, progress, hardware.flops_per_token(state.params), peak, rate) as log,
+        Stepper(step_fn, task.batches, share, loop.total_steps, records.memory, log, run, evaluator) as advance):
     run.saved = step if step in checkpoints.steps() else -1
     watch.begin(evaluator, state, step)
     with contextlib.suppress(Stopped):  # raised by what may be abandoned: the state is that of the last whole step
@@ -112,6 +104,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
           with log.paused():
             run.interruptible(task.verify)  # nothing that damaged text has led to is kept
         if loop.is_evaluation(step, progress):
+          advance.wait()
           with log.paused():
             measured, summary = evaluator.evaluate(state, step, loop, progress)
             watch.record(evaluator, state, step)
@@ -124,9 +117,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
           batch = next(batches)
         shape = task.batches.shape_at(step)
         state, measures = advance(state, batch, shape, step)
-        log.add(step + 1, measures, batch, task.batches.cells(shape), task.batches.epochs_done)
-        if step + 1 == task.batches.batches_per_epoch:
-          log.first_epoch(task.batches.padding())
+        log.add(step + 1, measures, batch, shape, task.batches)
         if log.skipped >= records.guards.max_skipped:
           give_up(run, checkpoints, state, task, share, log)
     if run.saved != int(state.step) and is_verified(run, task, int(state.step)):
@@ -193,12 +184,6 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
   params = task.adopt(abstract.params, state.params)
   average = jax.tree.map(lambda x: x.copy(), params) if loop.ema_decay else ()
   return state._replace(params=params, average=average), progress
-
-
-def first_batches(task: Task, start: int, loop: Loop, share: partitioning.Share) -> Iterator[Callable[[], Any]]:
-  """Yield calls that return this process's rows of the first batch of each shape, from step `start` on, in order."""
-  for _, step in task.batches.first_uses(start, loop.total_steps):
-    yield functools.partial(task.batches.batch_at, step, *share)
 
 
 def is_verified(run: Supervision, task: Task, step: int) -> bool:

@@ -193,6 +193,18 @@ class Translator:
       for alike in classes.values():
         yield length, alike
 
+  def compilations(self, params: Sequence[Params], lines: Sequence[str]) -> Iterator[Callable[[], object]]:
+    """Yield calls that each compile a search that translate(lines) begins with; of `params` only the shapes count."""
+    every = NamedSharding(self._mesh, PartitionSpec())
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=every), list(params))
+    encoded, wishes = self.encode(lines), [Wishes()] * len(lines)
+    for length, alike in self._programs([i for i, ids in enumerate(encoded) if ids], encoded, wishes, False):
+      rows = search_rows(length, self._batch_tokens, self._config.width)
+      one = self._batch(alike[:1], encoded, wishes, 1, length, [0] * len(lines), 0)
+      batch, counts = self._spread(one, np.zeros(1, int), rows), np.zeros(self._mesh.size, np.int32)
+      yield lambda rows=rows, batch=batch, counts=counts: self._searching(rows, False).lower(
+          abstract, batch, counts).compile()
+
   def _settle(self, request: Request, length: int, number: int) -> Wishes:
     """Return the wishes of a line of so many tokens that can be met, and report those that cannot, once."""
     found = settle(request, self._target, length + self._config.extra_length, number) if length else Wishes()
@@ -239,14 +251,8 @@ class Translator:
               ) -> search.Outcome:
     """Search for some lines on all devices; a line's row is as in _rows_of."""
     places, devices = self._rows_of(len(chosen), rows), self._mesh.size
-
-    def put(leaf: np.ndarray) -> np.ndarray:
-      whole = np.zeros((rows * QUEUE * devices, *leaf.shape[1:]), leaf.dtype)
-      whole[places] = leaf
-      return whole
-
     counts = np.array([len(range(device, len(chosen), devices)) for device in range(devices)], np.int32)
-    batch = jax.tree.map(put, lay(chosen))
+    batch = self._spread(lay(chosen), places, rows)
     started = time.perf_counter()
     with self._announced(rows, batch):
       found = self._searching(rows, to_the_limit)(self.params, batch, counts)
@@ -254,6 +260,15 @@ class Translator:
     outcome = jax.device_get(found)
     self.tally.count(outcome, places, rows, time.perf_counter() - started, ready - started)
     return outcome
+
+  def _spread(self, batch: SearchBatch, places: Int[np.ndarray, ' count'], rows: int) -> SearchBatch:
+    """Put the lines of a batch into these rows of the queues of all devices."""
+    def put(leaf: np.ndarray) -> np.ndarray:
+      whole = np.zeros((rows * QUEUE * self._mesh.size, *leaf.shape[1:]), leaf.dtype)
+      whole[places] = leaf
+      return whole
+
+    return jax.tree.map(put, batch)
 
   @contextlib.contextmanager
   def _announced(self, rows: int, batch: SearchBatch) -> Iterator[None]:

@@ -129,6 +129,15 @@ class Task(abc.ABC):
       step: updates done, which decides the example on the terminal.
     """
 
+  def compilations(self, params: Any) -> Iterator[Callable[[], object]]:
+    """Return calls that each compile a program that evaluate() will run, so that it need not wait for them.
+
+    Args:
+      params: the shapes of the parameters, as ShapeDtypeStructs.
+    """
+    del params
+    return iter(())
+
   @abc.abstractmethod
   def score(self, params: Any, split: Any, sums_of: Callable[[Any, Any], Sums]) -> Score:
     """Return the final figures on one held-out split.

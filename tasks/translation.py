@@ -95,6 +95,10 @@ class Translation(Task):
         samples=[[('source', pair.source), ('reference', pair.target), ('model', text)] for pair, text in shown],
         summary=f'BLEU {scored["bleu"]:.1f} (greedy, {len(pairs)} sentences)\n    {pair.source}\n    {hypothesis}')
 
+  def compilations(self, params: Any) -> Iterator[Callable[[], object]]:
+    """Return calls that compile the greedy search for the first validation sentences."""
+    return self._greedy.compilations([params], [pair.source for pair in self._evaluated])
+
   def score(self, params: Any, split: Split, sums_of: Callable[[Any, Any], Sums]) -> Score:
     """Return the scores of a split's translations; for the first split, also the corpus's measures and showcase."""
     del sums_of

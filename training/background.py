@@ -3,11 +3,13 @@
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import jax
 
 from training import hardware
+from transformer.partitioning import CompiledStep
 
 _MOST_WORKERS = 2  # more would slow down the steps that run meanwhile
 
@@ -26,19 +28,24 @@ def workers() -> int:
 class Background:
   """Threads that compile programs in order. A context manager, at whose end those that have not begun are dropped.
 
-  What a compilation raises is not raised here: it is the program's own, see CompiledStep.program().
+  What a compilation raises is the program's own, see CompiledStep.program(). What the iterable of compilations raises
+  ends the block, at its end.
   """
 
   def __init__(self, is_stopping: Callable[[], bool]):
     """Nothing is compiled yet. is_stopping() returns, at the end, whether to abandon what is still being compiled."""
     self._pool = concurrent.futures.ThreadPoolExecutor(workers(), thread_name_prefix='compile')
     self._is_stopping, self._lock, self._ended = is_stopping, threading.Lock(), False
+    self._working: list[concurrent.futures.Future[None]] = []
 
   def begin(self, compilations: Iterable[Compilation]) -> None:
     """Begin to compile in the order of the iterable, which the threads read as they get on."""
     self._waiting = iter(compilations)
-    for _ in range(workers()):
-      self._pool.submit(self._work)
+    self._working = [self._pool.submit(self._work) for _ in range(workers())]
+
+  def wait(self) -> None:
+    """Wait until everything is compiled."""
+    concurrent.futures.wait(self._working)
 
   def _work(self) -> None:
     while compilation := self._next():
@@ -52,7 +59,23 @@ class Background:
   def __enter__(self) -> 'Background':
     return self
 
-  def __exit__(self, *_) -> None:
+  def __exit__(self, kind: type[BaseException] | None, *_) -> None:
+    self._ended, stopping = True, self._is_stopping()
     # A thread that compiles while the interpreter ends could bring it down; after a stop the process ends at once.
-    self._ended = True
-    self._pool.shutdown(wait=not self._is_stopping(), cancel_futures=True)
+    self._pool.shutdown(wait=not stopping, cancel_futures=True)
+    if not stopping and kind is None:
+      for work in self._working:
+        work.result()
+
+
+def compilations(step: CompiledStep, first: Any, batches: Iterable[Callable[[], Any]]
+                 ) -> Iterator[Compilation]:
+  """Yield calls that compile a step for batches, each of another shape.
+
+  Args:
+    step: the step.
+    first: the shapes and shardings of its first input.
+    batches: calls that return a host batch.
+  """
+  for batch in batches:
+    yield lambda batch=batch: step.program(first, batch())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,8 +13,8 @@ import numpy as np
 
 from checks.errors import naming
 from checks.refusals import refuse
-from training import peers, stepping
-from training.background import Compilation
+from training import peers
+from training.background import Compilation, compilations
 from training.checkpoint import Measure
 from training.loop import Loop, Progress
 from training.supervision import Supervision
@@ -70,6 +71,9 @@ class Evaluated(Protocol):
 
   def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
     """Return the task's own figures on validation."""
+
+  def compilations(self, params: Any) -> Iterator[Compilation]:
+    """Return calls that compile what evaluate() runs."""
 
 
 def totals(eval_step: Callable, params: Any, batches: Iterable) -> Sums:
@@ -132,10 +136,15 @@ class Evaluator:
     return totals(self._eval_step, params, batches())
 
   def compilations(self, state: training.TrainState) -> Iterator[Compilation]:
-    """Yield calls that compile what evaluations on validation text run, see background.Background."""
+    """Return calls that compile what evaluations on validation text run, see background.Background.
+
+    Args:
+      state: the shapes and shardings of the train state.
+    """
     plan, share = self._task.heldout_plan(self._task.corpus.validation), partitioning.share_of_rows(self.mesh)
     batches = (functools.partial(plan.batch_at, step, *share) for _, step in plan.first_uses(0))
-    return stepping.compilations(self._eval_step, self._params(state), batches)
+    params = self._params(state)
+    return itertools.chain(compilations(self._eval_step, params, batches), self._task.compilations(params))
 
   def whole(self, state: training.TrainState) -> Any:
     """Return the parameters to evaluate, replicated on every device."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from batching.plan import Plan
+from batching.shapes import Shape
 from training import hardware, peers
 from training.loop import Loop, Progress
 from training.meter import Meter
@@ -97,35 +99,28 @@ class Log:
     with self.paused('waiting'):
       yield compiled
 
-  def first_epoch(self, padding: float) -> None:
-    """Report, at the end of the first epoch, the time of this start and the epoch's share of padding."""
-    self.settle()
-    seconds = self._seconds
-    trained = time.monotonic() - self._began - seconds['waiting'] - seconds['paused']
-    self._bar.write(f'first epoch: {trained:.0f} s training; {seconds["compiling"]:.0f} s compiling steps, of which training '
-                    f'waited for {seconds["waiting"]:.0f} s; {padding:.1%} padding')
-
   def profiled(self, step: int) -> contextlib.AbstractContextManager[None]:
     """Return the context in which to run a step; it profiles the steps that train.profile_steps asks for."""
     return self._profile.of(step)
 
-  def add(self, step: int, measures: Mapping[str, Any], batch: Any, cells: int,
-          epochs_done: Callable[[int], float]) -> None:
+  def add(self, step: int, measures: Mapping[str, Any], batch: Any, shape: Shape, plan: Plan) -> None:
     """Record an update, after which `step` updates are done, and write a line of metrics where one is due.
 
     Args:
       measures: what the update returned; read from the device only once a few more steps are under way.
       batch: this process's rows of its batch.
-      cells: target cells of the batch, padding included.
-      epochs_done: returns the passes over the training text after a number of updates.
+      shape: of the batch.
+      plan: training's.
     """
-    self._meter.add(dict(measures), cells, flops=hardware.step_flops(self._flops, batch))
+    self._meter.add(dict(measures), plan.cells(shape), flops=hardware.step_flops(self._flops, batch))
     self._progress.seconds = time.monotonic() - self._start
     self._bar.advance(step, self._progress.seconds, self._meter)
     if self._loop.is_log(step):
       self._write(step, self._with_mfu(self._meter.read()) | {
           'train/learning_rate': float(jax.device_get(self._rate(step - 1))),
-          'seconds': self._progress.seconds, 'epoch': epochs_done(step)})
+          'seconds': self._progress.seconds, 'epoch': plan.epochs_done(step)})
+    if step == plan.batches_per_epoch:
+      self._report_first_epoch(plan.padding())
 
   def validation(self, step: int, measured: Mapping[str, float], summary: str) -> None:
     """Record an evaluation: its figures as metrics, its summary on the terminal."""
@@ -135,6 +130,14 @@ class Log:
   def suspend(self) -> None:
     """Store in progress what the log needs to resume from a checkpoint as if the run had not been interrupted."""
     self._progress.seconds, self._progress.meter = time.monotonic() - self._start, self._meter.suspend()
+
+  def _report_first_epoch(self, padding: float) -> None:
+    """Report what took the time of this start until the end of the first epoch, and the epoch's share of padding."""
+    self.settle()
+    seconds = self._seconds
+    trained = time.monotonic() - self._began - seconds['waiting'] - seconds['paused']
+    self._bar.write(f'first epoch: {trained:.0f} s training; {seconds["compiling"]:.0f} s compiling steps, of which training '
+                    f'waited for {seconds["waiting"]:.0f} s; {padding:.1%} padding')
 
   def _with_mfu(self, measured: dict[str, float]) -> dict[str, float]:
     """Return the measures, with model FLOPs utilisation where the devices' peak is known."""

@@ -1,13 +1,18 @@
 """The training step of a run: compiled for each shape of batch, and checked against the memory before it first runs."""
 
-from collections.abc import Callable, Iterable, Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import optax
 
+from batching.plan import Plan
+from batching.shapes import Shape
 from training import failures
-from training.background import Compilation
+from training.background import Background, Compilation, compilations
+from training.evaluation import Evaluator
 from training.log import Log
 from training.supervision import Supervision
 from transformer import partitioning, training
@@ -39,42 +44,43 @@ def compile_training(model: Model, objective: training.Objective, optimizer: opt
   return partitioning.compile_step(step, mesh, mode, donate=True, out=out)
 
 
-def compilations(step: partitioning.CompiledStep, first: Any, batches: Iterable[Callable[[], Any]]
-                 ) -> Iterator[Compilation]:
-  """Yield calls that compile a step for batches, each of another shape.
-
-  Args:
-    step: the step.
-    first: its first input, of which only shapes and shardings are kept.
-    batches: calls that return a host batch.
-  """
-  abstract = jax.tree.map(
-      lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type), first)
-  for batch in batches:
-    yield lambda batch=batch: step.program(abstract, batch())
+def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+  """Return what a program that takes this array is compiled for."""
+  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=getattr(leaf, 'weak_type', False))
 
 
 class Stepper:
   """step(state, batch, shape, number): one update. At a shape's first step its program is announced and checked.
 
-  While the first step is compiled nothing else is, so that lack of memory shows there; what follows is compiled in the
-  background, and a step waits for its program only where that is not ready yet.
+  While the first step is compiled nothing else is, so that lack of memory shows there. What else will be needed is then
+  compiled in the background, and whoever needs a program waits for it where it is not ready yet. A context manager, at
+  whose end nothing further is compiled.
   """
 
-  def __init__(self, compiled: partitioning.CompiledStep, memory: failures.MemoryOptions, log: Log, run: Supervision,
-               after_first: Callable[[training.TrainState], object] = lambda state: None):
+  def __init__(self, compiled: partitioning.CompiledStep, plan: Plan, share: partitioning.Share, last: int | None,
+               memory: failures.MemoryOptions, log: Log, run: Supervision, evaluator: Evaluator):
     """Nothing runs yet.
 
     Args:
       compiled: the step.
+      plan, share: of training's batches, and this process's rows of them.
+      last: the step at which the run ends; None where that is not known.
       memory: the options that messages name when a step does not fit.
       log, run: where compilations are reported, and what stops them.
-      after_first: called with the state once the first program is compiled and fits, to compile others ahead.
+      evaluator: what evaluations run is compiled ahead as well.
     """
-    self._compiled, self._memory, self._log, self._run = compiled, memory, log, run
-    self._seen, self._after_first = set(), after_first
+    self._compiled, self._plan, self._share, self._last = compiled, plan, share, last
+    self._memory, self._log, self._run, self._evaluator = memory, log, run, evaluator
+    self._ahead, self._seen = Background(lambda: bool(run.stop.exit_code)), set()
 
-  def __call__(self, state: training.TrainState, batch: Any, shape: Any, step: int
+  def __enter__(self) -> 'Stepper':
+    self._ahead.__enter__()
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    self._ahead.__exit__(*error)
+
+  def __call__(self, state: training.TrainState, batch: Any, shape: Shape, step: int
                ) -> tuple[training.TrainState, dict[str, jax.Array]]:
     """Return the state after an update, and its measures.
 
@@ -90,7 +96,18 @@ class Stepper:
         failures.check_memory(program, self._memory, shape, state)
       compiled(program)
       if not self._seen:
-        self._after_first(state)
+        self._ahead.begin(self._further(jax.tree.map(_abstract, state), step))  # a step overwrites the arrays
       self._seen.add(shape)
     with self._log.profiled(step):
       return self._compiled(state, batch)
+
+  def wait(self) -> None:
+    """Wait until everything is compiled. Raises Stopped when a stop is requested meanwhile."""
+    with self._log.paused('waiting'), self._run.watchdog.paused():
+      self._run.interruptible(self._ahead.wait)
+
+  def _further(self, state: training.TrainState, step: int) -> Iterator[Compilation]:
+    """Return what to compile once the step `step` is compiled, in the order in which it will be needed."""
+    batches = (functools.partial(self._plan.batch_at, first, *self._share)
+               for _, first in self._plan.first_uses(step, self._last))
+    return itertools.chain(compilations(self._compiled, state, batches), self._evaluator.compilations(state))
