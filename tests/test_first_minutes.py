@@ -16,16 +16,21 @@ import train
 from batching.shapes import Costs, count_that_pays, fit_lengths
 from checks import exit_codes
 from checks.errors import ConfigError
+from decoding.translator import Translator
 from options import configurations
 from options.configurations import CONFIGS, with_options
 from tasks import setup, shapes
 from tests.test_input_pipeline import make_store
+from tests.test_translation import LINES, parts  # noqa: F401  (a fixture)
 from tests.tiny_runs import metrics, options, saved
 from training import background, device_speed, hardware
 from training.background import Background
 from training.json_files import as_written
 from training.run_folder import RunFolder
+from transformer import partitioning
+from transformer.config import MeshConfig
 from transformer.partitioning import CompiledStep
+from transformer.search import SearchConfig
 
 # Sixty sentences of 10 + 10 tokens, thirty of 20 + 20 and ten of 30 + 30: 3,000 real tokens. In one shape they take 6,000
 # cells; in two, (20, 20) and (30, 30), 4,200, or (10, 10) and (30, 30), 3,600; in three 3,000. So of the cells 1/2, 1/6
@@ -164,6 +169,31 @@ def test_a_step_waits_for_the_thread_that_compiles_its_program():
     threading.Timer(0.2, go_on.set).start()
     assert float(step(np.float32(1), batch)) == 3
   assert compiled == [2]
+
+
+@pytest.mark.parametrize('mode', ['jit', 'pmap'])
+def test_a_program_compiled_for_shapes_takes_arrays(mode):
+  mesh = partitioning.make_mesh(MeshConfig(data=2))
+  add = lambda first, batch, axis=None: first + (jax.lax.psum(batch.sum(), axis) if axis else batch.sum())
+  first = partitioning.lay_out(np.float32(1), partitioning.replicated(mesh))
+  batch = np.arange(6, dtype=np.float32)
+  step = partitioning.compile_step(add, mesh, mode, donate=False, out=partitioning.replicated(mesh))
+  step.program(jax.ShapeDtypeStruct(first.shape, first.dtype, sharding=first.sharding), batch)
+  assert step.is_ready(batch) and float(step(first, batch)) == 16
+
+
+def test_an_evaluation_s_search_is_compiled_ahead(parts):  # noqa: F811
+  vocabulary, network, params = parts
+  translator = Translator([network], [None], vocabulary, vocabulary, SearchConfig(beam_size=1, extra_length=8), 256)
+  for compile_one in translator.compilations([params], LINES):
+    compile_one()
+  events = []
+  monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+  translator.params = [params]
+  jax.block_until_ready(translator.params)
+  events.clear()
+  translator.translate(LINES)
+  assert events and not [name for name in events if 'backend_compile' in name]
 
 
 def test_what_has_not_begun_is_dropped_at_the_end():

@@ -68,14 +68,13 @@ class Background:
         work.result()
 
 
-def compilations(step: CompiledStep, first: Any, batches: Iterable[Callable[[], Any]]
-                 ) -> Iterator[Compilation]:
-  """Yield calls that compile a step for batches, each of another shape.
+def compilations(step: CompiledStep, first: Any, batches: Iterable[Callable[[], Any]]) -> Iterator[Compilation]:
+  """Yield calls that compile a step for batches, each of another shape; none where that takes arrays (by_shapes).
 
   Args:
     step: the step.
     first: the shapes and shardings of its first input.
     batches: calls that return a host batch.
   """
-  for batch in batches:
+  for batch in batches if step.by_shapes else ():
     yield lambda batch=batch: step.program(first, batch())

@@ -253,14 +253,16 @@ class CompiledStep:
   A program is compiled for each shape of batch, when the first such batch comes or when program() is called.
   """
 
-  def __init__(self, function: Any, lay: Callable, lay_out_to_compile: Callable | None = None):
+  def __init__(self, function: Any, lay: Callable, lay_out_to_compile: Callable | None = None, by_shapes: bool = True):
     """Wrap a step that jax.jit or jax.pmap returned.
 
     Args:
       function: the step.
       lay: puts a host batch onto the devices, as the compiled step takes it.
       lay_out_to_compile: lays out a host batch as `function` is compiled for it; None: `lay`.
+      by_shapes: whether `function` can be compiled for the shapes of its first input alone, without its arrays.
     """
+    self.by_shapes = by_shapes
     self._function, self._lay = function, lay
     self._programs: dict[tuple[tuple[int, ...], ...], Future[Program]] = {}  # by the shapes of a batch's arrays
     self._lock = threading.Lock()
@@ -272,7 +274,7 @@ class CompiledStep:
     Where another thread is compiling it, this waits for it; where compiling has failed, this raises the same error.
 
     Args:
-      first: the first input, or its shapes as ShapeDtypeStructs that carry shardings.
+      first: the first input or, where `by_shapes` is true, its shapes as ShapeDtypeStructs that carry shardings.
       batch: any host batch of this shape.
     """
     with self._lock:
@@ -338,8 +340,9 @@ def _by_pmap(step: Callable, mesh: Mesh, donate: bool, out: PyTree) -> CompiledS
                     devices=list(mesh.devices.flat), donate_argnums=(0,) if donate else ())
   split = lambda x: np.asarray(x).reshape((count, x.shape[0] // count) + x.shape[1:])
   deal = functools.partial(jax.tree.map, split)
-  # pmap is compiled for what one process has, but what it compiles takes the arrays of all processes.
-  return CompiledStep(mapped, lambda batch: place(deal(batch), mesh), deal)
+  # pmap is compiled for what one process has, but what it compiles takes the arrays of all processes. With several it
+  # converts the ones into the others before it compiles, and so needs arrays.
+  return CompiledStep(mapped, lambda batch: place(deal(batch), mesh), deal, by_shapes=jax.process_count() == 1)
 
 
 COMPILATIONS.add('jit', Compilation(_by_jit, rows_alone=False), 'one program over the mesh; XLA inserts the sums')
