@@ -36,6 +36,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   model.d_v = config_dict.placeholder(int)  # width of one head's values; unset: d_model / num_heads
   model.num_kv_heads = config_dict.placeholder(int)  # heads of keys and values; 1: multi-query; unset: num_heads
   model.attention_score = 'scaled_dot'  # score of a query and a key
+  model.attention_kernel = 'einsum'  # code that computes attention in training; the result is the same up to rounding
   model.positions = 'sinusoidal'  # how the model knows the order of tokens
   model.position_layout = 'interleaved'  # positions sinusoidal, rotary: which columns form a pair
   model.position_frequencies = 'paper'  # positions sinusoidal, rotary: angular frequency of column pair i

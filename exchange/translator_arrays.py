@@ -57,7 +57,7 @@ def of_run(run: Trained) -> Translation:
   assert isinstance(config, ModelConfig) and isinstance(corpus, CorpusConfig)
   params = layers.unstacked(run.params, ('encoder_layers', 'decoder_layers') if config.scan_layers else ())
   found = {path: np.asarray(leaf, np.float32) for path, leaf in marian.leaves(jax.device_get(params)).items()}
-  separate = dataclasses.replace(config, scan_layers=False, remat=False)
+  separate = layers.written_out(config)
   if config.position_layout == 'interleaved':
     found = _with_halves(found, separate)
   if config.attention_score == 'dot':

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from batching.shapes import Shape
-from checks.errors import ConfigError
+from checks.errors import ConfigError, config_errors
 from options.train_options import TrainOptions
 from tasks.records import Setup
 from tasks.task import TASKS, Task
 from training import ahead_of_time, failures, hardware, optimized_module
 from training.ahead_of_time import Compiled, Step
+from transformer import attention_kernels
 from transformer.registries import ARCHITECTURES
 
 _ENDLESS = 10 ** 6  # batches of an epoch where no text is read; the length of a run is a constant in its program
@@ -24,12 +25,15 @@ def report(setup: Setup, options: TrainOptions, task: Task | None = None) -> Ite
     task: whose shapes and vocabulary sizes are taken; None: the shapes of --shapes, and the configured size.
 
   Raises:
-    ConfigError: when there are no such devices, or their compiler is not installed, or mesh or rows do not fit them.
+    ConfigError: when there are no such devices, or their compiler is not installed, or mesh, rows or attention kernel
+      do not fit them.
     OutOfMemoryError: behind the last line, when one needs more memory than the devices have.
   """
   if not TASKS[setup.task].compiles_ahead:
     raise ConfigError(f'--compile_for is for translators and language models; data.kind {setup.corpus.kind!r} holds '
                       f'{setup.task}')
+  with config_errors():
+    attention_kernels.check(setup.model, options.compile_for)
   short = None
   for step in steps(setup, options, task):
     found = ahead_of_time.compile_step(step)

@@ -15,7 +15,7 @@ from tasks.records import Setup
 from tasks.task import Task
 from training import peers
 from training.run_folder import RunFolder
-from transformer import partitioning
+from transformer import attention_kernels, partitioning
 
 
 def settle(setup: Setup, folder: RunFolder, mesh: Mesh | AbstractMesh) -> Setup:
@@ -55,7 +55,13 @@ def _refusal(folder: RunFolder, rows: int, mesh: Mesh | AbstractMesh) -> str:
 
 
 def check(task: Task, mesh: Mesh) -> None:
-  """Raise ValueError when a micro-batch of training, or a batch of validation, does not divide over the mesh."""
+  """Raise ValueError when batches do not fit the devices.
+
+  That is, when a micro-batch of training, or a batch of validation, does not divide over the mesh, or when the model's
+  attention kernel would compute none of them there.
+  """
+  longest = max(max(shape.source, shape.target) for shape in task.batches.shapes)
+  attention_kernels.check(task.model.config, mesh.devices.flat[0].platform, longest)
   for shape in task.batches.shapes:
     partitioning.check_rows(shape.rows, mesh, task.setup.loop.accumulation_steps)
   for shape in task.heldout_plan(task.corpus.validation).shapes:

@@ -40,7 +40,8 @@ from training.json_files import as_json, as_written, read_json
 from training.manifest import NAME, Manifest
 
 # Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
-MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'search', 'init_from', 'data.cache_dir', 'data.num_threads',
+MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'search', 'init_from', 'data.cache_dir',
+              'data.num_threads',
               # the place of the text; its content is compared by fingerprint
               'data.directory', 'data.tsv', 'data.jsonl', 'data.tfds_dir', 'data.text', 'data.validation_text',
               'data.test_text', 'data.test_splits',

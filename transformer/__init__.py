@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al., 2017) as pure functions and small modules.
 
-Read in this order: config, tokens, masks, products, attention (§3.2), positions, feed_forward, layers, model
+Read in this order: config, tokens, masks, products, attention (§3.2) and its kernels, positions, feed_forward, layers, model
 (Figure 1), language_model, recurrent, architectures, loss, optimizer, training, classification, search, partitioning.
 The library knows no flags, files or experiments. The choices of its options are listed in registries.
 
@@ -20,6 +20,7 @@ any number of axes; a longer name says what it counts.
 
 # Each of these registers its choices on import: the registries are complete once any part of the library is imported.
 from transformer import (  # noqa: F401
+    attention_kernels,
     attention_scores,
     dtypes,
     feed_forward,

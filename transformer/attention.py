@@ -8,18 +8,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int
 
-from transformer import attention_scores, dtypes, initializers, positions
+from transformer import attention_kernels, attention_scores, dtypes, initializers, positions
 from transformer.config import ModelConfig
 from transformer.dropout import Dropout
+from transformer.masks import Mask
 from transformer.positions import NOTHING, Relation
 from transformer.search import cache as beam_cache
 from transformer.search.cache import CachedKeyValue, KeyValue
 from transformer.tokens import AnyArray
 
 WITNESS = 'witness'  # the collection in which heads record their weights and operands for model.inspect
-
-
-Mask = Bool[AnyArray, '#B Q M']  # True where the query may attend to the entry
 
 
 class Operands(NamedTuple):
@@ -91,6 +89,7 @@ class MultiHeadAttention(nn.Module):
   def setup(self):
     cfg = self.config
     self.score, self.dropout = attention_scores.make(cfg), Dropout(cfg.attention_dropout)
+    self.kernel = attention_kernels.chosen(cfg)
     keys, values = (cfg.kv_heads, cfg.key_size), (cfg.kv_heads, cfg.value_size)
     self._declare('query', ('embed', 'heads', 'kv'), (cfg.d_model, cfg.num_heads, cfg.key_size))
     self._declare('key', ('embed', 'heads', 'kv'), (cfg.d_model, *keys))
@@ -128,6 +127,15 @@ class MultiHeadAttention(nn.Module):
   def attend(self, query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask, relation: Relation = NOTHING
              ) -> Float[Array, 'B Q D']:
     """Attend with the queries to a projected memory."""
+    if self.kernel and self.kernel.takes(query.shape[1], memory.key.shape[1]):
+      bias = None if relation.bias is None else relation.bias.reshape(-1, *relation.bias.shape[-3:])
+      context = self.kernel.attend(query, memory, mask, 1 / self.score.divisor(), bias)
+    else:
+      context = self._attend_by_einsum(query, memory, mask, relation)
+    return self._project('bqhu,hud->bqd', context, 'out')
+
+  def _attend_by_einsum(self, query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask, relation: Relation
+                        ) -> Float[Array, 'B Q H U']:
     scores = self.score.compare(grouped(query, memory), memory.key, relation.edges(relation.key_table, query.dtype))
     if relation.bias is not None:
       scores += relation.bias.reshape(-1, *scores.shape[1:])
@@ -135,8 +143,7 @@ class MultiHeadAttention(nn.Module):
     # Recorded only when the caller makes the collection mutable.
     self.sow(WITNESS, 'weights', by_head(weights))
     self.sow(WITNESS, 'operands', Operands(query, *memory))
-    context = weighted_sum(self.dropout(weights), memory.value, relation.edges(relation.value_table, query.dtype))
-    return self._project('bqhu,hud->bqd', context, 'out')
+    return weighted_sum(self.dropout(weights), memory.value, relation.edges(relation.value_table, query.dtype))
 
   def __call__(self, x: Float[Array, 'B Q D'], mask: Bool[AnyArray, '#B Q Q'], relation: Relation = NOTHING
                ) -> Float[Array, 'B Q D']:

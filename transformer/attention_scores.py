@@ -1,7 +1,7 @@
 """Attention scores: how well a query matches a key. A new score is a class here, registered under its name.
 
-A score has two methods. `prepare` changes the queries before rotary positions rotate them (most scores leave them as
-they are). `compare` takes the queries, with R heads for each of the G heads of keys; the keys; and as edges what
+A score has three methods. `prepare` changes the queries before rotary positions rotate them (most scores leave them as
+they are). `divisor` gives the number that products are divided by. `compare` takes the queries, with R heads for each of the G heads of keys; the keys; and as edges what
 relative positions add to the keys, one vector for each query and entry.
 """
 
@@ -44,16 +44,19 @@ class Score(nn.Module):
   def prepare(self, query: Float[Array, 'B Q H K']) -> Float[Array, 'B Q H K']:
     return query
 
+  def divisor(self) -> float:
+    return 1.0
+
   def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:
-    return dot_products(query, key, edges)
+    return dot_products(query, key, edges) / self.divisor()
 
 
 @ATTENTION_SCORES.register('scaled_dot')
 class ScaledDot(Score):
   """q · k / √d_k (Vaswani et al., 2017, Eq. 1)."""
 
-  def compare(self, query: Queries, key: Keys, edges: Edges) -> Scores:
-    return dot_products(query, key, edges) / math.sqrt(query.shape[-1])
+  def divisor(self) -> float:
+    return math.sqrt(self.config.key_size)
 
 
 @ATTENTION_SCORES.register('dot')

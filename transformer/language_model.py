@@ -126,7 +126,7 @@ def build(config: LanguageModelConfig) -> LanguageModel:
   module = Decoder(config)
   model = of_module(
       module, record, source_length=0,
-      written_out=Decoder(dataclasses.replace(config, scan_layers=False, remat=False)),
+      written_out=Decoder(layers.written_out(config)),
       stacks=('layers',) if config.scan_layers else (),
       longest=POSITIONS[config.positions].longest(config))
   hidden = apply_method(module, 'hidden')

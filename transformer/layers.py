@@ -1,5 +1,6 @@
 """Encoder and decoder layers, §3.1, and stacks of them. Every sub-layer is wrapped in a Residual."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
@@ -120,6 +121,7 @@ class DecoderLayer(nn.Module):
 
 
 Layer = TypeVar('Layer', bound=nn.Module)
+Config = TypeVar('Config', bound=ModelConfig)
 
 
 def stack(layer: type[Layer], config: ModelConfig, count: int) -> list[Layer] | Layer:
@@ -145,6 +147,11 @@ def run(layers: Sequence[nn.Module] | nn.Module, count: int, x: Stream, relation
                     variable_axes={'params': 0, WITNESS: 0}, split_rngs={'params': True, 'dropout': True},
                     metadata_params={nn.PARTITION_NAME: 'layers'})
   return scanned(layers, x, relations)[0]
+
+
+def written_out(config: Config) -> Config:
+  """Return a record with separate layers and einsum attention, for cached steps and for whoever looks inside."""
+  return dataclasses.replace(config, scan_layers=False, remat=False, attention_kernel='einsum')
 
 
 def unstacked(params: dict, names: Sequence[str]) -> dict:

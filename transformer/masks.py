@@ -8,6 +8,8 @@ from jaxtyping import Array, Bool, Int
 
 from transformer.tokens import AnyArray
 
+Mask = Bool[AnyArray, '#B Q M']  # True where the query may attend to the entry
+
 
 def segment_mask(query: Int[AnyArray, 'B Q'], memory: Int[AnyArray, 'B M']) -> Bool[AnyArray, 'B Q M']:
   """Let each query attend to the entries of its own segment; padding (segment 0) neither attends nor is attended to.

@@ -232,7 +232,7 @@ def build(config: ModelConfig) -> Model:
 
   return of_module(
       EncoderDecoder(config), record, looked,
-      written_out=EncoderDecoder(dataclasses.replace(config, scan_layers=False, remat=False)),
+      written_out=EncoderDecoder(layers.written_out(config)),
       stacks=('encoder_layers', 'decoder_layers') if config.scan_layers else (),
       longest=POSITIONS[config.positions].longest(config))
 

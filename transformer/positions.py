@@ -145,6 +145,8 @@ class Absent(nn.Module):
   config: ModelConfig
   layers: int  # N of the stack
   causal: bool  # whether queries never see later entries
+  adds_bias = False  # whether Relation.bias is set
+  adds_vectors = False  # whether the tables of Relation are set
 
   @staticmethod
   def mistakes(config: ModelConfig) -> Iterator[str]:
@@ -208,6 +210,8 @@ class ClippedRelative(Absent):
   Each layer has its own, which its heads share (§3.3).
   """
 
+  adds_vectors = True
+
   def setup(self):
     cfg = self.config
     rows = 2 * cfg.clip_distance + 1
@@ -227,6 +231,8 @@ class T5Bias(Absent):
 
   All layers share it. T5 itself uses attention_score dot.
   """
+
+  adds_bias = True
 
   @staticmethod
   def mistakes(config: ModelConfig) -> Iterator[str]:

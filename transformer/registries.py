@@ -13,6 +13,7 @@ from checks.choices import Registry
 
 if TYPE_CHECKING:  # the entries' types alone: their modules import the records, and those this file
   from transformer import (
+    attention_kernels,
     attention_scores,
     feed_forward,
     initializers,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # the entries' types alone: their modules import the records,
 
 ARCHITECTURES: 'Registry[Family]' = Registry('model.architecture')  # a record's type, how to build and to describe it
 ATTENTION_SCORES: 'Registry[type[attention_scores.Score]]' = Registry('model.attention_score')
+ATTENTION_KERNELS: 'Registry[attention_kernels.Kernel | None]' = Registry('model.attention_kernel')  # None: einsum
 POSITIONS: 'Registry[type[positions.Absent]]' = Registry('model.positions')
 POSITION_LAYOUTS: Registry[int] = Registry('model.position_layout')  # in positions: the axis of a pair's two columns
 POSITION_FREQUENCIES: Registry[Callable] = Registry('model.position_frequencies')  # in positions: width -> wavenumbers

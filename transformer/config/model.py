@@ -46,6 +46,7 @@ class ModelConfig:
   d_v: int | None = None  # of one head's values; None: d_model / num_heads
   num_kv_heads: int | None = None  # heads of keys and values, each shared by a group of query heads; None: num_heads
   attention_score: str = 'scaled_dot'  # how query and key are compared, see attention_scores
+  attention_kernel: str = 'einsum'  # by which code attention is computed over whole texts, see attention_kernels
   positions: str = 'sinusoidal'  # how the model knows a token's position, see positions
   position_layout: str = 'interleaved'  # sinusoidal, rotary: which columns form a pair (§3.5), see positions
   position_frequencies: str = 'paper'  # sinusoidal, rotary: radians per position, see positions
@@ -83,6 +84,7 @@ class ModelConfig:
     yield from registries.NORMALIZATIONS.mistakes(self.normalization)
     yield from registries.ACTIVATIONS.mistakes(self.activation)
     yield from registries.ATTENTION_SCORES.mistakes(self.attention_score)
+    yield from registries.ATTENTION_KERNELS.mistakes(self.attention_kernel)
     yield from registries.POSITIONS.mistakes(self.positions)
     yield from registries.POSITION_LAYOUTS.mistakes(self.position_layout)
     yield from registries.POSITION_FREQUENCIES.mistakes(self.position_frequencies)
@@ -95,6 +97,8 @@ class ModelConfig:
       yield from self._mistakes_of_heads()
       if self.positions in registries.POSITIONS:
         yield from registries.POSITIONS[self.positions].mistakes(self)
+      if kernel := registries.ATTENTION_KERNELS.get(self.attention_kernel):
+        yield from kernel.mistakes(self)
     if self.share_embeddings:
       yield from separate_vocabularies(self.vocab_size, self.target_vocab_size)
 
