@@ -134,7 +134,8 @@ def hugging_face_system(work: dict, arrays: Arrays, vocabulary: sentencepiece.Se
   import torch
   import transformers
   torch.set_num_threads(work['threads'])
-  model = hugging_face_model(work, arrays)
+  device = 'cuda' if torch.cuda.is_available() else 'cpu'
+  model = hugging_face_model(work, arrays).to(device)
   end, pad = work['eos_id'], work['pad_id']
 
   @torch.inference_mode()
@@ -143,15 +144,16 @@ def hugging_face_system(work: dict, arrays: Arrays, vocabulary: sentencepiece.Se
     texts = [''] * len(sources)
     for members in batches(sources, work['batch_tokens']):
       longest = max(len(sources[i]) for i in members)
-      ids = torch.tensor([sources[i] + [pad] * (longest - len(sources[i])) for i in members])
-      real = torch.tensor([[1] * len(sources[i]) + [0] * (longest - len(sources[i])) for i in members])
+      ids = torch.tensor([sources[i] + [pad] * (longest - len(sources[i])) for i in members], device=device)
+      real = torch.tensor([[1] * len(sources[i]) + [0] * (longest - len(sources[i])) for i in members],
+                          device=device)
       found = model.generate(ids, attention_mask=real, num_beams=work['beam'], length_penalty=work['alpha'],
                              max_new_tokens=longest + work['extra_length'], use_cache=True)
       for i, row in zip(members, found[:, 1:].tolist()):
         texts[i] = vocabulary.decode(row[:row.index(end)] if end in row else row)
     return texts
 
-  return f'Hugging Face {transformers.__version__}, PyTorch {torch.__version__}', run
+  return f'Hugging Face {transformers.__version__}, PyTorch {torch.__version__}' + ', GPU' * (device == 'cuda'), run
 
 
 def hugging_face_model(work: dict, arrays: Arrays):

@@ -34,6 +34,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(f'--{name}', type=int, default=default, help=text)
   parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers, embeddings and attention weights')
   parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
+  parser.add_argument('--attention-kernel', default='einsum', help='model.attention_kernel')
+  parser.add_argument('--dropout-bits', default='threefry', help='train.dropout_bits')
   parser.add_argument('--dtype', default='float32', help='of products: float32 or bfloat16')
   parser.add_argument('--peak-tflops', type=float, default=None, help='of the device, where its name is not known')
   return parser.parse_args()
@@ -45,10 +47,12 @@ def main() -> None:
   on_weights = options.dropout if options.attention_dropout is None else options.attention_dropout
   model = architectures.build(ModelConfig(
       options.vocab, options.vocab, options.d_model, num_heads=options.heads, num_layers=options.layers,
-      d_ff=options.d_ff, dropout=options.dropout, attention_dropout=on_weights, dtype=options.dtype))
+      d_ff=options.d_ff, dropout=options.dropout, attention_dropout=on_weights, dtype=options.dtype,
+      attention_kernel=options.attention_kernel))
   update = optimizer.build(
       OptimizerConfig(options.d_model, kind='adamw', schedule='constant', peak=1e-4, warmup_steps=0))
-  state = jax.jit(lambda key: training.init_state(model, update, key))(jax.random.key(0))
+  state = jax.jit(lambda key: training.init_state(model, update, key, dropout_bits=options.dropout_bits))(
+      jax.random.key(0))
   step = jax.jit(training.make_train_step(training.cross_entropy(model, LossConfig(0.1), BOS), update),
                  donate_argnums=0)
   draw = np.random.default_rng(0)
