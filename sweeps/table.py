@@ -25,7 +25,8 @@ NOT_COMPARED = ('seed', 'compile_cache', 'data.cache_dir')
 OF_SIZE = ('model.', 'recurrent.', 'vocabulary.')
 OF_TRAINING = (*OF_SIZE, 'optimizer.', 'train.', 'init_from')
 # Of these, the options that change how something is computed, but not what.
-COMPUTED_ALIKE = ('model.attention_kernel', 'model.scan_layers', 'model.remat', 'train.accumulation_steps')
+COMPUTED_ALIKE = ('model.attention_kernel', 'model.scan_layers', 'model.remat', 'train.accumulation_steps',
+                  'train.loss_chunks')
 # Further figures on the test text, beside the task's measure; best_… are on validation text.
 _FURTHER = re.compile(r'(?!best_)\w+_(accuracy|per_byte)')
 

@@ -65,8 +65,10 @@ class Classification(Task):
 
   @classmethod
   def idle(cls, setup: Setup) -> dict[str, str]:
-    """Return the section `search`, which a classifier has no use for."""
-    return {'search': f'data.kind is {setup.corpus.kind!r}; nothing is searched for in {cls.texts}'}
+    """Return the section `search` and options of the translator's loss, which a classifier has no use for."""
+    holds = f'data.kind is {setup.corpus.kind!r}'
+    return {'search': f'{holds}; nothing is searched for in {cls.texts}',
+            'train.loss_chunks': f'{holds}; the loss of {cls.texts} is computed in one piece'}
 
   def read_corpus(self) -> LabelledCorpus:
     """Return the examples."""

@@ -29,6 +29,7 @@ from transformer.config import (
   LossConfig,
   MeshConfig,
   OptimizerConfig,
+  RecurrentConfig,
 )
 from transformer.registries import ARCHITECTURES
 from transformer.search import SearchConfig
@@ -141,6 +142,14 @@ def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
   if setup.evaluation and setup.evaluation.watch_attention is not None and not task.has_attention:
     yield (f'config.train.watch_attention is {setup.evaluation.watch_attention!r}; it is for translators and language '
            f'models, and data.kind {kind!r} holds {task.texts}')
+  if setup.loss and setup.loss.loss_chunks > 1:
+    if setup.consistency and setup.consistency.consistency != 'none':
+      yield (f'config.train.loss_chunks is {setup.loss.loss_chunks}, and train.consistency '
+             f'{setup.consistency.consistency!r} compares all logits of two passes; expected one of loss_chunks=1 and '
+             'consistency=none')
+    if isinstance(setup.model, RecurrentConfig):
+      yield (f'config.train.loss_chunks is {setup.loss.loss_chunks}; the recurrent models compute their logits in one '
+             'piece: expected 1')
   if setup.loop and setup.loop.num_steps and setup.optimizer:  # epochs become steps once the text is read
     try:
       optimizers.learning_rate(setup.optimizer, setup.loop.num_steps)

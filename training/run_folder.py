@@ -46,7 +46,7 @@ MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'sea
               'data.directory', 'data.tsv', 'data.jsonl', 'data.tfds_dir', 'data.text', 'data.validation_text',
               'data.test_text', 'data.test_splits',
               'vocabulary.source_model', 'vocabulary.target_model',
-              'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
+              'train.loss_chunks', 'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
               'train.average_last', 'train.patience', 'train.eval_sentences', 'train.num_samples', 'train.max_skipped',
               'train.watch_attention', 'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps', 'train.peak_tflops')

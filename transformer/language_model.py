@@ -86,8 +86,12 @@ class Decoder(nn.Module):
 
   def decode(self, memory: Tokens, target: Tokens) -> Logits:
     """Return the logits under teacher forcing; `memory` is not read."""
+    return self.logits(self.states(memory, target))
+
+  def states(self, memory: Tokens, target: Tokens) -> Float[Array, 'B T D']:
+    """Return hidden(target); `memory` is not read."""
     del memory
-    return self.logits(self.hidden(target))
+    return self.hidden(target)
 
   def logits(self, x: Float[Array, 'B T D']) -> Logits:
     return embeddings.logits(x, self.tables.output, self.output_bias)
@@ -130,8 +134,7 @@ def build(config: LanguageModelConfig) -> LanguageModel:
       stacks=('layers',) if config.scan_layers else (),
       longest=POSITIONS[config.positions].longest(config))
   hidden = apply_method(module, 'hidden')
-  return LanguageModel(**vars(model), hidden=lambda params, target, key=None: hidden(params, target, key=key),
-                       logits=apply_method(module, 'logits'))
+  return LanguageModel(**vars(model), hidden=lambda params, target, key=None: hidden(params, target, key=key))
 
 
 def _describe(config: LanguageModelConfig) -> str:

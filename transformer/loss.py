@@ -1,11 +1,11 @@
 """The training objective, §5.4, as sums and counts, divided once, after the sums of all devices are added."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int
+from jaxtyping import Array, Bool, Float, Float32, Int
 
 from transformer.config import LossConfig
 from transformer.registries import SMOOTHINGS
@@ -82,6 +82,31 @@ def sums(logits: Logits, labels: Labels, real: Bool[AnyArray, 'B T'], config: Lo
   hit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] >= logits.max(axis=-1)
   total = lambda values: jnp.where(real, values, 0.0).sum()
   return Sums(total(loss), total(nll), total(1.0), total(hit))
+
+
+def sums_in_chunks(states: Float[Array, 'B T D'], project: Callable[[Float[Array, 'B t D']], Float32[Array, 'B t V']],
+                   labels: Labels, real: Bool[AnyArray, 'B T'], config: LossConfig) -> Sums:
+  """Return sums(project(states), labels, real, config) up to rounding, with fewer logits in memory at a time.
+
+  The T places are divided into config.loss_chunks parts, one after the other; the rows are not, since devices share
+  them. The gradient computes the logits of each part once more.
+
+  Args:
+    states: what the output projection reads.
+    project: the output projection.
+    labels, real: as sums() takes them.
+    config: its loss_chunks need not divide T.
+  """
+  parts = config.loss_chunks
+
+  def dealt(x):
+    ends = [(0, 0), (0, -x.shape[1] % parts), *[(0, 0)] * (x.ndim - 2)]
+    return jnp.moveaxis(jnp.pad(x, ends).reshape(x.shape[0], parts, -1, *x.shape[2:]), 1, 0)
+
+  measure = jax.checkpoint(lambda states, labels, real: sums(project(states), labels, real, config), prevent_cse=False)
+  add = lambda total, part: (jax.tree.map(jnp.add, total, measure(*part)), None)
+  nothing = Sums(*(jnp.zeros((), jnp.float32) for _ in Sums._fields))
+  return jax.lax.scan(add, nothing, (dealt(states), dealt(labels), dealt(real)))[0]
 
 
 @jax.custom_vjp

@@ -67,6 +67,9 @@ class Model:
   inspect: Callable[[Params, Tokens, Tokens], tuple[Logits, Record]]  # (params, source, target); see witnessed
   attend_step: AttendStep | None = None  # decode_step, and its cross-attention; None: there is none
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
+  # decode in two parts, None for models that have no such parts: what the output projection reads, and the projection.
+  states: Callable[..., Float[Array, 'B T D']] | None = None  # (params, memory, target, key=None)
+  logits: Callable[[Params, Float[Array, 'B T D']], Logits] | None = None  # (params, states)
 
 
 class Family(NamedTuple):
@@ -83,8 +86,9 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
   """Turn a Linen module's methods into functions of its parameters.
 
   Args:
-    module: has a `config` and the methods encode, decode, init_cache and decode_step; called with a source and a
-      target, it does both, which is what initialisation traces and inspect() reads.
+    module: has a `config` and the methods encode, decode, init_cache and decode_step, and may have states and logits,
+      the two parts of decode; called with a source and a target, it does both, which is what initialisation traces and
+      inspect() reads.
     record: makes what inspect() returns from the collection WITNESS of that call.
     looked: makes a step's cross-attention from the collection WITNESS of decode_step; None: there is none.
     written_out: where `module` scans over its layers, the same with separate layers, for decode_step and inspect().
@@ -110,7 +114,8 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
     logits, seen = step('__call__', params, source, target, mutable=[WITNESS])
     return logits, record(seen.get(WITNESS, {}))
 
-  encode, decode = apply_method(module, 'encode'), apply_method(module, 'decode')
+  encode, decode, states = (apply_method(module, method) for method in ('encode', 'decode', 'states'))
+  in_parts = hasattr(module, 'states') or None
   return Model(
       config=module.config,
       init=lambda key: nn.unbox(variables(key)),
@@ -122,7 +127,9 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
       decode_step=lambda params, cache, tokens: step('decode_step', params, cache, tokens),
       inspect=inspect,
       attend_step=looked and attend_step,
-      longest=longest)
+      longest=longest,
+      states=in_parts and (lambda params, memory, target, key=None: states(params, memory, target, key=key)),
+      logits=in_parts and apply_method(module, 'logits'))
 
 
 def apply_method(module: nn.Module, method: str) -> Callable:
@@ -165,16 +172,22 @@ class EncoderDecoder(nn.Module):
     return Memory(self.encoder_norm(x) if NORMS[self.config.norm].normalizes_end else x, source.segments)
 
   def decode(self, memory: Memory, target: Tokens) -> Logits:
+    return self.logits(self.states(memory, target))
+
+  def states(self, memory: Memory, target: Tokens) -> Float[Array, 'B T D']:
+    """Return the last layer's output at each place, normalised, before the output projection."""
     length = target.ids.shape[1]
     x = self._embed(self.tables.target, real_ids(target), self.decoder_positions.embed(target.positions, length))
     self_mask = masks.segment_mask(target.segments, target.segments) & masks.causal_mask(length)
     cross_mask = masks.segment_mask(target.segments, memory.segments)
     relations = self.decoder_positions.relate(jnp.arange(length), jnp.arange(length))
     x = layers.run(self.decoder_layers, self.config.decoder_layers, x, relations, memory.values, self_mask, cross_mask)
-    return self._logits(x)
+    return self._finish(x)
 
-  def _logits(self, x: Float[Array, 'B T D']) -> Logits:
-    x = self.decoder_norm(x) if NORMS[self.config.norm].normalizes_end else x
+  def _finish(self, x: Float[Array, 'B T D']) -> Float[Array, 'B T D']:
+    return self.decoder_norm(x) if NORMS[self.config.norm].normalizes_end else x
+
+  def logits(self, x: Float[Array, 'B T D']) -> Logits:
     return embeddings.logits(x, self.tables.output, self.output_bias)
 
   def init_cache(self, memory: Memory, length: int, beams: int) -> Cache:
@@ -198,7 +211,7 @@ class EncoderDecoder(nn.Module):
     for number, (layer, past, memory) in enumerate(zip(layers.each(self.decoder_layers), cache.past, memories)):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.from_cache_layout(memory), cross_mask)
       written.append(past)
-    return self._logits(x), Cache(origin, written, cache.source, cache.step + 1)
+    return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

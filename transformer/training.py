@@ -1,12 +1,13 @@
 """The state of training, its objectives, and one step as a pure function of (state, batch)."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float32, Int, Key, PyTree
+from jaxtyping import Array, Float, Float32, Int, Key, PyTree
 
 from transformer import classification, loss
 from transformer.config import ConsistencyConfig, LossConfig
@@ -51,10 +52,16 @@ Objective = Callable[..., loss.Sums | classification.ClassificationSums]
 Measures = dict[str, Float32[Array, '']]
 
 
+def _pass(decode: Callable, model: Model, params: Params, source: Tokens, shifted: Tokens, key: Key[Array, ''] | None
+          ) -> Float[Array, 'B T _']:
+  """Return what `decode`, model.decode or model.states, gives under teacher forcing; `shifted` starts from BOS."""
+  encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
+  return decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
+
+
 def _logits(model: Model, params: Params, source: Tokens, shifted: Tokens, key: Key[Array, ''] | None) -> Logits:
   """Return the logits of one pass under teacher forcing; `shifted` starts from BOS."""
-  encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
-  return model.decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
+  return _pass(model.decode, model, params, source, shifted, key)
 
 
 def cross_entropy(model: Model, config: LossConfig, bos_id: int) -> Objective:
@@ -62,6 +69,20 @@ def cross_entropy(model: Model, config: LossConfig, bos_id: int) -> Objective:
   def objective(params: Params, batch: Batch, key: Key[Array, ''] | None = None) -> loss.Sums:
     logits = _logits(model, params, batch.source, shift_right(batch.target, bos_id), key)
     return loss.sums(logits, batch.target.ids, batch.target.segments > 0, config)
+
+  return objective if config.loss_chunks == 1 else _cross_entropy_in_chunks(model, config, bos_id)
+
+
+def _cross_entropy_in_chunks(model: Model, config: LossConfig, bos_id: int) -> Objective:
+  """cross_entropy() up to rounding, with fewer logits in memory. Raises ValueError for a model without states."""
+  states, logits = model.states, model.logits
+  if states is None or logits is None:
+    raise ValueError(f'loss_chunks is {config.loss_chunks}, but this model computes its logits in one piece; expected 1')
+
+  def objective(params: Params, batch: Batch, key: Key[Array, ''] | None = None) -> loss.Sums:
+    found = _pass(states, model, params, batch.source, shift_right(batch.target, bos_id), key)
+    return loss.sums_in_chunks(found, functools.partial(logits, params), batch.target.ids, batch.target.segments > 0,
+                               config)
 
   return objective
 

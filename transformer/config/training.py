@@ -9,10 +9,11 @@ from transformer import registries
 
 @dataclasses.dataclass(frozen=True)
 class LossConfig:
-  """Label smoothing (§5.4; Szegedy et al., 2016). See loss.smoothed_cross_entropy."""
+  """Label smoothing (§5.4; Szegedy et al., 2016) and how the loss is computed. See loss."""
 
   label_smoothing: float = 0.1
   smoothing_over: str = 'vocabulary'  # vocabulary: spread over V entries; others: over the V - 1 wrong ones
+  loss_chunks: int = 1  # parts of the target's places whose logits are computed one after the other
 
   def __post_init__(self):
     refuse(self._mistakes())
@@ -21,6 +22,7 @@ class LossConfig:
     yield from registries.SMOOTHINGS.mistakes(self.smoothing_over)
     if not 0.0 <= self.label_smoothing < 1.0:
       yield f'label_smoothing is {self.label_smoothing}; expected a share of at least 0 and below 1'
+    yield from positive(loss_chunks=self.loss_chunks)
 
   def idle(self) -> dict[str, str]:
     """Return the fields that other fields make ineffective, each with the reason."""
