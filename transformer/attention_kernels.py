@@ -103,4 +103,4 @@ def check(config: AnyModelConfig, platform: str, longest: int | None = None) -> 
   if longest is not None and longest < kernel.shortest:
     raise ValueError(f'{name}, which takes texts of {kernel.shortest} tokens and more, and the batches have {longest} at '
                      'most; set model.attention_kernel to xla or einsum, or pack longer rows with data.batching=packed '
-                     'and data.max_length')
+                     'and data.packed_length')
