@@ -8,9 +8,11 @@ os.environ.setdefault('OMP_NUM_THREADS', '2')
 # Tests compile much and compute little: without LLVM's optimisations they take half the time.
 os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
 
-# Most of what is left is compiling. What one test has compiled the others find, in this session and the next.
+# Most of what is left is compiling. What one test has compiled, small programs included, the others find: those of the
+# other workers, the processes that tests start, and the next session.
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', os.path.join(ROOT, '.pytest_cache', 'programs'))
+os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 # Nothing is written into the home of whoever runs the tests.
 os.environ['XDG_CACHE_HOME'] = os.path.join(ROOT, '.pytest_cache', 'user')
 
@@ -33,12 +35,6 @@ from transformer.config import ModelConfig
 BOS, EOS, FILLER = 2, 3, 0
 # Sizes are different primes wherever the model allows it, so that two mixed-up axes cannot fit.
 SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_layers=2, d_ff=11)
-
-
-@pytest.fixture(autouse=True)
-def keep_every_program():
-  """Small programs are kept, too; a run that a test trains sets a limit of its own."""
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
 
 @pytest.fixture(scope='session', params=['post', 'pre'])

@@ -14,7 +14,6 @@ import train
 from checks.exit_codes import DONE, PREEMPTED
 from options import decode_options, train_options
 from tests.tiny_runs import arguments
-from training import hardware
 
 SAVE = train.save
 
@@ -56,6 +55,4 @@ def main(corpus, folder):
 
 if __name__ == '__main__':
   jax.config.update('jax_num_cpu_devices', 32)
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
-  hardware.keep_programs = lambda given=None: None  # programs lie where the other tests keep theirs
   main(*sys.argv[1:])

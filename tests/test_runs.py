@@ -146,7 +146,6 @@ def test_the_moving_average_is_told_and_kept_and_is_what_translates(corpus, tmp_
   np.testing.assert_array_equal(tasks.load(str(workdir), 'latest').params[0]['embedding'], second[average])
 
 
-@pytest.mark.drill
 def assert_goes_on_bit_for_bit(corpus, tmp_path, more, stop, end):
   """Train in tmp_path/whole without a stop, in tmp_path/parts with one at step `stop`; the states at `end` are equal."""
   for workdir, lengths in (('whole', [end]), ('parts', [stop, end])):
@@ -158,6 +157,7 @@ def assert_goes_on_bit_for_bit(corpus, tmp_path, more, stop, end):
     np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
 
 
+@pytest.mark.drill
 def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
   """All at once: other pieces each epoch, two passes, micro-batches, AdamW, a cosine, a moving average."""
   more = ['--config.data.subword_sampling=bpe_dropout', '--config.train.consistency=r_drop',

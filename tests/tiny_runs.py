@@ -11,6 +11,7 @@ import numpy as np
 from options import train_options
 from options.configurations import ROOT
 
+PROGRAMS = os.environ['JAX_COMPILATION_CACHE_DIR']  # set in conftest.py
 WORDS = {'one': 'eins', 'two': 'zwei', 'three': 'drei', 'dog': 'Hund', 'cat': 'Katze', 'house': 'Haus', 'tree': 'Baum'}
 TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1',
         '--config.model.d_ff=24', '--config.vocabulary.size=300', '--config.train.batch_tokens=256',
@@ -30,9 +31,9 @@ def write_corpus(folder):
 
 
 def arguments(corpus, workdir, *more):
-  """What train.py is given for a tiny run on the corpus. What a run compiles, the next ones find."""
+  """What train.py is given for a tiny run on the corpus. What a run compiles, all tests find."""
   return ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
-          f'--config.compile_cache={corpus}/programs', f'--workdir={workdir}', *TINY, *more]
+          f'--config.compile_cache={PROGRAMS}', f'--workdir={workdir}', *TINY, *more]
 
 
 def options(corpus, workdir, *more):

@@ -118,7 +118,8 @@ def keep_memory() -> None:
 def keep_programs(given: str | None = None) -> None:
   """Let jax keep compiled programs, which are code, in a folder of the user's: this is the only place that sets it.
 
-  Where the folder cannot be used, nothing is kept and a note says so.
+  Where the folder cannot be used, nothing is kept and a note says so. Programs that compile in less than half a second
+  are not kept, unless $JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS sets another limit.
 
   Args:
     given: config.compile_cache of the user's own command; None: the user's cache. Never what a run's folder names.
@@ -132,7 +133,8 @@ def keep_programs(given: str | None = None) -> None:
           '$JAX_COMPILATION_CACHE_DIR, names another folder', file=sys.stderr, flush=True)
     folder = None
   jax.config.update('jax_compilation_cache_dir', folder)
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+  if 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS' not in os.environ:  # which jax has read
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
 
 
 def cores() -> int:
