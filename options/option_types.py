@@ -1,5 +1,6 @@
 """The types of options: which values an option of configs/default.py may have, in words for messages."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,8 +21,15 @@ def type_of(tree: config_dict.ConfigDict, name: str) -> type:
 
 def may_be_none(tree: config_dict.ConfigDict, name: str) -> bool:
   """Return whether an option may be without a value."""
-  section, option = _section_of(tree, name)
-  return isinstance(dict(section.items(preserve_field_references=True))[option], config_dict.FieldReference)
+  return isinstance(_field(tree, name), config_dict.FieldReference)
+
+
+def only(tree: config_dict.ConfigDict, name: str) -> config_dict.ConfigDict:
+  """Return a tree that holds a copy of one option of `tree`, in its section, and nothing else."""
+  found = copy.deepcopy(_field(tree, name))
+  for part in reversed(name.split('.')):
+    found = config_dict.ConfigDict({part: found})
+  return found
 
 
 def article(kind: type) -> str:
@@ -61,6 +69,12 @@ def _fits(value: Any, kind: type) -> bool:
 def _described(value: Any) -> str:
   found = _FOUND.get(type(value), type(value).__name__)
   return found if isinstance(value, (Mapping, config_dict.ConfigDict, type(None))) else f'{value!r} ({found})'
+
+
+def _field(tree: config_dict.ConfigDict, name: str) -> Any:
+  """Return an option's value; of a placeholder, its config_dict.FieldReference."""
+  section, option = _section_of(tree, name)
+  return dict(section.items(preserve_field_references=True))[option]
 
 
 def _section_of(tree: config_dict.ConfigDict, name: str) -> tuple[config_dict.ConfigDict, str]:

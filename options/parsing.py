@@ -5,7 +5,6 @@ the syntax of ml_collections. All mistakes are reported together, each with what
 imported: this package imports neither jax nor code that reads data, unless --help lists the choices of options.
 """
 
-import copy
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from checks.errors import ConfigError
 from options.configurations import choose_shipped, default_tree, leaves, load_tree
 from options.flags import Flag, Value
 from options.mistakes import did_you_mean, listed, nearest, no_such_option
-from options.option_types import article, may_be_none, type_of
+from options.option_types import article, may_be_none, only, type_of
 
 
 class Parsed(NamedTuple):
@@ -160,7 +159,8 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
     raise ConfigError(f'{token.text}: expected {article(expected)}, '
                       + (f'not a switch; write --{token.tree}.{token.name}=…' if token.negated else
                          f'found no value; write {token.text}=…'))
-  # ml_collections parses the value, in its own syntax. It stops at the first error, so each option is parsed alone.
+  # ml_collections parses the value, in its own syntax. It stops at the first error, so each option is parsed alone; in
+  # a tree of its own, because ml_collections writes a whole tree as YAML for each.
   argument = f'--{"no" if token.negated else ""}{token.tree}.{token.name}'
   argument += '' if token.value is None else f'={token.value}'
   values = absl_flags.FlagValues()
@@ -168,7 +168,7 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
     if token.negated and token.value is not None:
       raise ValueError
     holder = config_flags.DEFINE_config_dict(
-        token.tree, copy.deepcopy(tree), flag_values=values, sys_argv=['', argument])
+        token.tree, only(tree, token.name), flag_values=values, sys_argv=['', argument])
     values(['', argument])
     return leaves(holder.value)[token.name]
   except (absl_flags.Error, ValueError, TypeError):
