@@ -118,6 +118,21 @@ def test_where_there_can_be_no_cache_programs_are_not_kept_and_a_note_says_so(ho
     builder.prepared()
 
 
+def test_programs_that_compile_fast_are_kept_where_the_user_says_so(home, monkeypatch):
+  name = 'jax_persistent_cache_min_compile_time_secs'
+  before = getattr(jax.config, name)
+  try:
+    jax.config.update(name, 0.25)  # as jax reads it from the environment
+    monkeypatch.setenv(name.upper(), '0.25')
+    hardware.keep_programs()
+    assert getattr(jax.config, name) == 0.25
+    monkeypatch.delenv(name.upper())
+    hardware.keep_programs()
+    assert getattr(jax.config, name) == 0.5
+  finally:
+    jax.config.update(name, before)
+
+
 def test_the_phrasebook_is_prepared_in_the_users_cache_or_a_given_one(home, tmp_path, monkeypatch):
   for split in splits.SIZES:
     monkeypatch.setitem(splits.SIZES, split, 31)
