@@ -76,7 +76,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     return announcement.show(task.inspect())
   config, loop = records.loop, records.loop.over(task.batches.batches_per_epoch)
   with config_errors():
-    optimizer = optimizers.build(records.optimizer, loop.total_steps)
+    optimizer = optimizers.build(records.optimizer, loop.total_steps, task.target.frozen_id)
     watch = snapshots.of_task(task, run.folder.attention)
   checkpoints = Checkpoints(run.folder.checkpoints, max(config.keep_last, config.average_last), config.keep_best,
                             task.measure)

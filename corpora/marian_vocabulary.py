@@ -43,6 +43,7 @@ class MarianVocabulary(Vocabulary):
     self._processor = processor(self.spm, name)
     self.size = len(self.list.pieces)
     self.bos_id, self.eos_id, self.unk_id, self.pad_id = self.list[1:]
+    self.frozen_id = self.pad_id  # what the decoder starts from, and never what it writes
     self._ids = {piece: number for number, piece in enumerate(self.list.pieces)}
 
   def encode(self, text: str) -> list[int]:
@@ -85,7 +86,7 @@ def load(path: str) -> Vocabulary:
 def share_ids(source: Vocabulary, target: Vocabulary) -> bool:
   """Return whether an id means the same entry in both vocabularies."""
   return source is target or (isinstance(source, MarianVocabulary) and isinstance(target, MarianVocabulary)
-                              and source.list == target.list)
+                              and source.list.pieces == target.list.pieces)
 
 
 def _unpacked(data: bytes, name: str) -> tuple[bytes, PieceList]:

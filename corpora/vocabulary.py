@@ -83,6 +83,8 @@ class VocabularyConfig:
 class Vocabulary:
   """A SentencePiece model. Its special ids are what the model says they are."""
 
+  frozen_id: int | None = None  # entry that training leaves as it is
+
   def __init__(self, model: bytes, name: str):
     """Load a serialised model; `name` is for messages. Raises DataError when it is invalid, or has no BOS or EOS."""
     self.fingerprint = hashlib.sha256(model).hexdigest()

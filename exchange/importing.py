@@ -1,4 +1,4 @@
-"""A folder of Hugging Face's MarianMT, such as those of OPUS-MT, becomes a run."""
+"""A folder of Hugging Face's MarianMT, such as those of OPUS-MT, becomes a run; so does a Pegasus with MarianMT's files."""
 
 import json
 import os
@@ -28,6 +28,7 @@ PAD_LOGIT = np.float32(-1000.0)
 _ALIASES = {marian.SHARED: ('model.encoder.embed_tokens.weight', 'model.decoder.embed_tokens.weight', 'lm_head.weight'),
             'model.decoder.embed_tokens.weight': ('lm_head.weight',)}
 _IGNORED = ('model.encoder.embed_positions.weight', 'model.decoder.embed_positions.weight')  # sines
+_NORMS = {'marian': 'post', 'pegasus': 'pre'}  # their model_type, our model.norm
 _STOPPING = {False: 'heuristic', True: 'full', 'never': 'exact'}  # their early_stopping, ours
 
 
@@ -67,8 +68,9 @@ def read(folder: str, languages: tuple[str | None, str | None] = (None, None)) -
   if not os.path.isdir(folder):
     raise ConfigError(f'--from={folder}: there is no such folder; expected one with config.json and {_WEIGHTS}')
   config = _json(folder, 'config.json')
-  if config.get('model_type') != 'marian':
-    raise ConfigError(f'{folder}/config.json is of model_type {config.get("model_type")!r}; only marian can be imported')
+  if config.get('model_type') not in _NORMS:
+    raise ConfigError(f'{folder}/config.json is of model_type {config.get("model_type")!r}; only {" and ".join(_NORMS)} can be '
+                      'imported')
   if mistakes := list(_mistakes(config)):
     raise ConfigError(f'{folder}/config.json does not fit: {listed(mistakes)}')
   vocabularies = _vocabularies(folder, config)
@@ -103,9 +105,10 @@ def _mistakes(config: Mapping[str, Any]) -> Iterator[str]:
     yield f'activation_function is {config.get("activation_function")!r}; expected one of {", ".join(marian.ACTIVATIONS)}'
   if not config.get('scale_embedding'):
     yield 'scale_embedding is false; expected true: embeddings are multiplied by √d_model (§3.4)'
-  for name in ('normalize_before', 'normalize_embedding', 'add_final_layer_norm'):
-    if config.get(name):
-      yield f'{name} is true; expected false'
+  is_pre = _NORMS[config['model_type']] == 'pre'
+  for name, expected in (('normalize_before', is_pre), ('normalize_embedding', False), ('add_final_layer_norm', is_pre)):
+    if (found := config.get(name, expected)) != expected:
+      yield f'{name} is {json.dumps(found)}; expected {json.dumps(expected)}'
 
 
 def _options(folder: str, config: Mapping[str, Any], languages: tuple[str | None, str | None]) -> dict[str, Any]:
@@ -120,7 +123,8 @@ def _options(folder: str, config: Mapping[str, Any], languages: tuple[str | None
   options = {
       'model.d_model': config['d_model'], 'model.num_heads': config['encoder_attention_heads'],
       'model.num_layers': config['encoder_layers'], 'model.num_decoder_layers': config['decoder_layers'],
-      'model.d_ff': config['encoder_ffn_dim'], 'model.activation': marian.ACTIVATIONS[config['activation_function']],
+      'model.norm': _NORMS[config['model_type']], 'model.d_ff': config['encoder_ffn_dim'],
+      'model.activation': marian.ACTIVATIONS[config['activation_function']],
       'model.position_layout': 'halves', 'model.attention_bias': True, 'model.output_bias': True,
       'model.layer_norm_epsilon': marian.EPSILON, 'model.share_embeddings': shared,
       'model.tie_output': config.get('tie_word_embeddings', True), 'model.dropout': float(config.get('dropout', 0.1)),

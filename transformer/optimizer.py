@@ -145,18 +145,46 @@ _SPARED = re.compile(r'scale|b\d*|b_\w+|\w*bias\w*')
 
 def decays(params: PyTree) -> PyTree[bool]:
   """Return which parameters weight decay acts on: all but norms' scales and biases, recognised by their names."""
-  name = lambda path: jax.tree_util.keystr(path[-1:], simple=True)
-  return jax.tree_util.tree_map_with_path(lambda path, _: not _SPARED.fullmatch(name(path)), params)
+  return jax.tree_util.tree_map_with_path(lambda path, _: not _SPARED.fullmatch(_name(path)), params)
 
 
-def build(config: OptimizerConfig, total_steps: int | None = None) -> optax.GradientTransformation:
+def _name(path: tuple) -> str:
+  return jax.tree_util.keystr(path[-1:], simple=True)
+
+
+def build(config: OptimizerConfig, total_steps: int | None = None, frozen_entry: int | None = None
+          ) -> optax.GradientTransformation:
   """Build the update: clipping by global norm, direction, decoupled weight decay, learning rate, as configured.
 
   Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is subtracted beside the direction, never
-  mixed into the gradient. See learning_rate() for total_steps and the errors.
+  mixed into the gradient.
+
+  Args:
+    config: which rule and schedule.
+    total_steps: see learning_rate().
+    frozen_entry: id of an entry of the target's vocabulary whose rows of the tables and whose bias never change.
+
+  Raises:
+    ValueError: see learning_rate().
   """
   direction = OPTIMIZERS[config.kind].direction(config)
   rate = optax.scale_by_learning_rate(learning_rate(config, total_steps))
   decay = [optax.add_decayed_weights(config.decay, mask=decays)] if config.decay else []
   update = optax.chain(direction, *decay, rate)
-  return optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update
+  whole = optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update
+  return whole if frozen_entry is None else _freezing(whole, frozen_entry)
+
+
+_TARGET_TABLES = ('embedding', 'target_embedding', 'output_projection', 'output_bias')  # one row for each entry
+
+
+def _freezing(update: optax.GradientTransformation, entry: int) -> optax.GradientTransformation:
+  """Leave an entry's rows as they are; the state stays that of `update`, so that checkpoints do not depend on it."""
+  def without(path, leaf):
+    return leaf.at[entry].set(0.0) if _name(path) in _TARGET_TABLES else leaf
+
+  def apply(gradients, state, params=None):
+    updates, state = update.update(gradients, state, params)
+    return jax.tree_util.tree_map_with_path(without, updates), state
+
+  return optax.GradientTransformation(update.init, apply)
