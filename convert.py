@@ -1,6 +1,8 @@
 """Makes a run of a pretrained model, and of a run a model that other toolkits load.
 
     python convert.py import --from=opus-mt-en-de --workdir=runs/opus
+    python convert.py import --from=model.npz --vocabulary=vocab.yml --source_language=en --target_language=de \\
+        --workdir=runs/opus
     python convert.py export --workdir=runs/m30k --to=huggingface --output=m30k-hf
     python convert.py export --workdir=runs/m30k --to=ctranslate2 --output=m30k-ct2 --quantization=int8
 
@@ -29,7 +31,7 @@ def main(options: ConvertOptions) -> int:
   """Import or export, say what was made, and return the exit code."""
   signals.restore()
   if options.action == 'import':
-    importing.to_run(options.folder, options.workdir, (options.source_language, options.target_language))
+    importing.to_run(options.place, options.workdir, (options.source_language, options.target_language), options.vocabularies)
     print(f'{options.workdir} is a run now. To translate with it:\n  {programs.python()} decode.py '
           f'--workdir={options.workdir}')
   else:

@@ -1,8 +1,11 @@
-"""A folder of Hugging Face's MarianMT, such as those of OPUS-MT, becomes a run; so does a Pegasus with MarianMT's files."""
+"""A folder of Hugging Face's MarianMT, such as those of OPUS-MT, becomes a run; so do Marian's own files.
+
+A Pegasus is read, too, where it has MarianMT's tokenizer: exported runs of model.norm=pre have.
+"""
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +14,7 @@ import numpy as np
 from checks.errors import ConfigError, DataError
 from corpora import text_files
 from corpora.marian_vocabulary import MarianVocabulary, PieceList, packed
-from exchange import marian, new_folder, safetensors
+from exchange import marian, marian_files, new_folder, safetensors
 from options.configurations import default_tree, with_options
 from options.mistakes import listed
 from tasks import setup as setups
@@ -20,6 +23,7 @@ from training.json_files import as_json
 from transformer import architectures
 from transformer.config import ModelConfig
 
+_SHARED = 'share_encoder_decoder_embeddings'
 _PICKLE, _WEIGHTS = 'pytorch_model.bin', 'model.safetensors'
 # PAD is what the decoder starts from and never what it writes. Marian's own models have no such entry, so its logit is
 # lowered until its probability is nothing.
@@ -38,33 +42,78 @@ class Imported(NamedTuple):
   options: dict[str, Any]  # the whole configuration
   vocabularies: dict[str, bytes]  # source.model and target.model
   params: dict[str, Any]
+  form: str  # MarianMT, Pegasus or Marian
 
 
-def to_run(folder: str, workdir: str, languages: tuple[str | None, str | None] = (None, None)) -> Imported:
-  """Write a run with the model of a folder; nothing is written when the folder cannot be imported.
+class _Found(NamedTuple):
+  """A model from elsewhere as it was read, in MarianMT's terms."""
+
+  named: str  # the file that has the options, for messages
+  config: Mapping[str, Any]  # the contents of config.json …
+  generation: Mapping[str, Any]  # … of generation_config.json
+  tokenizer: Mapping[str, Any]  # … and of tokenizer_config.json
+  lists: Mapping[str, tuple[str, Mapping[str, Any]]]  # source, target: a vocabulary's file, and its ids by entry
+  weights: str  # the file that has the tensors
+  tensors: Mapping[str, np.ndarray]
+  options: Mapping[str, Any]  # further ones of ours
+
+  @property
+  def folder(self) -> str:
+    """The folder in which all files lie."""
+    return os.path.dirname(os.path.abspath(self.weights))
+
+
+def to_run(place: str, workdir: str, languages: tuple[str | None, str | None] = (None, None),
+           vocabularies: Sequence[str] = ()) -> Imported:
+  """Write a run with a model from elsewhere; nothing is written when it cannot be imported.
 
   Args:
-    folder: with config.json, model.safetensors, source.spm, target.spm and vocab.json.
+    place: a folder with config.json, model.safetensors, source.spm, target.spm and vocab.json; or Marian's own file
+      model.npz, with source.spm and target.spm in the same folder.
     workdir: of the run, a new folder.
     languages: codes of the source and the target; None: as tokenizer_config.json has them.
+    vocabularies: for model.npz, the vocabulary's file in YAML; or that of the source and that of the target.
 
   Raises:
     ConfigError: naming every option that our model does not have.
     DataError: when a file is missing or damaged, or a tensor does not fit.
   """
   new_folder.check(workdir, 'workdir')
-  imported = read(folder, languages)
+  imported = read(place, languages, vocabularies)
   with new_folder.filling(workdir, 'workdir') as unfinished:
     prints = [MarianVocabulary(data, name).fingerprint for name, data in imported.vocabularies.items()]
-    origin = as_json({'from': os.path.basename(os.path.abspath(folder)), 'format': 'MarianMT'}).encode()
+    origin = as_json({'from': os.path.basename(os.path.abspath(place)), 'format': imported.form}).encode()
     parameter_run.write(unfinished, imported.params, imported.options,
                         imported.vocabularies | {'imported.json': origin, 'suggestions.json': b'[]\n'},
                         progress={'vocabulary': prints})
   return imported
 
 
-def read(folder: str, languages: tuple[str | None, str | None] = (None, None)) -> Imported:
-  """Return what a folder holds; see to_run()."""
+def read(place: str, languages: tuple[str | None, str | None] = (None, None), vocabularies: Sequence[str] = ()) -> Imported:
+  """Return what a model from elsewhere is as a run; see to_run()."""
+  is_marian = place.endswith('.npz')
+  found = _marian_files(place, vocabularies) if is_marian else _folder(place)
+  options = _options(found, languages)
+  return Imported(options, _vocabularies(found), _params(found, options),
+                  'Marian' if is_marian else 'MarianMT' if found.config['model_type'] == 'marian' else 'Pegasus')
+
+
+def _marian_files(path: str, vocabularies: Sequence[str]) -> _Found:
+  """Read Marian's own files."""
+  config, tensors = marian_files.read(path)
+  is_shared = config['share_encoder_decoder_embeddings']
+  if len(vocabularies) != (1 if is_shared else 2):
+    raise ConfigError(f'--vocabulary names {len(vocabularies)} files; {path} has '
+                      + ('one vocabulary for both languages: expected its file' if is_shared else
+                         'a vocabulary for each language: expected SOURCE.yml,TARGET.yml'))
+  lists = {side: (name, marian_files.entries(name)) for side, name in (('source', vocabularies[0]), ('target', vocabularies[-1]))}
+  ends = {'eos_token_id': lists['target'][1].get('</s>', 0)}
+  return _Found(path, config | ends, {}, {}, lists, path, tensors, {
+      'model.position_frequencies': 'tensor2tensor', 'model.layer_norm_epsilon': 1e-6})
+
+
+def _folder(folder: str) -> _Found:
+  """Read a folder of Hugging Face's."""
   if not os.path.isdir(folder):
     raise ConfigError(f'--from={folder}: there is no such folder; expected one with config.json and {_WEIGHTS}')
   config = _json(folder, 'config.json')
@@ -73,9 +122,16 @@ def read(folder: str, languages: tuple[str | None, str | None] = (None, None)) -
                       'imported')
   if mistakes := list(_mistakes(config)):
     raise ConfigError(f'{folder}/config.json does not fit: {listed(mistakes)}')
-  vocabularies = _vocabularies(folder, config)
-  options = _options(folder, config, languages)
-  return Imported(options, vocabularies, _params(folder, config, options))
+  names = {'source': 'vocab.json', 'target': 'vocab.json' if config.get(_SHARED, True) else 'target_vocab.json'}
+  lists = {side: (os.path.join(folder, name), _json(folder, name)) for side, name in names.items()}
+  generation, tokenizer = (_json(folder, f'{name}_config.json', needed=False) for name in ('generation', 'tokenizer'))
+  path = os.path.join(folder, _WEIGHTS)
+  if not os.path.isfile(path) and os.path.isfile(os.path.join(folder, _PICKLE)):
+    raise DataError(
+        f'{folder} holds its weights in {_PICKLE}, a pickle, and reading a pickle runs whatever code it holds; convert it '
+        'where you trust it, in an environment with transformers: python -c "import transformers; '
+        f"transformers.MarianMTModel.from_pretrained('{folder}').save_pretrained('{folder}')\"")
+  return _Found(f'{folder}/config.json', config, generation, tokenizer, lists, path, safetensors.read(path), {})
 
 
 def _json(folder: str, name: str, needed: bool = True) -> dict[str, Any]:
@@ -111,15 +167,15 @@ def _mistakes(config: Mapping[str, Any]) -> Iterator[str]:
       yield f'{name} is {json.dumps(found)}; expected {json.dumps(expected)}'
 
 
-def _options(folder: str, config: Mapping[str, Any], languages: tuple[str | None, str | None]) -> dict[str, Any]:
+def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[str, Any]:
   """Return the configuration of the run. Raises ConfigError naming each mistake."""
-  generation = dict(config) | _json(folder, 'generation_config.json', needed=False)
-  tokenizer = _json(folder, 'tokenizer_config.json', needed=False)
+  config, tokenizer = found.config, found.tokenizer
+  generation = {**config, **found.generation}
   source, target = languages[0] or tokenizer.get('source_lang'), languages[1] or tokenizer.get('target_lang')
   if not source or not target:
-    raise ConfigError(f'{folder}/tokenizer_config.json does not name source_lang and target_lang; give '
+    raise ConfigError(f'{found.folder}/tokenizer_config.json does not name source_lang and target_lang; give '
                       '--source_language and --target_language')
-  shared = config.get('share_encoder_decoder_embeddings', True)
+  shared = config.get(_SHARED, True)
   options = {
       'model.d_model': config['d_model'], 'model.num_heads': config['encoder_attention_heads'],
       'model.num_layers': config['encoder_layers'], 'model.num_decoder_layers': config['decoder_layers'],
@@ -131,31 +187,32 @@ def _options(folder: str, config: Mapping[str, Any], languages: tuple[str | None
       'model.attention_dropout': float(config.get('attention_dropout', 0.0)),
       'model.activation_dropout': float(config.get('activation_dropout', 0.0)),
       'vocabulary.kind': 'unigram', 'vocabulary.size': config['vocab_size'], 'vocabulary.joint': shared,
-      'data.kind': 'text', 'data.directory': os.path.abspath(folder),
+      'data.kind': 'text', 'data.directory': found.folder,
       'data.source_language': source, 'data.target_language': target,
       'search.beam_size': generation.get('num_beams') or 1, 'search.length_penalty': 'length',
       'search.alpha': float(generation.get('length_penalty') or 1.0),
-      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact')}
+      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact')} | found.options
   whole = with_options(default_tree().to_dict(), options)
   setups.records(whole)
   return whole
 
 
-def _vocabularies(folder: str, config: Mapping[str, Any]) -> dict[str, bytes]:
+def _vocabularies(found: _Found) -> dict[str, bytes]:
   """Return the files of the vocabularies of source and target."""
-  shared, found = config.get('share_encoder_decoder_embeddings', True), {}
+  config, files = found.config, {}
   for side, size in (('source', config['vocab_size']), ('target', config.get('decoder_vocab_size') or config['vocab_size'])):
-    name = 'vocab.json' if shared or side == 'source' else 'target_vocab.json'
-    found[f'{side}.model'] = packed(text_files.read_bytes(os.path.join(folder, f'{side}.spm')),
-                                    _piece_list(os.path.join(folder, name), _json(folder, name), size, config, side))
-    MarianVocabulary(found[f'{side}.model'], os.path.join(folder, f'{side}.spm'))  # raises DataError when it is none
-  return found
+    path, model = found.lists[side][0], os.path.join(found.folder, f'{side}.spm')
+    files[f'{side}.model'] = packed(text_files.read_bytes(model),
+                                    _piece_list(path, found.lists[side][1], size, config, side, found.named))
+    MarianVocabulary(files[f'{side}.model'], model)  # raises DataError when it is none
+  return files
 
 
-def _piece_list(path: str, ids: Mapping[str, Any], size: int, config: Mapping[str, Any], side: str) -> PieceList:
+def _piece_list(path: str, ids: Mapping[str, Any], size: int, config: Mapping[str, Any], side: str, named: str
+                ) -> PieceList:
   if sorted(ids.values(), key=str) != sorted(range(size), key=str):
     raise DataError(f'{path} has {len(ids):,} entries; expected one for each id from 0 to {size - 1:,}, the size of the '
-                    'embedding in config.json')
+                    f'embedding in {named}')
   if lacking := [piece for piece in ('</s>', '<unk>') if piece not in ids]:
     raise DataError(f'{path} lacks {" and ".join(lacking)}')
   pieces = tuple(sorted(ids, key=lambda piece: ids[piece]))
@@ -164,20 +221,14 @@ def _piece_list(path: str, ids: Mapping[str, Any], size: int, config: Mapping[st
                 (ids.get('<pad>', last),) * 2)
   eos = config['eos_token_id'] if is_target else ids['</s>']
   if not all(0 <= number < size for number in (start, pad, eos)):
-    raise DataError(f'{path} has {size:,} entries, but decoder_start_token_id, pad_token_id and eos_token_id in config.json '
+    raise DataError(f'{path} has {size:,} entries, but decoder_start_token_id, pad_token_id and eos_token_id in {named} '
                     f'are {start}, {pad} and {eos}')
   return PieceList(pieces, start, eos, ids['<unk>'], pad)
 
 
-def _params(folder: str, config: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _params(found: _Found, options: Mapping[str, Any]) -> dict[str, Any]:
   """Return the parameters. Raises DataError naming the file and the tensor that does not fit."""
-  path = os.path.join(folder, _WEIGHTS)
-  if not os.path.isfile(path) and os.path.isfile(os.path.join(folder, _PICKLE)):
-    raise DataError(
-        f'{folder} holds its weights in {_PICKLE}, a pickle, and reading a pickle runs whatever code it holds; convert it '
-        'where you trust it, in an environment with transformers: python -c "import transformers; '
-        f"transformers.MarianMTModel.from_pretrained('{folder}').save_pretrained('{folder}')\"")
-  found, setup = safetensors.read(path), setups.records(options)
+  path, tensors, config, setup = found.weights, found.tensors, found.config, setups.records(options)
   target_size = config.get('decoder_vocab_size') or config['vocab_size']
   sized = setup.sized(config['vocab_size'], target_size)
   assert isinstance(sized, ModelConfig)
@@ -185,14 +236,14 @@ def _params(folder: str, config: Mapping[str, Any], options: Mapping[str, Any]) 
   names = list(marian.tensors(sized))
   assert {name.ours for name in names} == shapes.keys()
   aliases = {alias for name in names for alias in _ALIASES.get(name.theirs, ())} - {name.theirs for name in names}
-  if further := sorted(found.keys() - {name.theirs for name in names} - aliases - {*_IGNORED}):
-    raise DataError(f'{path} holds {further[0]}, which a MarianMT of this config.json has not'
+  if further := sorted(tensors.keys() - {name.theirs for name in names} - aliases - {*_IGNORED}):
+    raise DataError(f'{path} holds {further[0]}, which a model of these options has not'
                     + (f', and {len(further) - 1} more such tensors' if further[1:] else ''))
   for name in names:  # tables that are one here have to be one there
     for other in _ALIASES.get(name.theirs, ()):
-      if other in aliases and {name.theirs, other} <= found.keys() and not np.array_equal(found[name.theirs], found[other]):
-        raise DataError(f'{path}: {other} differs from {name.theirs}, though config.json has them as one')
-  params = {name.ours: _tensor(found, name, shapes[name.ours].shape, path) for name in names}
+      if other in aliases and {name.theirs, other} <= tensors.keys() and not np.array_equal(tensors[name.theirs], tensors[other]):
+        raise DataError(f'{path}: {other} differs from {name.theirs}, though {found.named} has them as one')
+  params = {name.ours: _tensor(tensors, name, shapes[name.ours].shape, path) for name in names}
   params['output_bias',][config['pad_token_id']] += PAD_LOGIT
   return marian.nested(params)
 
@@ -206,7 +257,7 @@ def _tensor(found: Mapping[str, np.ndarray], name: marian.Named, shape: tuple[in
     raise DataError(f'{path} lacks the tensor {name.theirs}')
   wanted = marian.their_shape(name, shape)
   if found[there].shape != wanted:
-    raise DataError(f'{path}: {there} has the shape {list(found[there].shape)}; config.json makes it {list(wanted)}')
+    raise DataError(f'{path}: {there} has the shape {list(found[there].shape)}; its options make it {list(wanted)}')
   if found[there].dtype.kind != 'f':
     raise DataError(f'{path}: {there} is of type {found[there].dtype}; expected numbers with a fraction (float16, float32)')
   return marian.to_ours(name, found[there], shape)
