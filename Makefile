@@ -1,16 +1,18 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
 # every test but the long drills. `make check` reads the code without running it: ruff, types, and the floors of the house.
 # `make test-tpu` compiles for TPUs and an H100 with their own compilers; neither has to be there.
+# `make test-peers` has transformers read exported runs, in an environment of its own with torch.
 # `make explore` shows what the heads of the trained run do.
 # Other Python: make train PYTHON=python3.12
 
 PYTHON ?= python3
 VENV ?= .venv
 VENV_TPU ?= .venv-tpu
+VENV_PEERS ?= .venv-peers
 RUN ?= runs/phrasebook
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: train explore check test drill test-tpu clean
+.PHONY: train explore check test drill test-peers test-tpu clean
 
 train: $(VENV)/ready
 	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
@@ -32,6 +34,14 @@ test: $(VENV)/ready-to-test
 drill: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q -m drill
 
+test-peers: $(VENV)/ready-to-test $(VENV_PEERS)/ready
+	PEERS_PYTHON=$(VENV_PEERS)/bin/python $(VENV)/bin/python -m pytest -q -m peers
+
+$(VENV_PEERS)/ready:
+	@test -x $(VENV_PEERS)/bin/python || $(PYTHON) -m venv $(VENV_PEERS)
+	@$(VENV_PEERS)/bin/python -m pip --disable-pip-version-check -qq install torch transformers sentencepiece
+	@touch $@
+
 test-tpu: $(VENV_TPU)/ready
 	$(VENV_TPU)/bin/python -m pytest -q -m tpu
 
@@ -52,4 +62,4 @@ $(VENV)/ready-to-test: $(VENV)/ready requirements-test.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_TPU)
+	rm -rf $(VENV) $(VENV_TPU) $(VENV_PEERS)

@@ -1,29 +1,41 @@
 """A run's translator as a model of another toolkit."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
-from exchange import ctranslate2_format, hugging_face, new_folder, translator_arrays
-from exchange.translator_arrays import Translation
+from exchange import ctranslate2_format, hugging_face, new_folder, stablehlo, translator_arrays
 from options.mistakes import listed
 from tasks import TASKS, trained
 from tasks import setup as setups
+from tasks.trained import Trained
 from training.run_folder import RunFolder
 from transformer.config import ModelConfig
-from transformer.search import SearchConfig
 
 
 class Format(NamedTuple):
   """How a format is written."""
 
-  mistakes: Callable[[ModelConfig], Iterator[str]]  # a sentence for each option of the model that it does not have
-  notes: Callable[[ModelConfig], Iterator[str]]  # a sentence for each thing that is not exact
-  write: Callable[[str, Translation, SearchConfig, str], None]  # (folder, translator, search, quantization)
+  mistakes: Callable[[Any], Iterator[str]]  # a sentence for each option of the model that it does not have
+  write: Callable[[str, Trained, str], None]  # (folder, run, quantization)
+  notes: Callable[[Any], Iterator[str]] = lambda config: iter(())  # a sentence for each thing that is not exact
 
 
-FORMATS = {'huggingface': Format(hugging_face.mistakes, hugging_face.notes, hugging_face.write),
-           'ctranslate2': Format(ctranslate2_format.mistakes, ctranslate2_format.notes, ctranslate2_format.write)}
+def _of_arrays(module: Any) -> Format:
+  """Return the format of a module that writes translator_arrays."""
+  def mistakes(config: Any) -> Iterator[str]:
+    yield from translator_arrays.mistakes(config)
+    if isinstance(config, ModelConfig):
+      yield from module.mistakes(config)
+
+  def write(folder: str, run: Trained, quantization: str) -> None:
+    module.write(folder, translator_arrays.of_run(run), run.setup.search, quantization)
+
+  return Format(mistakes, write, module.notes)
+
+
+FORMATS = {'huggingface': _of_arrays(hugging_face), 'ctranslate2': _of_arrays(ctranslate2_format),
+           'stablehlo': Format(stablehlo.mistakes, lambda folder, run, quantization: stablehlo.write(folder, run))}
 
 
 def write(workdir: str, checkpoint: str, to: str, output: str, quantization: str = 'float32') -> list[str]:
@@ -49,11 +61,9 @@ def write(workdir: str, checkpoint: str, to: str, output: str, quantization: str
   if not TASKS[setup.task].references:
     raise ConfigError(f'{workdir} is a run of another kind ({TASKS[setup.task].name.replace("_", " ")}); only translators '
                       'can be exported')
-  found = list(translator_arrays.mistakes(setup.model))
-  found += form.mistakes(setup.model) if isinstance(setup.model, ModelConfig) else ()
-  if found:
+  if found := list(form.mistakes(setup.model)):
     raise ConfigError(f'{workdir} cannot be exported to {to}: {listed(found)}')
-  made = translator_arrays.of_run(trained.read_run(folder, checkpoint))
+  run = trained.read_run(folder, checkpoint)
   with new_folder.filling(output, 'output') as unfinished:
-    form.write(unfinished, made, setup.search, quantization)
-  return list(form.notes(made.config))
+    form.write(unfinished, run, quantization)
+  return list(form.notes(setup.model))

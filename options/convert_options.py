@@ -18,7 +18,8 @@ FLAGS = (
     Flag('source_language', 'import: code of the language translated from, where the folder does not name it'),
     Flag('target_language', 'import: code of the language translated into, where the folder does not name it'),
     Flag('to', 'export: the format', choices={
-        'huggingface': 'MarianMT, or for norm pre Pegasus', 'ctranslate2': 'CTranslate2, which has to be installed'}),
+        'huggingface': 'MarianMT, or for norm pre Pegasus', 'ctranslate2': 'CTranslate2, which has to be installed',
+        'stablehlo': 'programs for jax.export'}),
     Flag('output', 'export: the folder to write'),
     dataclasses.replace(CHECKPOINT, help=f'export: {CHECKPOINT.help}'),
     Flag('quantization', 'export to ctranslate2: the type of the matrices', default='float32', choices={
@@ -65,5 +66,5 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
     yield '--vocabulary is missing; a model.npz needs the vocabulary that it was trained with, a file in YAML'
   if values['from'] and not is_marian and values['vocabulary'] is not None:
     yield '--vocabulary has no effect with a folder, which holds its own; leave it out'
-  if values['to'] == 'huggingface' and values['quantization'] != 'float32':
-    yield '--quantization has no effect with --to=huggingface; leave it out'
+  if values['to'] in ('huggingface', 'stablehlo') and values['quantization'] != 'float32':
+    yield f'--quantization has no effect with --to={values["to"]}; leave it out'

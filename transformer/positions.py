@@ -169,6 +169,9 @@ class Absent(nn.Module):
     return jnp.broadcast_to(leaf[None], (self.layers, *leaf.shape))
 
 
+LONGEST_OPEN = 1024  # tokens of the longest text of a program that is exported with its lengths left open
+
+
 @POSITIONS.register('sinusoidal', '§3.5', uses=['position_layout', 'position_frequencies'])
 class Sinusoidal(Absent):
   """Sines and cosines added to the embeddings (§3.5)."""
@@ -180,7 +183,8 @@ class Sinusoidal(Absent):
 
   def embed(self, places: Places, length: int) -> Embedded:
     cfg = self.config
-    return jnp.asarray(sinusoids(length, cfg.d_model, cfg.position_layout, cfg.position_frequencies))[places]
+    rows = length if isinstance(length, int) else LONGEST_OPEN  # jax.export's symbol
+    return jnp.asarray(sinusoids(rows, cfg.d_model, cfg.position_layout, cfg.position_frequencies))[places]
 
 
 @POSITIONS.register('learned', uses=['max_positions'])
