@@ -5,7 +5,8 @@
 
 Data: pairs in one tab-separated file; the general text of data.mix lies in a folder.
 The variant is the folder of the run to start from: its model, vocabulary and search are taken from its config.json.
-Without it the model is the paper's base model. Expected: not measured yet; see docs/exchange.md.
+Without it the model is the paper's base model. The best checkpoint, which decode.py --checkpoint=best takes, is the one to
+translate with: the run ends five evaluations after it. Expected: see docs/domain.md, which measures a small model.
 """
 
 import json
@@ -41,5 +42,6 @@ def get_config(arg: str = ''):
   config.train.num_steps = 3000
   config.train.eval_every = 100
   config.train.checkpoint_every = 100
-  config.train.patience = 5  # the best checkpoint is kept: what is learnt by heart afterwards does no harm
+  config.train.patience = 5  # the best checkpoint is kept
+  config.train.average_last = 1  # a mean of the last ones would be one of those that became no better
   return config

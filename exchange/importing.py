@@ -191,7 +191,7 @@ def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[st
       'data.source_language': source, 'data.target_language': target,
       'search.beam_size': generation.get('num_beams') or 1, 'search.length_penalty': 'length',
       'search.alpha': float(generation.get('length_penalty') or 1.0),
-      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact')} | found.options
+      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact'), **found.options}
   whole = with_options(default_tree().to_dict(), options)
   setups.records(whole)
   return whole

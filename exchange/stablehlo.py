@@ -13,7 +13,7 @@ import importlib
 import io
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -49,9 +49,9 @@ def write(folder: str, run: Trained) -> None:
   place = lambda name: os.path.join(folder, name)
   flat = {'/'.join(path): np.asarray(leaf) for path, leaf in marian.leaves(jax.device_get(run.params)).items()}
   for name, program in zip(('encode', 'decode_step'), _programs(run, flat)):
-    write_whole(place(f'{name}.stablehlo'), program.serialize())
-  file = io.BytesIO()
-  np.savez(file, **flat)
+    write_whole(place(f'{name}.stablehlo'), bytes(program.serialize()))
+  file, save = io.BytesIO(), cast(Any, np.savez)  # whose type takes every name for one of its options
+  save(file, **flat)
   write_whole(place('parameters.npz'), file.getvalue())
   for side, vocabulary in (('source', run.source), ('target', run.target)):
     write_whole(place(f'{side}.spm'), sentencepiece_model(vocabulary))

@@ -183,8 +183,8 @@ def _freezing(update: optax.GradientTransformation, entry: int) -> optax.Gradien
   def without(path, leaf):
     return leaf.at[entry].set(0.0) if _name(path) in _TARGET_TABLES else leaf
 
-  def apply(gradients, state, params=None):
-    updates, state = update.update(gradients, state, params)
+  def apply(updates, state, params=None):
+    updates, state = update.update(updates, state, params)
     return jax.tree_util.tree_map_with_path(without, updates), state
 
   return optax.GradientTransformation(update.init, apply)
