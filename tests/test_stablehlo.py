@@ -49,7 +49,6 @@ def load(place, name):
 
 def test_the_documented_script_translates_as_the_run_does(exported):
   text = pathlib.Path(ROOT, 'docs/exchange.md').read_text(encoding='utf-8')
-  lines = iter(text.splitlines())
   block = text[text.index('    import json, jax'):]
   code = textwrap.dedent(block[:block.index('\n\n')])
   chosen = next(line for line, ended, ids in zip(EXPECTED['lines'], EXPECTED['greedy_ended'], EXPECTED['greedy'])
