@@ -9,7 +9,6 @@ import bisect
 import contextlib
 import dataclasses
 import functools
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
@@ -22,7 +21,7 @@ from batching.store import Store
 from checks.choices import Registry
 from checks.errors import DataError
 from checks.refusals import positive, refuse
-from checks.whole_files import digest_of, write_whole
+from checks.whole_files import sealed, unsealed, write_whole
 from transformer.classification import LabelledBatch
 from transformer.tokens import Batch
 
@@ -217,17 +216,14 @@ class CountedEpochs:
     """Read the file `path`, where it exists; count(epoch) returns an epoch's number of batches."""
     self._count, self._path = count, path
     self._starts = [0]  # the first step of each epoch whose predecessors have been counted
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-      with open(path, encoding='utf-8') as file:
-        content = json.load(file)
-      if content['sha256'] == digest_of(content['starts']):
-        self._starts = content['starts']
+    with contextlib.suppress(OSError, ValueError, KeyError), open(path, encoding='utf-8') as file:
+      self._starts = unsealed(file.read())['starts']
 
   def locate(self, step: int) -> tuple[int, int]:
     """Return (epoch, place in it) of a step."""
     while self._starts[-1] <= step:
       self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
-      write_whole(self._path, json.dumps({'starts': self._starts, 'sha256': digest_of(self._starts)}))
+      write_whole(self._path, sealed({'starts': self._starts}))
     epoch = bisect.bisect_right(self._starts, step) - 1
     return epoch, step - self._starts[epoch]
 
