@@ -99,7 +99,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     watch.begin(evaluator, state, step)
     with contextlib.suppress(Stopped):  # raised by what may be abandoned: the state is that of the last whole step
       for step in loop.steps(step):
-        measured, is_saving = None, loop.is_checkpoint(step) and run.saved != step
+        measured, is_saving = None, config.is_planned_save(step) and run.saved != step
         if is_saving or loop.is_evaluation(step, progress):
           with log.paused():
             run.interruptible(task.verify)  # nothing that damaged text has led to is kept
@@ -220,7 +220,7 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
              options: TrainOptions) -> None:
   """Average the last checkpoints, score every test set, write the results, and print commands to continue with."""
   task.verify()
-  steps = checkpoints.resolve(f'average:{min(task.setup.loop.average_last, len(checkpoints.steps()))}')
+  steps = task.setup.loop.to_average(checkpoints.known())
   replicated = partitioning.replicated(evaluator.mesh)
   try:
     params = checkpoints.average(steps, jax.tree.map(

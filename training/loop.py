@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checks.refusals import refuse
@@ -60,6 +60,30 @@ class LoopConfig:
     """The option that doubles the length of a run limited by num_minutes; None for other runs."""
     return None if self.num_minutes is None else f'num_minutes={2 * self.num_minutes:g}'
 
+  def is_planned_evaluation(self, step: int) -> bool:
+    """Return whether eval_every or first_eval puts an evaluation, which also saves, at this step."""
+    return step % self.eval_every == 0 or step == self.first_eval
+
+  def is_planned_save(self, step: int) -> bool:
+    """Return whether checkpoint_every puts a checkpoint at this step, whether or not it is evaluated."""
+    return step > 0 and step % self.checkpoint_every == 0
+
+  def to_average(self, steps: Sequence[int]) -> list[int]:
+    """Return the steps whose parameters are averaged for the final score: at most average_last, the last among them.
+
+    Two checkpoints a few steps apart hold nearly the same parameters, which the mean would count twice. So those before
+    the last count only where they were planned, not where a stop saved the run in between; and where the run ends
+    between two planned ones, those less than half an interval before its end do not count either.
+
+    Args:
+      steps: of the checkpoints that are there, oldest first; the last is the run's end.
+    """
+    *earlier, last = steps
+    gap = min(self.checkpoint_every, self.eval_every) / 2
+    is_planned = lambda step: self.is_planned_save(step) or self.is_planned_evaluation(step)
+    kept = [step for step in earlier if is_planned(step) and (is_planned(last) or last - step >= gap)]
+    return [*kept, last][-self.average_last:]
+
   def over(self, batches_per_epoch: int) -> 'Loop':
     """Return the loop of a run whose epochs have `batches_per_epoch` batches."""
     total = self.num_steps
@@ -100,12 +124,7 @@ class Loop:
 
   def is_evaluation(self, step: int, progress: Progress) -> bool:
     """Return whether an evaluation is due at this step and not completed yet; a stop may have interrupted it."""
-    due = step % self.config.eval_every == 0 or step == self.config.first_eval
-    return due and step > max(0, progress.evaluated)
-
-  def is_checkpoint(self, step: int) -> bool:
-    """Return whether to save at this step, whether or not it is evaluated."""
-    return step > 0 and step % self.config.checkpoint_every == 0
+    return self.config.is_planned_evaluation(step) and step > max(0, progress.evaluated)
 
   def is_log(self, step: int) -> bool:
     """Return whether this step gets a line of metrics."""
