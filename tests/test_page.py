@@ -1,5 +1,6 @@
 """The page as a reader meets it, in a real browser: no request, right numbers, texts that stay texts."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -325,3 +326,17 @@ def test_a_long_sentence_is_quick(browser, tmp_path):
     tab.page.close()
     times.append((drawn_after, hover))
   assert min(first for first, _ in times) <= 1500 and min(hover for _, hover in times) <= 50, times
+
+
+@pytest.mark.parametrize('width', [1280, 390])
+def test_text_without_a_space_does_not_widen_the_page(browser, tmp_path, width):
+  long = text_of(['https://' + 'x' * 400, 'a', '語' * 300])
+  found = dataclasses.replace(sentence(drawn(long, long, seed=5)), source=long.words[0], target=long.words[2])
+  found.effects[Head('encoder', 1, 2)] = Effect(-1.0, long.words[2])
+  first = first_view.FirstView(0, 'encoder', 1, 2, 0, 2, 0.5)
+  write_whole(path := str(tmp_path / 'long.html'), page.page(page.report([found], first, [('run', long.words[0])])))
+  tab = Tab(browser, path, viewport={'width': width, 'height': 800})
+  for kind in ('encoder', 'decoder', 'cross'):
+    tab.page.click(f'#kind-{kind}')
+    assert tab.page.evaluate('() => document.documentElement.scrollWidth') <= width, kind
+  tab.close()
