@@ -10,10 +10,10 @@ resampled scores. BLEU by length follows, and the sentences on which the last sy
 
 import sys
 
-from checks import signals
+from checks import startup
 
 if __name__ == '__main__':
-  signals.end_at_once()  # before the seconds that the imports below take
+  startup.begin()  # before the seconds that the imports below take
 
 from options import compare_options, programs
 

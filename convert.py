@@ -12,10 +12,10 @@ docs/exchange.md says what is exact and what is not.
 import os
 import sys
 
-from checks import signals
+from checks import signals, startup
 
 if __name__ == '__main__':
-  signals.end_at_once()  # before the seconds that the imports below take
+  startup.begin()  # before the seconds that the imports below take
 
 from options import convert_options, programs
 from options.convert_options import ConvertOptions

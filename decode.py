@@ -14,10 +14,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from checks import signals
+from checks import signals, startup
 
 if __name__ == '__main__':
-  signals.end_at_once()  # before the seconds that the imports below take
+  startup.begin()  # before the seconds that the imports below take
 
 from options import decode_options
 

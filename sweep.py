@@ -10,10 +10,10 @@ any order, at the same time (a SLURM array, TPU pods); --table then makes the ta
 import os
 import sys
 
-from checks import signals
+from checks import startup
 
 if __name__ == '__main__':
-  signals.end_at_once()  # before the seconds that the imports below take
+  startup.begin()  # before the seconds that the imports below take
 
 from options import programs, sweep_options
 

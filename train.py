@@ -9,10 +9,10 @@ The same command resumes from the last checkpoint, with the batches and the drop
 import os
 import sys
 
-from checks import signals
+from checks import startup
 
 if __name__ == '__main__':
-  signals.end_at_once('Stopped. The same command resumes from here.')  # before the seconds that the imports below take
+  startup.begin('Stopped. The same command resumes from here.')  # before the seconds that the imports below take
 
 from options import train_options
 

@@ -15,10 +15,10 @@ import pathlib
 import sys
 import webbrowser
 
-from checks import signals
+from checks import startup
 
 if __name__ == '__main__':
-  signals.end_at_once()  # before the seconds that the imports below take
+  startup.begin()  # before the seconds that the imports below take
 
 from options import visualize_options
 

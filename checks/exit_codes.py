@@ -6,7 +6,8 @@ INTERRUPTED, ABORTED, PIPE_CLOSED, PREEMPTED = 130, 134, 141, 143
 MEANINGS = {
     DONE: 'done',
     UNEXPECTED: 'an unexpected error; its traceback is printed',
-    CONFIG: 'a mistake in the configuration or the flags; all of them are reported together',
+    CONFIG: 'a mistake in the configuration or the flags; all of them are reported together; or a package that is not '
+            'installed',
     DATA: 'text or a vocabulary that cannot be used',
     NON_FINITE: 'too many updates in a row were not finite; a dump is in nonfinite/',
     CHECKPOINT: 'a checkpoint that is missing, damaged or of another configuration, or a file of the run or the output that '

@@ -6,10 +6,10 @@ On TPU pod slices and under SLURM the processes find each other through the clus
 once on each host (see docs/launching.md). Process 0 writes the run's folder, which all of them have to see.
 """
 
-from checks import signals
+from checks import startup
 
 if __name__ == '__main__':
-  signals.end_at_once()  # before the seconds that the imports below take
+  startup.begin()  # before the seconds that the imports below take
 
 import argparse
 import contextlib

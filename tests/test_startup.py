@@ -1,0 +1,37 @@
+"""Scripts begin with the standard library alone, and say what to do where that is all there is."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from checks import exit_codes
+from options.configurations import ROOT
+
+SCRIPTS = sorted(path.name for path in pathlib.Path(ROOT).glob('*.py') if "__name__ == '__main__'" in path.read_text())
+IN_ADVANCE = 'from checks import startup; startup.begin(); import {}'
+
+
+def bare(*arguments):
+  """Run Python without the packages that are installed."""
+  return subprocess.run([sys.executable, '-S', *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize('script', SCRIPTS)
+def test_K2_a_missing_package_is_a_sentence_on_how_to_make_an_environment(script):
+  done = bare(script, '--help')
+  assert done.returncode == exit_codes.CONFIG and done.stdout == ''
+  assert done.stderr.startswith(f'error: {sys.executable} has no package ') and done.stderr.count('\n') == 1
+  assert '`make train`' in done.stderr or '-m pip install -r requirements.txt' in done.stderr
+
+
+def test_a_missing_module_of_this_project_keeps_its_traceback():
+  done = bare('-c', IN_ADVANCE.format('checks.nowhere'))
+  assert done.returncode == exit_codes.UNEXPECTED and 'Traceback' in done.stderr
+
+
+def test_little_is_imported_before_signals_are_handled():
+  before = "import sys; before = {*sys.modules}; from checks import startup; print(*{*sys.modules} - before)"
+  loaded = set(bare('-c', before).stdout.split())
+  assert 'checks.startup' in loaded and loaded.isdisjoint({'re', 'shlex', 'importlib.metadata', 'typing'})
