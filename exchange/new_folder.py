@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Iterator
 
 from checks.errors import ConfigError
+from options.flags import new_folder_mistakes
 
 
 def check(path: str, option: str) -> None:
-  """Raise ConfigError naming the option when `path` exists and is not an empty folder."""
-  if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
-    raise ConfigError(f'--{option}={path} exists and is not empty; give a new folder')
+  """Raise ConfigError naming the option when no new folder can be made at `path`."""
+  for mistake in new_folder_mistakes(option, path):
+    raise ConfigError(mistake)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from checks.errors import ConfigError
+from options.flags import new_folder_mistakes
 from training import parameter_run
 from training.json_files import read_json, write_json
 from training.run_folder import RunFolder
@@ -22,10 +23,10 @@ def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> N
     closed: the closed heads' names, for pruned.json.
 
   Raises:
-    ConfigError: when the folder exists and is not empty.
+    ConfigError: when no new folder can be made there.
   """
-  if os.path.isdir(workdir) and os.listdir(workdir):
-    raise ConfigError(f'--pruned_workdir={workdir} is not empty; give a new or empty folder')
+  for mistake in new_folder_mistakes('pruned_workdir', workdir):
+    raise ConfigError(mistake)
   files = {}
   for name in _COPIED:
     if os.path.isfile(path := os.path.join(run.path, name)):

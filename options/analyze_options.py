@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, output_mistakes
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, new_folder_mistakes, output_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -44,8 +44,10 @@ def parse(argv: Sequence[str], doc: str) -> AnalyzeOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence when the output cannot be written, and for each flag that is given without the one it needs."""
+  """Yield a sentence when an output cannot be written, and for each flag that is given without the one it needs."""
   yield from output_mistakes(values['output'])
+  if values['pruned_workdir']:
+    yield from new_folder_mistakes('pruned_workdir', values['pruned_workdir'])
   for one, other in (('prune', 'pruned_workdir'), ('input', 'reference')):
     if (values[one] is None) != (values[other] is None):
       yield f'--{one} and --{other} go together; give both or neither'

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from options import parsing
-from options.flags import CHECKPOINT, Flag, Value
+from options.flags import CHECKPOINT, Flag, Value, new_folder_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -27,6 +27,7 @@ FLAGS = (
 )
 _FOR = {'import': ('from', 'vocabulary', 'source_language', 'target_language'), 'export': ('to', 'output', 'checkpoint', 'quantization')}
 _NEEDED = {'import': ('from',), 'export': ('to', 'output')}
+_MADE = {'import': 'workdir', 'export': 'output'}  # the folder that an action makes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +54,10 @@ def parse(argv: Sequence[str], doc: str) -> ConvertOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence for each flag that the action needs, or that only the other action has."""
+  """Yield a sentence when the new folder cannot be made, for each flag that the action needs, or only the other one has."""
   action = values['action']
+  if path := values.get(made := _MADE.get(str(action), '')):
+    yield from new_folder_mistakes(made, str(path))
   for name in _NEEDED.get(str(action), ()):
     if values[name] is None:
       yield f'--{name} is missing; {action} needs it'

@@ -110,6 +110,21 @@ def output_mistakes(path: str) -> Iterator[str]:
     yield f'--output={path}: the folder {folder} cannot be written to; change its permissions, or give another path'
 
 
+def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
+  """Yield a sentence when no folder can be made at the path that an option names; an empty folder will do."""
+  path = os.path.expanduser(path)
+  if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
+    yield f'--{option}={path} exists and is not empty; give a new folder'
+    return
+  above = os.path.abspath(path)
+  while not os.path.lexists(above):
+    above = os.path.dirname(above)
+  if not os.path.isdir(above):
+    yield f'--{option}={path}: {above} is not a folder; give another path'
+  elif not os.access(above, os.W_OK | os.X_OK):
+    yield f'--{option}={path}: the folder {above} cannot be written to; change its permissions, or give another path'
+
+
 # Flags of several scripts.
 WORKDIR = Flag('workdir', "the run's folder, made by train.py", required=True)
 CHECKPOINT = Flag('checkpoint', 'which parameters: final (the mean of the checkpoints behind the final scores; '

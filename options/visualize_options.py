@@ -56,15 +56,19 @@ def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
   """Return the options of visualize.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
-    page = 'training' if values['training'] else 'report'
-    name = page if values['format'] == 'html' else values['figure']
-    values['output'] = values['output'] or f'{name}.{values["format"]}'
-    return VisualizeOptions(**values, search=given)
+    return VisualizeOptions(**values | {'output': _output(values)}, search=given)
+
+
+def _output(values: Mapping[str, Value]) -> str:
+  """Return the path to write, by default a name for what is shown."""
+  page = 'training' if values['training'] else 'report'
+  name = page if values['format'] == 'html' else values['figure']
+  return str(values['output'] or f'{name}.{values["format"]}')
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   """Yield a sentence when the output cannot be written, and for each flag that has no effect beside --training."""
-  yield from output_mistakes(values['output'] or '-')  # the default is a name in the working directory
+  yield from output_mistakes(_output(values))
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
       yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'

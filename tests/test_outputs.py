@@ -19,7 +19,15 @@ from batching import store
 from checks import exit_codes, whole_files
 from checks.errors import ConfigError, FileError, file_error
 from decoding import jobs, outputs
-from options import analyze_options, configurations, decode_options, option_types, programs, visualize_options
+from options import (
+  analyze_options,
+  configurations,
+  convert_options,
+  decode_options,
+  option_types,
+  programs,
+  visualize_options,
+)
 from options.configurations import ROOT
 from options.flags import split_paths
 from tests.tiny_runs import options
@@ -49,6 +57,32 @@ def test_an_output_that_cannot_be_written_is_found_among_the_flags(script, tmp_p
       script.parse(['x.py', '--workdir=runs/x', f'--output={output}'], '')
     assert ended.value.code == exit_codes.CONFIG and words in capsys.readouterr().err
   script.parse(['x.py', '--workdir=runs/x', f'--output={tmp_path}/out'], '')
+
+
+@pytest.mark.parametrize('script, option, arguments', [
+    (analyze_options, 'pruned_workdir', ['--workdir=runs/x', '--prune=3']),
+    (convert_options, 'output', ['export', '--workdir=runs/x', '--to=stablehlo']),
+    (convert_options, 'workdir', ['import', '--from=opus'])])
+def test_a_folder_that_cannot_be_made_is_found_among_the_flags(script, option, arguments, tmp_path, monkeypatch, capsys):
+  (tmp_path / 'file').write_text('kept')
+  (tmp_path / 'closed').mkdir()
+  access = os.access
+  monkeypatch.setattr(os, 'access', lambda path, mode: path != str(tmp_path / 'closed') and access(path, mode))
+  for path, words in (('file/new', 'file is not a folder'), ('', 'exists and is not empty'), ('file', 'exists and is not empty'),
+                      ('closed/new', 'closed cannot be written to')):
+    with pytest.raises(SystemExit) as ended:
+      script.parse(['x.py', *arguments, f'--{option}={tmp_path}/{path}'], '')
+    assert ended.value.code == exit_codes.CONFIG and words in capsys.readouterr().err
+  script.parse(['x.py', *arguments, f'--{option}={tmp_path}/new/deep'], '')
+  assert not (tmp_path / 'new').exists()
+
+
+def test_the_name_that_visualize_chooses_is_checked_too(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'curves.svg').mkdir()
+  with pytest.raises(SystemExit):
+    visualize_options.parse(['visualize.py', '--workdir=runs/x', '--format=svg', '--figure=curves'], '')
+  assert '--output=curves.svg is a folder' in capsys.readouterr().err
 
 
 def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch, capsys):
