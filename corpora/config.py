@@ -20,12 +20,22 @@ LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es
              'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese'}
 
 
+PATHS = ('directory', 'tsv', 'jsonl', 'text')  # the options that name a file or folder
+
+
 class Kind(NamedTuple):
   """A kind of corpus."""
 
   load: Callable[..., Corpus | LabelledCorpus]  # (options) -> corpus; raises DataError when text is missing or damaged
   holds: str  # what its splits hold: 'pairs', 'documents' or 'examples'
   needs: str | None = None  # the option that names its text, which has no default
+  public: str = ''  # a public text of this kind, with its address
+
+  @property
+  def remedy(self) -> str:
+    """What to do, in a message, where the option that names the text is unset or names nothing that is there."""
+    return (f'name text of yours with --config.data.{self.needs}=…' + (f', or fetch {self.public}' if self.public else '')
+            + '; docs/data.md describes the files')
 
 
 KINDS: Registry[Kind] = Registry('data.kind')
@@ -38,7 +48,7 @@ def _mistakes_of_kind(config: 'CorpusConfig | LabelledConfig', *held: str) -> It
     fitting = [name for name, one in KINDS.items() if one.holds in held]
     yield f'kind is {config.kind!r}; expected one of {", ".join(fitting)}'
   elif kind.needs and not getattr(config, kind.needs):
-    yield f'{kind.needs} is not set: kind {config.kind!r} reads it; add --config.data.{kind.needs}=…'
+    yield f'{kind.needs} is not set: kind {config.kind!r} reads it; {kind.remedy}'
 
 
 def _take_list(config: 'CorpusConfig | LabelledConfig') -> None:

@@ -3,10 +3,12 @@
 Large packages, such as TensorFlow Datasets, are imported only when a corpus that needs them is loaded.
 """
 
+import os
 from typing import overload
 
+from checks.errors import DataError
 from corpora import json_lines, labelled_files, running_text, text_files, tfds_sets  # noqa: F401  (for KINDS)
-from corpora.config import KINDS, CorpusConfig, LabelledConfig
+from corpora.config import KINDS, PATHS, CorpusConfig, LabelledConfig
 from corpora.labelled import LabelledCorpus
 from corpora.phrasebook import corpus as phrasebook  # noqa: F401  (for KINDS)
 from corpora.splits import Corpus
@@ -19,8 +21,14 @@ def load(config: LabelledConfig) -> LabelledCorpus: ...
 
 
 def load(config: CorpusConfig | LabelledConfig) -> Corpus | LabelledCorpus:
-  """Load the corpus of a configuration. Raises DataError when its text is missing or damaged."""
-  return KINDS[config.kind].load(config)
+  """Load the corpus of a configuration. Raises DataError when its text is missing, saying where it is had, or damaged."""
+  kind = KINDS[config.kind]
+  try:
+    return kind.load(config)
+  except DataError as error:
+    if kind.needs not in PATHS or os.path.exists(getattr(config, kind.needs)):
+      raise
+    raise DataError(f'{error}. To go on, {kind.remedy}') from None
 
 
 def holds(kind: str) -> str | None:

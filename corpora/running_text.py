@@ -86,6 +86,7 @@ def _shared(train: TextSplit, other: TextSplit) -> int:
   return sum(text in seen for text in other)
 
 
-KINDS.add('running_text', Kind(corpus, 'documents', needs='text'),
+KINDS.add('running_text', Kind(corpus, 'documents', 'text', 'tinyshakespeare from github.com/karpathy/char-rnn, '
+                               'data/tinyshakespeare/input.txt'),
           'documents: one file, its end held out, or a file per split',
           uses=('text', 'validation_text', 'test_text', 'document', 'heldout_share'))

@@ -293,7 +293,8 @@ def _cells(line: str, columns: tuple[int, int], path: str, number: int) -> Pair:
   return Pair(*(cells[column - 1].strip() for column in columns))
 
 
-KINDS.add('text', Kind(directory_corpus, 'pairs', needs='directory'), 'pairs: two text files per split',
-          uses=('directory',))
-KINDS.add('tsv', Kind(tsv_corpus, 'pairs', needs='tsv'), 'pairs: one file of tab-separated columns, split here',
+KINDS.add('text', Kind(directory_corpus, 'pairs', 'directory', 'Multi30k from github.com/multi30k/dataset, data/task1/raw'),
+          'pairs: two text files per split', uses=('directory',))
+KINDS.add('tsv', Kind(tsv_corpus, 'pairs', 'tsv', "Tatoeba's pairs from manythings.org/anki"),
+          'pairs: one file of tab-separated columns, split here',
           uses=('tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'))

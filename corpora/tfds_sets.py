@@ -266,7 +266,8 @@ def _by_hand(builder, archives: dict) -> str:
     return f'Downloads are looked for in {_downloads(builder)}; files fetched by hand belong in {folder}'
   urls = ' '.join(f'-O {url}' for url in archives)
   return ('Fetch the archives on a machine with a network and put them, as they are, where they will be found:\n'
-          f'  mkdir -p {folder} && cd {folder} && curl -L {urls}\nThen start the same command again')
+          f'  mkdir -p {folder} && cd {folder} && curl -L {urls}\nThen start the same command again. '
+          f'--config.data.tfds_dir names another folder than {builder.data_dir_root}')
 
 
 def _reachable(url: str) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import os
+import re
 
 import jax
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 
 import configs
 from batching.labelled import LabelledPlan
+from checks.errors import DataError
 from configs import ablation, fine_tune, language_model, multi30k, recurrent, table3
+from corpora import loading
+from corpora.config import KINDS
 from tasks import setup
 from transformer import architectures, classification, training
 from transformer import optimizer as optimizers
@@ -32,6 +36,16 @@ def load(name, *variant):
 def test_every_file_is_looked_at():
   files = {name.removesuffix('.py') for name in os.listdir(os.path.dirname(configs.__file__)) if name.endswith('.py')}
   assert files - {'__init__'} == set(VARIANTS)
+
+
+@pytest.mark.parametrize('name', ['multi30k', 'toy', 'domain', 'language_model'])
+def test_a_shipped_configuration_without_its_data_names_the_option_and_a_public_text(name, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  records = setup.records(load(name).to_dict())
+  with pytest.raises(DataError) as caught:
+    loading.load(records.corpus)
+  option = KINDS[records.corpus.kind].needs
+  assert re.search(rf'--config\.data\.{option}=….* or fetch .*(github\.com|manythings\.org).*docs/data\.md', str(caught.value))
 
 
 @pytest.mark.parametrize('name, variant', EACH)

@@ -203,7 +203,7 @@ def test_files_of_their_own_for_validation_and_test(path, tmp_path):
 def test_text_that_cannot_be_split_is_an_error(tmp_path):
   (tmp_path / 'blank').write_text('\n \n')
   (tmp_path / 'short').write_text('one line\n')
-  for name, words in (('blank', 'has no text'), ('short', 'leaves a part empty'), ('none', 'no file')):
+  for name, words in (('blank', 'has no text'), ('short', 'leaves a part empty'), ('none', r'no file .* --config\.data\.text=….*tinyshakespeare')):
     with pytest.raises(DataError, match=words):
       loading.load(text_config(tmp_path / name))
 

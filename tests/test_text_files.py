@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 
@@ -158,7 +159,7 @@ def test_missing_files_and_folders_are_told(tmp_path):
   folder(tmp_path)
   text = message(config(tmp_path, validation_split='vla'))
   assert 'neither vla.en nor vla.en.gz' in text and 'val.en' in text and 'validation_split' in text
-  assert 'no folder' in message(config(tmp_path / 'nowhere'))
+  assert re.search('no folder .*nowhere; .* --config.data.directory=….*github.com/multi30k', message(config(tmp_path / 'nowhere')))
   assert loading.load(config(tmp_path, test_splits=())).tests == ()
 
 

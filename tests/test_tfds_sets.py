@@ -208,6 +208,7 @@ def test_without_a_network_the_error_says_what_to_fetch_and_where_to_put_it(tmp_
   text = message(config(tmp_path))
   assert 'www.statmt.org and data.statmt.org cannot be reached' in text
   assert f'mkdir -p {tmp_path}/downloads/manual && cd {tmp_path}/downloads/manual && curl -L' in text
+  assert '--config.data.tfds_dir names another folder' in text
   for url in (wmt_standins.EUROPARL, wmt_standins.COMMONCRAWL, wmt_standins.NEWS, wmt_standins.DEV):
     assert f'-O {url}' in text
   wmt_standins.make_standins(tmp_path)
