@@ -33,6 +33,7 @@ from decoding import inputs, jobs, outputs, scores, unseen  # noqa: E402
 from decoding.answers import Answers, scoring  # noqa: E402
 from options import programs  # noqa: E402
 from options.decode_options import DecodeOptions  # noqa: E402
+from options.flags import NO_INPUT  # noqa: E402
 from tasks import TASKS, setup, trained  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import hardware, peers  # noqa: E402
@@ -90,12 +91,14 @@ def say(text: str) -> None:
 
 
 def converse(answers: Answers, folder: RunFolder) -> None:
-  """Answer lines of standard input as they come."""
+  """Answer lines of standard input as they come. Raises ConfigError when there is none."""
   first = 0
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
     unseen.warn([answers.plain(line) for line in lines], folder, say)
     outputs.put(answers.answer(lines, first))
     first += len(lines)
+  if not first:
+    raise ConfigError(NO_INPUT)
 
 
 def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], folder: RunFolder) -> list[str]:

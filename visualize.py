@@ -108,6 +108,8 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   if options.reference and not task.references:
     raise ConfigError(f'--reference is for translations; {kind}')
   lines = text_lines.read(options.input)
+  if not any(line.strip() for line in lines):
+    raise ConfigError(f'--input={options.input} has blank lines alone; expected at least one sentence')
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
     scores.check_counts(lines, references, options.input, options.reference)
@@ -143,9 +145,7 @@ def captured(options: VisualizeOptions, folder: RunFolder
   """Record the model on the first line and its reference, or else the translation that the search finds."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts
-  line = next((number for number, text in enumerate(lines) if text.strip()), None)
-  if line is None:
-    raise ConfigError(f'{options.input} has no sentence; a figure of attention needs one in --input')
+  line = next(number for number, text in enumerate(lines) if text.strip())
   written = target.encode(references[line]) if references else translator.translate([lines[line]])[0].ids
   reading = capture.TokenPair(translator.encode([lines[line]])[0], [*written, target.eos_id])
   return translator, reading, capture.record(model, translator.params[0], [reading], source, target)[0]

@@ -2,7 +2,9 @@
 
 import sys
 
+from checks.errors import ConfigError
 from corpora import text_files
+from options.flags import NO_INPUT
 
 
 def invite() -> None:
@@ -12,8 +14,10 @@ def invite() -> None:
 
 
 def read(source: str) -> list[str]:
-  """Read the lines of a file, or of standard input for '-'."""
+  """Read the lines of a file, or of standard input for '-'. Raises ConfigError when standard input is empty."""
   if source != '-':
     return text_files.read_lines(source)
   invite()
-  return text_files.decode_lines(sys.stdin.buffer.read(), 'standard input')
+  if not (data := sys.stdin.buffer.read()):
+    raise ConfigError(NO_INPUT)
+  return text_files.decode_lines(data, 'standard input')

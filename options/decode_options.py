@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, output_mistakes
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, input_mistakes, output_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -94,7 +94,8 @@ def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence when the output cannot be written, and for each conflict between flags."""
+  """Yield a sentence when there is no input, when the output cannot be written, and for each conflict between flags."""
+  yield from input_mistakes(values['input'])
   yield from output_mistakes(values['output'])
   form, scored = values['format'], values['reference'] or values['paper_bleu']
   for name, plain in (('n_best', 1), ('attention', False)):

@@ -6,9 +6,12 @@ Parsing, the message about a wrong value, and --help all follow from this declar
 import dataclasses
 import os
 import re
+import select
 import shlex
+import stat
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, TextIO
 
 from checks.errors import ConfigError
 
@@ -93,6 +96,33 @@ def split_paths(text: str) -> tuple[str, ...]:
     paths.append(next((path for path in joined if os.path.exists(os.path.expanduser(path))), words[0]))
     del words[:paths[-1].count(',') + 1]
   return tuple(paths)
+
+
+NO_INPUT = '--input=-: standard input has ended without a line; pipe sentences into it, or give --input=FILE'
+
+
+def input_mistakes(path: str) -> Iterator[str]:
+  """Yield NO_INPUT when the path that --input names is -, standard input, and that is known to be empty already."""
+  if path == '-' and _is_known_to_be_empty(sys.stdin):
+    yield NO_INPUT
+
+
+def _is_known_to_be_empty(stream: TextIO | None) -> bool:
+  """Return whether a stream has ended with nothing to read, as far as this shows without waiting for its writer."""
+  if stream is None:  # it is closed
+    return True
+  try:
+    descriptor = stream.fileno()
+  except OSError:  # no file is behind it
+    return False
+  found = os.fstat(descriptor)
+  if stat.S_ISREG(found.st_mode):
+    return os.lseek(descriptor, 0, os.SEEK_CUR) >= found.st_size
+  if stat.S_ISFIFO(found.st_mode):
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return [event for _, event in poll.poll(0)] == [select.POLLHUP]  # all writers have closed it, and it holds nothing
+  return os.path.exists(os.devnull) and os.path.samestat(found, os.stat(os.devnull))
 
 
 def output_mistakes(path: str) -> Iterator[str]:

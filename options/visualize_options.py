@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, output_mistakes
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, input_mistakes, output_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -30,6 +30,7 @@ FLAGS = (
          '--config.train.watch_attention, with a slider over its evaluations; it takes no --input', bool, False),
     Flag('open', 'shows the page in the browser', bool, False),
 )
+_OF_A_SENTENCE = ('encoder', 'decoder', 'cross', 'distributions')  # figures that read --input
 _WITH_TRAINING = ('workdir', 'output', 'training', 'open')
 
 
@@ -67,7 +68,9 @@ def _output(values: Mapping[str, Value]) -> str:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence when the output cannot be written, and for each flag that has no effect beside --training."""
+  """Yield a sentence when there is no input or no way to write, and for each flag that has no effect beside --training."""
+  if not values['training'] and (values['format'] == 'html' or values['figure'] in _OF_A_SENTENCE):
+    yield from input_mistakes(values['input'])
   yield from output_mistakes(_output(values))
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:

@@ -162,6 +162,11 @@ def test_resolve_says_what_is_there(folder, wanted):
     saved(folder, [1, 2]).resolve(wanted)
 
 
+def test_a_misspelt_checkpoint_is_told_every_choice(folder):
+  with pytest.raises(CheckpointError, match='expected final, best, latest, average:N or the number of a step; there are steps 1$'):
+    saved(folder, [1]).resolve('newest')
+
+
 def test_folder_without_checkpoints(folder):
   empty = Checkpoints(folder, 5)
   assert (empty.steps(), empty.latest(), empty.best()) == ([], None, None)

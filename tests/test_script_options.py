@@ -1,11 +1,14 @@
 """The flags of each script become typed records, all mistakes are told together, and --help says what there is."""
 
+import contextlib
+import os
 import subprocess
 import sys
 
 import pytest
 
 from checks import choices
+from checks.errors import ConfigError
 from options import (
   analyze_options,
   compare_options,
@@ -15,7 +18,7 @@ from options import (
   train_options,
   visualize_options,
 )
-from options.flags import Flag
+from options.flags import NO_INPUT, Flag
 from options.help import help_text, option_comments
 
 TREES = {analyze_options: '', compare_options: '', decode_options: 'search', sweep_options: 'config',
@@ -79,6 +82,43 @@ def test_visualize_knows_every_figure_that_there_is():
   import visualize
   figures, = (flag.choices for flag in visualize_options.FLAGS if flag.name == 'figure')
   assert set(figures) == set(visualize.FIGURES) and all(figures.values())
+
+
+@pytest.fixture
+def standard_input(tmp_path, monkeypatch):
+  """Put something in the place of standard input: bytes of a pipe, still open or closed, or the path of a file."""
+  with contextlib.ExitStack() as opened:
+    def put(given, is_open=False):
+      if isinstance(given, bytes):
+        reader, writer = os.pipe()
+        os.write(writer, given)
+        opened.callback(os.close, writer) if is_open else os.close(writer)
+        given = reader
+      monkeypatch.setattr(sys, 'stdin', opened.enter_context(open(given, encoding='utf-8')))
+    yield put
+
+
+@pytest.mark.parametrize('script', [decode_options, visualize_options])
+def test_empty_standard_input_is_a_mistake_among_the_flags(script, standard_input, tmp_path, capsys):
+  for given in (b'', '/dev/null', tmp_path / 'empty'):
+    (tmp_path / 'empty').touch()
+    standard_input(given)
+    assert 'standard input has ended without a line' in refused(capsys, script, '--workdir=a')
+    script.parse(['x.py', '--workdir=a', '--input=in.txt'], '')
+  for given, is_open in ((b'a', False), (b'a', True), (b'', True), (__file__, False)):
+    standard_input(given, is_open)
+    assert script.parse(['x.py', '--workdir=a'], '').input == '-'
+  standard_input(b'')
+  visualize_options.parse(['x.py', '--workdir=a', '--format=svg', '--figure=curves'], '')  # reads no sentence
+
+
+def test_standard_input_that_ends_empty_later_is_the_same_mistake(standard_input):
+  import decode
+  from decoding import text_lines
+  standard_input(b'')
+  for read in (lambda: text_lines.read('-'), lambda: decode.converse(None, None)):
+    with pytest.raises(ConfigError, match=NO_INPUT):
+      read()
 
 
 def test_decode_names_the_nearest_search_option(capsys):
@@ -171,6 +211,7 @@ def test_help_says_choices_and_default():
 EACH = """
 import importlib, pathlib
 from checks import choices
+from checks.errors import ConfigError
 from options import help
 told = {name: registry.describe() for name, registry in help.registries_by_option().items()}
 for room in help.ROOMS:

@@ -50,7 +50,7 @@ GIVEN = {'train': ['--config=configs/phrasebook.py', '--workdir={}/new'],
 def test_K1_every_script_ends_at_once_while_it_imports(script, delay, tmp_path):
   number = signal.SIGINT if delay else signal.SIGTERM
   arguments = [word.format(tmp_path) for word in GIVEN.get(script, ['--workdir={}/none'])]
-  process = subprocess.Popen([sys.executable, f'{script}.py', *arguments], cwd=ROOT, stdin=subprocess.DEVNULL,
+  process = subprocess.Popen([sys.executable, f'{script}.py', *arguments], cwd=ROOT, stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   until_handled(process)
   time.sleep(delay)

@@ -332,6 +332,8 @@ class Checkpoints:
   def resolve(self, wanted: str) -> list[int]:
     """Return the steps that 'best', 'latest', 'average:N' (the last N) or a step's number means; average several.
 
+    Which steps 'final' means is not known here, but from the run's results: see chosen_steps() in tasks/trained.py.
+
     Raises:
       CheckpointError: when there are no such steps, naming those that exist.
     """
@@ -352,7 +354,8 @@ class Checkpoints:
       if int(wanted) not in steps:
         raise CheckpointError(f'no checkpoint of step {wanted}; {there}')
       return [int(wanted)]
-    raise CheckpointError(f'--checkpoint={wanted}: expected best, latest, average:N or the number of a step; {there}')
+    raise CheckpointError(f'--checkpoint={wanted}: expected final, best, latest, average:N or the number of a '
+                          f'step; {there}')
 
   def _saved_tree(self, step: int) -> dict:
     """Return the names, shapes and dtypes of a saved state, read from the checkpoint's metadata alone."""
