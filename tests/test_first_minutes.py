@@ -123,14 +123,29 @@ def test_the_seconds_that_compiling_takes_are_measured_once(tmp_path, monkeypatc
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   measured = []
   monkeypatch.setattr(device_speed, 'measure', lambda: measured.append(10.0) or 10.0)
-  assert device_speed.compile_seconds() == device_speed.compile_seconds() == 21.0 / background.workers()
+  assert device_speed.compile_seconds() == device_speed.compile_seconds() == 21.0 / max(1, background.workers())
   assert len(measured) == 1
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'file'))
   (tmp_path / 'file').write_text('')  # no folder can be made there
-  assert device_speed.compile_seconds() == 6.0 / background.workers()
+  assert device_speed.compile_seconds() == 6.0 / max(1, background.workers())
 
 
 # ---------------------------------------------------------------------------------------------------- compiled ahead
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+  """Compile beside the steps, as on a machine with cores to spare."""
+  monkeypatch.setattr(background, 'workers', lambda: 2)
+
+
+@pytest.mark.parametrize('backend, cores, processes, expected', [
+    ('cpu', 2, 1, 0), ('cpu', 4, 1, 1), ('cpu', 16, 1, 2), ('cpu', 16, 2, 1), ('gpu', 2, 1, 2), ('tpu', 96, 16, 1)])
+def test_programs_are_compiled_beside_steps_that_leave_cores_to_it(backend, cores, processes, expected, monkeypatch):
+  monkeypatch.setattr(jax, 'default_backend', lambda: backend)
+  monkeypatch.setattr(jax, 'process_count', lambda: processes)
+  monkeypatch.setattr(hardware, 'cores', lambda: cores)
+  assert background.workers() == expected
 
 
 def refusing(first, batch):
@@ -140,7 +155,7 @@ def refusing(first, batch):
   return first + batch.sum()
 
 
-def test_a_failing_background_compilation_is_reported_at_the_step_that_needs_it():
+def test_a_failing_background_compilation_is_reported_at_the_step_that_needs_it(two_threads):
   step = CompiledStep(jax.jit(refusing), lambda batch: batch)
   blank = jax.ShapeDtypeStruct((), np.float32)
   with Background(lambda: False) as ahead:
@@ -153,7 +168,7 @@ def test_a_failing_background_compilation_is_reported_at_the_step_that_needs_it(
       step(np.float32(1), np.ones(3, np.float32))
 
 
-def test_a_step_waits_for_the_thread_that_compiles_its_program():
+def test_a_step_waits_for_the_thread_that_compiles_its_program(two_threads):
   began, go_on, compiled = threading.Event(), threading.Event(), []
 
   def slow(first, batch):
@@ -196,10 +211,10 @@ def test_an_evaluation_s_search_is_compiled_ahead(parts):  # noqa: F811
   assert events and not [name for name in events if 'backend_compile' in name]
 
 
-def test_what_has_not_begun_is_dropped_at_the_end():
+def test_what_has_not_begun_is_dropped_at_the_end(two_threads):
   done, hold = [], threading.Event()
   with Background(lambda: False) as ahead:
-    ahead.begin([hold.wait] * background.workers() + [lambda: done.append(1)])
+    ahead.begin([hold.wait] * 2 + [lambda: done.append(1)])
     threading.Timer(0.2, hold.set).start()
   assert not done
 
@@ -216,7 +231,7 @@ def test_each_shape_is_first_used_where_the_plan_says():
   assert list(plan.first_uses(0, stop=1)) == [(plan.shapes[0], 0)]
 
 
-def test_K1_a_stop_during_a_background_compilation(corpus, run, tmp_path, monkeypatch):
+def test_K1_a_stop_during_a_background_compilation(corpus, run, two_threads, tmp_path, monkeypatch):
   """The run saves and ends while a thread still compiles; continued, it is the uninterrupted one."""
   program, release, stuck = CompiledStep.program, threading.Event(), []
 

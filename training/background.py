@@ -11,18 +11,21 @@ import jax
 from training import hardware
 from transformer.partitioning import CompiledStep
 
-_MOST_WORKERS = 2  # more would slow down the steps that run meanwhile
+_MOST_WORKERS = 2
+_CORES_OF_STEPS = 4  # on a CPU, for each thread that compiles: with fewer, both take longer than one after the other
 
 Compilation = Callable[[], object]  # compiles one program
 
 
 def workers() -> int:
-  """Return the number of threads that compile: no more than this process has cores for.
+  """Return the number of threads that compile beside the steps; 0: each program is compiled when it is needed.
 
-  Several processes of a run compile one program after the other, all in the same order, because a compiler may wait for
-  what another process finds out about the same program.
+  Steps on an accelerator leave the host's cores to them; steps on a CPU use these themselves. Several processes of a run
+  compile one program after the other, all in the same order, because a compiler may wait for what another process
+  finds out about the same program.
   """
-  return 1 if jax.process_count() > 1 else min(_MOST_WORKERS, hardware.cores())
+  spare = hardware.cores() // _CORES_OF_STEPS if jax.default_backend() == 'cpu' else hardware.cores()
+  return min(spare, 1 if jax.process_count() > 1 else _MOST_WORKERS)
 
 
 class Background:
@@ -34,14 +37,15 @@ class Background:
 
   def __init__(self, is_stopping: Callable[[], bool]):
     """Nothing is compiled yet. is_stopping() returns, at the end, whether to abandon what is still being compiled."""
-    self._pool = concurrent.futures.ThreadPoolExecutor(workers(), thread_name_prefix='compile')
+    self._workers = workers()
+    self._pool = concurrent.futures.ThreadPoolExecutor(max(1, self._workers), thread_name_prefix='compile')
     self._is_stopping, self._lock, self._ended = is_stopping, threading.Lock(), False
     self._working: list[concurrent.futures.Future[None]] = []
 
   def begin(self, compilations: Iterable[Compilation]) -> None:
-    """Begin to compile in the order of the iterable, which the threads read as they get on."""
+    """Begin to compile in the order of the iterable, which the threads, where there are any, read as they get on."""
     self._waiting = iter(compilations)
-    self._working = [self._pool.submit(self._work) for _ in range(workers())]
+    self._working = [self._pool.submit(self._work) for _ in range(self._workers)]
 
   def wait(self) -> None:
     """Wait until everything is compiled."""

@@ -40,12 +40,12 @@ def compile_seconds() -> float:
     name = re.sub(r'\W+', '_', f'{device.platform} {device.device_kind} {jax.__version__}')
     path = os.path.join(cache_root.private_folder('speed'), f'{name}.json')
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError), open(path, encoding='utf-8') as file:
-      return float(json.load(file)['compile_seconds']) / background.workers()
+      return float(json.load(file)['compile_seconds']) / max(1, background.workers())
     seconds = _STEP * measure()
     write_whole(path, json.dumps({'compile_seconds': round(seconds, 2)}))
   except OSError:
     seconds = _DEFAULT.get(device.platform, _DEFAULT_ELSEWHERE)
-  return round(seconds, 2) / background.workers()
+  return round(seconds, 2) / max(1, background.workers())
 
 
 def measure() -> float:
