@@ -11,7 +11,7 @@ os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0 '
                       '--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters')
 
 # Most of what is left is compiling. What one test has compiled, small programs included, the others find: those of the
-# other workers, the processes that tests start, and the next session.
+# other workers, the processes that tests start, and the next run of all.
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', os.path.join(ROOT, '.pytest_cache', 'programs'))
 os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
