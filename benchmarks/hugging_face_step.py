@@ -5,7 +5,7 @@
 
 Forward, smoothed loss, backward and AdamW on random rows without padding: float32 on a CPU; on a GPU bfloat16 by
 autocast, and TF32 where that leaves float32. Prints one JSON line. PEER is an environment with torch and transformers;
-this file imports nothing of the project.
+this file imports nothing of the project but step_options.py.
 """
 
 import argparse
@@ -16,14 +16,11 @@ import time
 import torch
 import transformers
 
+from benchmarks import step_options
+
 
 def parse() -> argparse.Namespace:
-  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  for name, default, text in (
-      ('d-model', 256, 'width'), ('layers', 3, 'of the encoder and of the decoder'), ('heads', 4, 'of attention'),
-      ('d-ff', 1024, 'inner width'), ('vocab', 8000, 'entries of the joint vocabulary'), ('batch', 64, 'sentences'),
-      ('length', 32, 'tokens of a sentence on each side'), ('steps', 10, 'timed steps'), ('warmup', 3, 'untimed')):
-    parser.add_argument(f'--{name}', type=int, default=default, help=text)
+  parser = step_options.parser(__doc__)
   parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers and embeddings')
   parser.add_argument('--attention-dropout', type=float, default=0.1, help='on attention weights')
   parser.add_argument('--compile', action='store_true', help='with torch.compile')

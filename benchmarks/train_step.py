@@ -17,6 +17,7 @@ import time
 import jax
 import numpy as np
 
+from benchmarks import step_options
 from training import hardware
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig
@@ -26,12 +27,7 @@ BOS = 2
 
 
 def parse() -> argparse.Namespace:
-  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  for name, default, text in (
-      ('d-model', 256, 'width'), ('layers', 3, 'of the encoder and of the decoder'), ('heads', 4, 'of attention'),
-      ('d-ff', 1024, 'inner width'), ('vocab', 8000, 'entries of the joint vocabulary'), ('batch', 64, 'sentences'),
-      ('length', 32, 'tokens of a sentence on each side'), ('steps', 10, 'timed steps'), ('warmup', 3, 'untimed')):
-    parser.add_argument(f'--{name}', type=int, default=default, help=text)
+  parser = step_options.parser(__doc__)
   parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers, embeddings and attention weights')
   parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
   parser.add_argument('--attention-kernel', default='einsum', help='model.attention_kernel')

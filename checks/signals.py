@@ -20,8 +20,9 @@ _message = ''
 def end_at_once(message: str = 'Interrupted.') -> None:
   """From now on, let Ctrl-C and SIGTERM print a message on stderr and end the program with their exit code.
 
-  Scripts call it through startup.begin(), before imports that take seconds. Another handler may take over for a while and restore this
-  one. Once the interpreter has begun to close, nothing is left to stop: a signal then no longer changes the exit code.
+  Scripts call it through startup.begin(), before imports that take seconds. Another handler may take over for a while
+  and restore this one. Once the interpreter has begun to close, nothing is left to stop: a signal then no longer changes
+  the exit code.
   """
   global _message
   _message = message

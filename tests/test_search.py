@@ -96,11 +96,12 @@ def exhaustive(chain, limit, config):
   return sorted(found, reverse=True)
 
 
-@pytest.mark.parametrize('how', [largest, functools.partial(by_strides, stride=256)], ids=['here', 'TPU'])
-@pytest.mark.parametrize('entries, count', [(1031, 8), (1280, 13), (2311, 1), (89, 100), (1031, 70), (89, 300)])
-def test_the_largest_entries_are_those_of_a_sort(entries, count, how):
-  if how is not largest and entries < 1000:
-    pytest.skip('so few are sorted at once on a TPU as well')
+MANY, FEW = [(1031, 8), (1280, 13), (2311, 1), (1031, 70)], [(89, 100), (89, 300)]  # entries and count; few are sorted at once
+
+
+@pytest.mark.parametrize('how, entries, count', [
+    *((largest, *each) for each in MANY + FEW), *((functools.partial(by_strides, stride=256), *each) for each in MANY)])
+def test_the_largest_entries_are_those_of_a_sort(how, entries, count):
   random = np.random.default_rng(entries)
   scores, offsets = random.normal(size=(2, 3, entries)).astype(np.float32), np.float32([[0, 1, 2], [0, -1, search.NEVER]])
   scores[0, 0, -count:] += 9.0  # in the last, incomplete group
