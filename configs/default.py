@@ -136,10 +136,10 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   optimizer.warmup_steps = 4000  # updates until the learning rate's peak
   optimizer.decay_steps = config_dict.placeholder(int)  # schedule cosine, linear: update at which it ends; unset: last
   optimizer.final_share = 0.0  # schedule cosine, linear: learning rate at its end, as a share of the peak
-  optimizer.beta1 = 0.9  # kind adam, adamw: decay rate of the mean gradient
-  optimizer.beta2 = 0.98  # kind adam, adamw: decay rate of the mean squared gradient
-  optimizer.epsilon = 1e-9  # kind adam, adamw: constant in the denominator
-  optimizer.momentum = 0.9  # kind sgd: decay rate of the sum of gradients
+  optimizer.beta1 = 0.9  # kind adam, adamw, muon: decay rate of the mean gradient
+  optimizer.beta2 = 0.98  # kind adam, adamw, muon: decay rate of the mean squared gradient
+  optimizer.epsilon = 1e-9  # kind adam, adamw, muon: constant in the denominator
+  optimizer.momentum = 0.9  # kind sgd, muon: decay rate of the sum, or mean, of gradients
   optimizer.weight_decay = config_dict.placeholder(float)  # decoupled; not on norms, biases; unset: adamw 0.01, else 0
   optimizer.clip_norm = 0.0  # largest global norm of a gradient, others are scaled down; 0 is off
 

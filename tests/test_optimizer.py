@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import SIZES
+from transformer import architectures, optimizer
 from transformer import model as models
-from transformer import optimizer
-from transformer.config import ModelConfig, OptimizerConfig
+from transformer.config import ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.registries import OPTIMIZERS
 
 
@@ -101,7 +101,32 @@ def adafactor(config, x, gradients):
     x = yield x, direction * max(1e-3, np.sqrt((x**2).mean()))
 
 
-LOOPS = {'adam': adam, 'adamw': adam, 'sgd': sgd, 'adafactor': adafactor}
+def muon(config, x, gradients):
+  """Jordan et al., 2024: Nesterov's mean of a matrix, its singular values driven to one; vectors by Nesterov's Adam."""
+  if x.ndim == 1:
+    first = second = np.zeros_like(x)
+    for step, g in enumerate(gradients, 1):
+      first = config.beta1 * first + (1 - config.beta1) * g
+      second = config.beta2 * second + (1 - config.beta2) * g**2
+      ahead = config.beta1 * first / (1 - config.beta1**(step + 1)) + (1 - config.beta1) * g / (1 - config.beta1**step)
+      x = yield x, ahead / (np.sqrt(second / (1 - config.beta2**step)) + config.epsilon)
+  mean = np.zeros_like(x)
+  for step, g in enumerate(gradients, 1):
+    mean = config.momentum * mean + (1 - config.momentum) * g
+    ahead = (config.momentum * mean / (1 - config.momentum**(step + 1))
+             + (1 - config.momentum) * g / (1 - config.momentum**step))
+    # w_query sums over its first axis, w_out over its heads and their columns.
+    matrix = ahead.reshape(x.shape[0], -1) if x.shape[0] > 2 else ahead.reshape(-1, x.shape[-1])
+    tall = matrix.shape[0] > matrix.shape[1]
+    m = matrix.T if tall else matrix
+    m = m / np.sqrt(np.abs(m @ m.T).sum(1, keepdims=True))
+    for _ in range(4):
+      gram = m @ m.T
+      m = 3.4445 * m + (-4.775 * gram + 2.0315 * gram @ gram) @ m
+    x = yield x, 0.2 * np.sqrt(max(m.shape)) * (m.T if tall else m).reshape(x.shape)
+
+
+LOOPS = {'adam': adam, 'adamw': adam, 'sgd': sgd, 'adafactor': adafactor, 'muon': muon}
 
 
 def loop(config, rates, x, gradients, decay=0.0):
@@ -178,6 +203,36 @@ def test_decay_acts_on_matrices_and_embeddings_alone(positions, scanned, decayin
       'scale', 'bias', 'b1', 'b2', 'b_query', 'b_key', 'b_value', 'b_out'}
   assert any(path[-1].key == 'b_query' and leaf.ndim == 2 + scanned for path, leaf in
              jax.tree_util.tree_leaves_with_path(shapes))  # so that ranks could not tell
+
+
+@pytest.mark.parametrize('sizes', [
+    ModelConfig(**SIZES, norm='pre', attention_score='multiplicative', activation='swiglu'),
+    ModelConfig(**SIZES, scan_layers=True), RecurrentConfig(37, 37, 14)])
+def test_muon_turns_every_matrix_of_a_model_by_as_much(sizes):
+  """Each layer's, gate's and head's matrix alone: the singular values of its update are about one, times its size."""
+  model, draw = architectures.build(sizes), np.random.default_rng(0)
+  params = jax.eval_shape(model.init, jax.random.key(0))
+  gradients = jax.tree.map(lambda leaf: np.float32(draw.normal(size=leaf.shape)), params)
+  rule = optimizer.build(OptimizerConfig(kind='muon', schedule='constant', peak=1.0, warmup_steps=0))
+  updates, _ = rule.update(gradients, rule.init(gradients), gradients)
+  found = set()
+  for path, update in jax.tree_util.tree_leaves_with_path(updates):
+    name = jax.tree_util.keystr(path[-1:], simple=True)
+    if name in ('w_query', 'w_key', 'w_value') and update.ndim > 2:
+      matrices = update.reshape(*update.shape[:-2], -1)
+    elif name in ('w_input', 'w_state', 'w_fed'):
+      matrices = np.swapaxes(update, 0, 1)
+    elif name == 'w_out' and update.ndim > 2:
+      matrices = update.reshape(*update.shape[:-3], -1, update.shape[-1])
+    elif name.startswith('w'):
+      matrices = update
+    else:
+      assert np.ptp(np.abs(update)) < 1e-2, name  # Adam's first step, whatever the gradient
+      continue
+    values = np.linalg.svd(matrices, compute_uv=False) / (0.2 * max(matrices.shape[-2:]) ** 0.5)
+    assert 0.5 < np.quantile(values, 0.2) and values.max() < 1.4, name  # those near 0 in the gradient stay behind
+    found.add(name)
+  assert found >= ({'w_input', 'w_state'} if isinstance(sizes, RecurrentConfig) else {'w_query', 'w_out', 'w1', 'w2'})
 
 
 def test_defaults_are_the_papers():

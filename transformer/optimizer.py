@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float32, PyTree
+from optax import contrib
 
 from transformer.config import OptimizerConfig
 from transformer.registries import OPTIMIZERS, SCHEDULES
@@ -132,11 +133,41 @@ def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
   return optax.trace(decay=config.momentum) if config.momentum else optax.identity()
 
 
+# Matrices with axes for heads or gates: the axes summed over and those yielded, counted from the last. Layers of a scan
+# come before, and they, gates and a score's heads are matrices of their own.
+_HEADED = {name: contrib.MuonDimensionNumbers(summed, yielded) for names, summed, yielded in (
+    ('w_query w_key w_value', -3, (-2, -1)), ('w_out', (-3, -2), -1), ('w_input w_state w_fed', -3, -1))
+           for name in names.split()}
+
+
+def _matrix(path: tuple, rank: int) -> contrib.MuonDimensionNumbers | None:
+  """Return the axes of a matrix, by its name; None for embeddings, tables, norms and biases."""
+  name, plain = _name(path), contrib.MuonDimensionNumbers(-2, -1)
+  if not re.fullmatch(r'w\d*|w_\w+', name):
+    return None
+  return _HEADED.get(name, plain) if rank > 2 else plain
+
+
+def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
+  """Jordan et al., 2024: a matrix moves along its mean gradient, whose singular values are all made about one.
+
+  The mean is Nesterov's, with config.momentum. Four Newton-Schulz steps follow a scaling of the rows that bounds the
+  norm closely (Boissin et al., 2025), where five would without it. Directions have a root mean square of 0.2, Adam's
+  usual one (Liu et al., 2025, §2.2), so that one learning rate serves matrices and all else, which Adam updates.
+  """
+  numbers = lambda tree: jax.tree_util.tree_map_with_path(lambda path, leaf: _matrix(path, leaf.ndim), tree)
+  unscaled = -1.0  # build() turns the sign and brings the learning rate
+  return contrib.muon(unscaled, beta=config.momentum, ns_steps=4, preconditioning='aol', consistent_rms=0.2,
+                      adam_b1=config.beta1, adam_b2=config.beta2, eps=config.epsilon,
+                      muon_weight_dimension_numbers=numbers)
+
+
 _MOMENTS = ('beta1', 'beta2', 'epsilon')  # options of Adam
 OPTIMIZERS.add('adam', Rule(_adam, decays=False), 'the paper', uses=_MOMENTS)
 OPTIMIZERS.add('adamw', Rule(_adam, weight_decay=0.01), uses=_MOMENTS)
 OPTIMIZERS.add('adafactor', Rule(_adafactor), 'rates relative to each parameter')
 OPTIMIZERS.add('sgd', Rule(_sgd), uses=['momentum'])
+OPTIMIZERS.add('muon', Rule(_muon), 'orthogonal updates of matrices', uses=[*_MOMENTS, 'momentum'])
 
 # Names, not ranks: layers stacked for a scan have one more axis, and biases of heads have two. `scale` and `bias` are
 # those of a norm, b1, b_query and the like those of a projection, bias_table is T5's.

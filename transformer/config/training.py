@@ -77,10 +77,10 @@ class OptimizerConfig:
   warmup_steps: int = 4000
   decay_steps: int | None = None  # cosine, linear: the update at which they end; None: the run's last
   final_share: float = 0.0  # cosine, linear: learning rate at their end, as a share of the peak
-  beta1: float = 0.9  # adam, adamw
+  beta1: float = 0.9  # adam, adamw, muon
   beta2: float = 0.98
   epsilon: float = 1e-9
-  momentum: float = 0.9  # sgd
+  momentum: float = 0.9  # sgd, muon
   weight_decay: float | None = None  # times the learning rate; None: 0.01 for adamw, 0 for the others
   clip_norm: float = 0.0  # largest global norm of the mean gradient; 0 is off, as in the paper
   length_known: bool = True  # whether the run's length in updates is known; a run by minutes has none
