@@ -22,7 +22,7 @@ import tensorflow_datasets as tfds
 
 from checks import cache_root, errors
 from corpora.config import CorpusConfig
-from corpora.phrasebook import clauses, deeds, draws, grammar, kinds, lexicon, numbers, places, pronouns, splits
+from corpora.phrasebook import clauses, deeds, draws, grammar, kinds, lexicon, names, numbers, places, pronouns, splits
 from corpora.phrasebook.grammar import tokens
 from corpora.splits import Corpus, Pair, Split
 
@@ -38,7 +38,7 @@ RELATIONS = ('subject', 'object', 'adjective', 'antecedent')  # the first column
 def fingerprint() -> str:
   """Return the SHA-256 (hex) of the sources that make the sentences, sizes included."""
   digest = hashlib.sha256()
-  for module in (lexicon, grammar, draws, pronouns, deeds, places, numbers, clauses, kinds, splits):
+  for module in (lexicon, grammar, names, draws, pronouns, deeds, places, numbers, clauses, kinds, splits):
     digest.update(inspect.getsource(module).encode())
   return digest.hexdigest()
 
@@ -51,6 +51,7 @@ def _features() -> tfds.features.FeaturesDict:
       'de': text(),
       'kind': text(),  # family of the sentence
       'unseen_names': text(),  # names that training never shows, separated by spaces
+      'name_classes': text(),  # of each of them: first name, surname or city, separated by commas
       # [relations, 3]: index into RELATIONS, English token of the verb (noun, pronoun), English token of its subject
       # or object (adjective, antecedent)
       'relations': tfds.features.Tensor(shape=(None, 3), dtype=np.int32),
@@ -62,6 +63,8 @@ def _features() -> tfds.features.FeaturesDict:
       'candidates': text(),  # the German pronouns of the first and of the second noun
       'antecedent': text(),  # the English noun that "it" stands for
       'adjective': text(),  # the English adjective that decides
+      'frame': text(),  # the English verb, behind "not" where it is negated; with the adjective, the reading's key
+      'unseen_key': text(),  # 'yes' where training has no pair with the key of this reading, or of the other
   })
 
 
@@ -69,19 +72,21 @@ def _annotation(item: grammar.Example) -> dict[str, Any]:
   """Return an example as the builder's features."""
   relations = [(RELATIONS.index(name), head, dependent) for name, head, dependent in item.relations]
   return {
-      'en': item.english, 'de': item.german, 'kind': item.kind, 'unseen_names': ' '.join(item.unseen_names),
+      'en': item.english, 'de': item.german, 'kind': item.kind, 'unseen_names': ' '.join(name for name, _ in item.unseen_names),
+      'name_classes': ','.join(kind for _, kind in item.unseen_names),
       'relations': np.array(relations, np.int32).reshape(-1, 3),
       'alignment': np.array(item.alignment, np.int32).reshape(-1, 2),
       'pair': item.reading.pair, 'reading': item.reading.letter, 'pronoun': item.reading.pronoun,
       'candidates': ' '.join(item.reading.candidates), 'antecedent': item.reading.antecedent,
-      'adjective': item.reading.adjective,
+      'adjective': item.reading.adjective, 'frame': item.reading.frame,
+      'unseen_key': 'yes' if item.reading.held_out else '',
   }
 
 
 class Phrasebook(tfds.core.GeneratorBasedBuilder):
   """English-German sentences out of a grammar, with gold relations, alignments and pronoun pairs."""
 
-  VERSION = tfds.core.Version(f'1.0.{int(fingerprint()[:7], 16)}')
+  VERSION = tfds.core.Version(f'2.0.{int(fingerprint()[:7], 16)}')
   RELEASE_NOTES = {str(VERSION): 'The last number is a hash of the grammar.'}
 
   def _info(self) -> tfds.core.DatasetInfo:

@@ -7,6 +7,7 @@ from corpora.phrasebook import lexicon
 from corpora.phrasebook.draws import (
   CALLED_IT,
   PERSON,
+  STATES,
   TAKES_IT,
   UNGRADED,
   Kinds,
@@ -15,9 +16,12 @@ from corpora.phrasebook.draws import (
   coordinated,
   echo,
   fitting,
+  habitual,
   predicate,
+  some_noun,
   some_person,
   some_subject,
+  some_tense,
   some_time,
   state,
   verb_object,
@@ -43,19 +47,19 @@ from corpora.phrasebook.grammar import (
   relative_pronoun,
   words,
 )
-from corpora.phrasebook.lexicon import VERBS, fits
+from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
 
 
 def _question(draft: Draft) -> list[Example]:
   """ "Did the man read the book?", with or without a question word."""
   clause = action(draft, negated=0)
-  if not clause.subject.definite:
-    raise Unfit
+  if not clause.subject.definite or clause.subject.lemma == 'I':
+    raise Unfit  # what one did oneself, one knows
   word, ask = draft.weigh({('', ''): 0.5, ('why', 'warum'): 0.25, ('when', 'wann'): 0.25}), draft.unit('w')
-  if word[0] == 'when' and clause.tense == 'present':
+  if word[0] == 'when' and (clause.tense in ('present', 'progressive') or clause.verb.name in STATES):
     raise Unfit
   if not word[0]:
-    if draft.chance(0.25) and clause.tense != 'present':
+    if draft.chance(0.25) and clause.time is None and clause.verb.name not in STATES:
       clause.time = some_time(draft, clause)
     return [example(draft, 'question', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'question', english(clause, words(word[0], ask), inverted=True),
@@ -73,12 +77,12 @@ def _asker(draft: Draft, text: str, forms: str) -> Nominal:
 def _who(draft: Draft) -> list[Example]:
   """ "Who called the man?", "Whom did the man help?", "What did the man buy?"."""
   verb = draft.choose([verb for verb in TAKES_IT if verb.subjects == PERSON])
-  tense = draft.weigh({'past': 0.65, 'present': 0.2, 'future': 0.15})
+  tense = draft.weigh({'past': 0.5, 'present': 0.5} if verb.name in STATES else {'past': 0.8, 'future': 0.2})
   if draft.chance(0.5):
     clause = action(draft, tense, _asker(draft, 'who', 'wer wen wem'), verb, negated=0)
     return [example(draft, 'question', english(clause), german(clause), '?')]
   subject, unit = some_subject(draft, verb), draft.unit('v')
-  if not subject.definite:
+  if not subject.definite or subject.lemma == 'I':
     raise Unfit
   asked = _asker(draft, 'whom', 'wer wen wem') if 'person' in verb.objects else _asker(draft, 'what', 'was was was')
   clause = Clause(unit, subject, verb, tense)
@@ -91,11 +95,102 @@ def _who(draft: Draft) -> list[Example]:
 
 
 
+# What somebody who is so does, or does not do; for each verb whom or what it is done to: a noun's tags, or '' where the
+# verb has no object.
+_SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') for deed in part.split('; '))
+                        for part in row.split(' | ')) for adjective, row in {
+    'tired': 'sleep | work; dance; swim; sing; wake up; tidy up: room; clean: window car; wait for: person bus train',
+    'sick': 'sleep; cry; call: mother father brother sister | work; dance; swim; sing; come back; visit: person museum',
+    'hungry': 'eat: food; buy: food; wake up | sleep; sing; sell: food',
+    'sad': 'cry; call: person; disappear | laugh; sing; dance; invite: person',
+    'happy': 'laugh; sing; dance; thank: person; invite: person | cry',
+    'angry': 'kick: ball; disappear; cry | laugh; thank: person; listen to: person; help: person; invite: person',
+    'lazy': ' | work; get up; tidy up: room; clean: car kitchen; wash: car shirt; help: person; read: book',
+    'rich': 'buy: house boat car ring; help: person | work; sell: car house boat; need: car bicycle',
+    'poor': 'sell: car house boat ring guitar; work | buy: car house boat ring; invite: person',
+    'strong': 'carry: table cupboard barrel suitcase; help: person | cry; need: bicycle car',
+    'weak': 'need: bed chair | carry: table barrel suitcase; swim; get up; dance',
+    'clever': 'read: book newspaper; repair: radio clock bicycle; find: key ring | lose: key ring',
+    'friendly': 'help: person; thank: person; laugh; invite: person | ',
+}.items()}
+_PASSING = 'tired sick hungry sad happy angry'.split()  # what may be so tomorrow
+# Why somebody does something to somebody: what the other one is, or has done. They are "it" and "him" to each other.
+_TOWARDS = {deed: tuple(part.split(', ') for part in row.split(' | ')) for deed, row in {
+    'help': 'tired, sick, weak, poor, sad, friendly | thank, help, call, ask, trust, love',
+    'thank': 'friendly, clever | help, invite, visit, pick up, follow, wait for',
+    'trust': 'friendly, clever, strong | help, love',
+    'admire': 'clever, strong, famous, rich | help, invite',
+    'love': 'friendly, clever, happy | help, love, trust, listen to',
+    'visit': 'sick, sad, friendly | invite, call, love, help',
+    'invite': 'friendly, famous, sad | help, visit, love, call',
+    'call': 'sick, sad, friendly | help, call, love, visit',
+    'wait for': 'slow, tired | call, invite, help',
+    'listen to': 'clever, sad, famous | help, call, ask',
+}.items()}
 
 
-def _either(draft: Draft, tense: str, subject: Nominal | None = None, states: float = 0.35) -> Clause:
-  """A deed or a state."""
-  return state(draft, tense, subject) if draft.chance(states) else action(draft, tense, subject)
+def _moved(draft: Draft, tense: str, concession: bool, fronted: bool) -> tuple[Clause, Clause]:
+  """Somebody does something, and how they are, which is why; or, as a concession, why one would not think so.
+
+  The clause that stands first names them: with `fronted` the second, how they are.
+  """
+  adjective = ADJECTIVES[draft.choose(_PASSING if tense == 'future' else tuple(_SO))]
+  done, left = _SO[adjective.english]
+  negated = draft.chance(0.5)
+  deeds = left if negated != concession else done
+  verb = draft.choose([verb for verb in VERBS if verb.name in deeds and 'person' in verb.subjects])
+  if verb.name in STATES and (negated or concession):
+    raise Unfit
+  somebody, unit = some_person(draft, described=0), draft.unit('v')
+  if not somebody.definite or somebody.sort == 'noun' and not fits(adjective.tags, NOUNS[somebody.lemma]):
+    raise Unfit
+  tags = frozenset(deeds[verb.name].split())
+  objects = ()
+  if tags:
+    other = some_person(draft, somebody, described=0) if 'person' in tags and draft.chance(0.8) else some_noun(
+        draft, draft.choose(fitting(tags)), somebody, indefinite=0 if negated else 0.2, described=0.1, plural=0)
+    if other.sort == 'pronoun' or negated and not other.definite:
+      raise Unfit  # who "he" is, is for the other clause to say
+    objects = (verb_object(draft, unit, verb, other, verb.government),)
+  doer, state_of = (echo(draft, somebody), somebody) if fronted else (somebody, echo(draft, somebody))
+  deed = relate_verb(draft, Clause(unit, doer, verb, tense, objects, negated))
+  return deed, _so(draft, adjective, state_of, 'present' if tense == 'future' else tense)
+
+
+def _so(draft: Draft, adjective: Adjective, subject: Nominal, tense: str) -> Clause:
+  """Somebody is so."""
+  unit = draft.unit('v')
+  if subject.sort == 'noun':
+    draft.note('adjective', subject.lemma, adjective.english)
+  draft.relate('adjective', subject.head, f'{unit}.adjective')
+  degree = draft.choose(('', '', 'very', 'so') if tense == 'past' else ('', 'very'))
+  return relate_verb(draft, Clause(unit, subject, BE, tense, complement=predicate(draft, unit, adjective, degree)))
+
+
+def _towards(draft: Draft, tense: str = '') -> tuple[Clause, Clause]:
+  """Somebody does something to somebody, and why: how the other one is, or what they have done to the first."""
+  deed = draft.choose(tuple(_TOWARDS))
+  adjectives, deeds = _TOWARDS[deed]
+  verb, unit = next(verb for verb in VERBS if verb.name == deed), draft.unit('v')
+  tense = tense or ('present' if deed in STATES and draft.chance(0.5) else 'past')
+  one = some_person(draft, described=0)
+  other = some_person(draft, one, pronouns=False, described=0)
+  if not (one.definite and other.definite):
+    raise Unfit
+  clause = relate_verb(draft, Clause(unit, one, verb, tense, (verb_object(draft, unit, verb, other, verb.government),)))
+  earlier = 'present' if tense == 'future' else tense
+  if draft.chance(0.5):
+    adjective = ADJECTIVES[draft.choose(adjectives)]
+    if not fits(adjective.tags, NOUNS['man']) or other.sort == 'noun' and not fits(adjective.tags, NOUNS[other.lemma]):
+      raise Unfit
+    return clause, _so(draft, adjective, echo(draft, other), earlier)
+  if earlier == 'present' and tense == 'present':
+    raise Unfit  # "I love her because she helps me" happens but once
+  back, of_back = draft.choose([verb for verb in VERBS if verb.name in deeds and verb.name != deed]), draft.unit('v')
+  if one.sort == 'pronoun' and one.lemma == 'they' or {one.sex, other.sex} == {one.sex} and one.sex:
+    raise Unfit  # two that could be "he"
+  item = verb_object(draft, of_back, back, echo(draft, one), back.government)
+  return clause, relate_verb(draft, Clause(of_back, echo(draft, other), back, earlier, (item,)))
 
 
 def _joined(draft: Draft, main: Clause, conjunction: tuple[str, str], reason: Clause, fronted: bool) -> list[Example]:
@@ -112,21 +207,21 @@ def _joined(draft: Draft, main: Clause, conjunction: tuple[str, str], reason: Cl
 
 def _because(draft: Draft) -> list[Example]:
   """Reasons and concessions: verb-final in German, and the main verb first behind them."""
-  tense = draft.weigh({'past': 0.7, 'present': 0.3})
-  conjunction = draft.choose((('because', 'weil'), ('although', 'obwohl')))
-  fronted = draft.chance(0.35)
-  if draft.chance(0.3):
-    first, second = _either(draft, tense), _either(draft, tense)
+  concession, fronted = draft.chance(0.4), draft.chance(0.35)
+  if concession or fronted or draft.chance(0.5):
+    deed, reason = _moved(draft, 'past', concession, fronted)
   else:
-    named = some_person(draft)
-    first, second = action(draft, tense, named), _either(draft, tense, echo(draft, named), states=0.7)
-  main, reason = (second, first) if fronted else (first, second)
-  return _joined(draft, main, conjunction, reason, fronted)
+    deed, reason = _towards(draft)
+  return _joined(draft, deed, ('although', 'obwohl') if concession else ('because', 'weil'), reason, fronted)
 
 
 def _if(draft: Draft) -> list[Example]:
-  """ "If the man calls, we will help him.": wenn."""
-  return _joined(draft, action(draft, 'future'), ('if', 'wenn'), _either(draft, 'present'), draft.chance(0.5))
+  """ "If the man is tired, he will sleep.": wenn."""
+  fronted = draft.chance(0.5)
+  deed, reason = _moved(draft, 'future', False, fronted) if fronted or draft.chance(0.3) else _towards(draft, 'future')
+  if deed.verb.name in STATES:
+    raise Unfit
+  return _joined(draft, deed, ('if', 'wenn'), reason, fronted)
 
 
 def _that(draft: Draft) -> list[Example]:
@@ -135,10 +230,14 @@ def _that(draft: Draft) -> list[Example]:
   subject = some_person(draft)
   whether = verb.english == 'know' and draft.chance(0.5)
   main = relate_verb(draft, Clause(draft.unit('v'), subject, verb, 'present', negated=whether))
-  if not subject.definite:
+  if not subject.definite or subject.lemma == 'I' and verb.english == 'say':
     raise Unfit
-  tense = 'future' if verb.english == 'hope' else draft.weigh({'past': 0.5, 'present': 0.3, 'future': 0.2})
-  said = action(draft, tense) if tense == 'future' else _either(draft, tense)
+  if verb.english == 'hope':
+    said = action(draft, 'future')
+    if said.verb.name in STATES:
+      raise Unfit
+  else:
+    said = state(draft) if draft.chance(0.3) else action(draft)
   return _joined(draft, main, ('whether', 'ob') if whether else ('that', 'dass'), said, False)
 
 
@@ -151,15 +250,16 @@ def _with_relative(nominal: Nominal, english_clause: Phrase, german_clause: Phra
 
 def _relative(draft: Draft) -> list[Example]:
   """ "The man who bought the house is rich.", "I know the woman whom the boy helped."."""
-  tense = draft.weigh({'past': 0.75, 'present': 0.25})
   person = draft.chance(0.6)
   noun = draft.choose(fitting(PERSON if person else CALLED_IT | {'animal'}))
   if 'kin' in noun.tags:
     raise Unfit
-  nominal = noun_phrase(draft, noun, draft.choose((THE, THE, THIS)), plural=draft.chance(0.12))
+  nominal = noun_phrase(draft, noun, THE, plural=draft.chance(0.12))
   if person and draft.chance(0.55):
     who = relative_pronoun(draft, nominal, 'who')
-    clause = action(draft, tense, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
+    clause = action(draft, None, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
+    if clause.tense == 'future':
+      raise Unfit
     described = _with_relative(nominal, english(clause), german(clause, 'last'))
   else:
     verb = draft.choose([verb for verb in TAKES_IT if 'person' in verb.subjects and fits(verb.objects, noun)])
@@ -168,7 +268,9 @@ def _relative(draft: Draft) -> list[Example]:
     draft.note('object', verb.name, noun.english)
     if verb.preposition:
       raise Unfit
-    clause = Clause(unit, subject, verb, tense)
+    clause = habitual(draft, Clause(unit, subject, verb, some_tense(draft, verb)))
+    if clause.tense not in ('past', 'present') or clause.time and not clause.time.middle:
+      raise Unfit
     draft.relate('subject', f'{unit}.main', subject.head)
     draft.relate('object', f'{unit}.main', that.head)
     described = _with_relative(nominal, english(clause, that.english),
@@ -182,16 +284,31 @@ def _relative(draft: Draft) -> list[Example]:
   draft.note('adjective', noun.english, adjective.english)
   draft.relate('adjective', nominal.head, f'{unit}.adjective')
   degree = '' if adjective.english in UNGRADED else draft.choose(('', 'very'))
-  main = Clause(unit, described, BE, draft.choose(('present', 'past')),
+  main = Clause(unit, described, BE, 'past' if clause.tense == 'past' and draft.chance(0.5) else 'present',
                 complement=predicate(draft, unit, adjective, degree))
   return [example(draft, 'relative', english(relate_verb(draft, main)), german(main))]
 
 
 def _and(draft: Draft) -> list[Example]:
   """ "The man sings and the woman dances."."""
-  tense = draft.weigh({'past': 0.6, 'present': 0.4})
-  first, second = action(draft, tense), action(draft, tense)
-  return [coordinated(draft, 'and', first, draft.choose((('and', 'und'), ('but', 'aber'))), second)]
+  tense = draft.weigh({'past': 0.75, 'future': 0.25})
+  group = draft.choose(_TOGETHER)
+  one, other = some_person(draft), some_person(draft)
+  first, second = (draft.choose([verb for verb in VERBS if verb.name in group and 'person' in verb.subjects])
+                   for _ in range(2))
+  contrast = {first.name, second.name} in _CONTRASTS
+  if first is second or one.sort == other.sort == 'pronoun' and one.lemma == other.lemma:
+    raise Unfit
+  clauses = [action(draft, tense, subject, verb, negated=0) for subject, verb in ((one, first), (other, second))]
+  return [coordinated(draft, 'and', clauses[0], ('but', 'aber') if contrast else ('and', 'und'), clauses[1])]
 
 
-KINDS: Kinds = {_question: 4, _who: 2, _because: 5, _if: 2, _that: 4, _relative: 5, _and: 2}
+# What two people do side by side, and what makes a contrast.
+_TOGETHER = [frozenset(group.split(', ')) for group in (
+    'sing, dance, laugh', 'work, sleep', 'laugh, cry', 'read, write, draw', 'wash, clean, tidy up, repair', 'buy, sell',
+    'open, close', 'turn on, turn off', 'find, lose', 'visit, call, invite', 'wake up, get up', 'help, thank')]
+_CONTRASTS = [frozenset(pair.split(', ')) for pair in (
+    'work, sleep', 'laugh, cry', 'buy, sell', 'open, close', 'turn on, turn off', 'find, lose')]
+
+
+KINDS: Kinds = {_question: 4, _who: 2, _because: 5.5, _if: 2, _that: 4, _relative: 5, _and: 2}

@@ -5,6 +5,7 @@ A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
 
 from corpora.phrasebook import lexicon
 from corpora.phrasebook.draws import (
+  UNWISHED,
   Kinds,
   action,
   adjectives_of,
@@ -21,14 +22,17 @@ from corpora.phrasebook.grammar import (
   BARE,
   BE,
   HAVE,
+  HE,
   MODALS,
   NOT_A,
   PRONOUNS,
+  SHE,
   A,
   Clause,
   Complement,
   Draft,
   Example,
+  I,
   Nominal,
   Unfit,
   english,
@@ -39,7 +43,7 @@ from corpora.phrasebook.grammar import (
   relate_verb,
   words,
 )
-from corpora.phrasebook.lexicon import ADJECTIVES, VERBS, Adjective, Verb, fits
+from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Verb, fits
 
 
 def _deed(draft: Draft) -> list[Example]:
@@ -58,7 +62,7 @@ def _none(draft: Draft) -> list[Example]:
 
 def _giving(draft: Draft) -> list[Example]:
   verb = draft.choose([verb for verb in VERBS if verb.government == 'both'])
-  return statement(draft, 'giving', action(draft, verb=verb))
+  return statement(draft, 'giving', action(draft, verb=verb, subject=some_person(draft)))
 
 
 def _having(draft: Draft) -> list[Example]:
@@ -80,14 +84,12 @@ def _wish(draft: Draft) -> list[Example]:
   if modal.negatable and draft.chance(0.12):
     clause = no_such_thing(draft, tense, modal)
   else:
-    clause = action(draft, tense, negated=0.25 if modal.negatable else 0)
+    verb = draft.choose([verb for verb in VERBS if 'person' in verb.subjects and verb.name not in UNWISHED])
+    clause = action(draft, tense, some_person(draft), verb, negated=0.25 if modal.negatable else 0, once=True)
     clause.modal = modal
   if draft.chance(0.15) and not clause.negated:
     return [example(draft, 'modal', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'modal', english(clause), german(clause))]
-
-
-
 
 
 def _being(draft: Draft) -> list[Example]:
@@ -97,22 +99,27 @@ def _being(draft: Draft) -> list[Example]:
   return [example(draft, 'being', english(clause), german(clause))]
 
 
+# Two nouns are compared that have one of these tags in common.
+_COMPARABLE = frozenset("""animal furniture luggage device clothing vehicle building crossed food barrier room hanging
+    readable opening""".split())
+
+
 def _comparison(draft: Draft) -> list[Example]:
   """ "The dog is bigger than the cat."."""
   adjective = draft.choose([adjective for adjective in ADJECTIVES.values() if adjective.english_comparative])
   if 'person' in adjective.tags and draft.chance(0.5):
-    one, other = some_person(draft), some_person(draft, pronouns=False)
+    one = some_person(draft)
+    other = some_person(draft, one, pronouns=False)
   else:
     options = fitting(adjective.tags - {'role', 'person'})
-    kind = frozenset({'animal'}) if draft.chance(0.4) else frozenset({'thing', 'food'})
-    options = [noun for noun in options if fits(kind, noun)]
-    first, second = draft.choose(options), draft.choose(options)
-    if first is second:
-      raise Unfit
+    first = draft.choose(options)
+    second = draft.choose([noun for noun in options if noun is not first and noun.tags & first.tags & _COMPARABLE])
     one = some_noun(draft, first, indefinite=0, described=0)
     other = some_noun(draft, second, indefinite=0, described=0)
   for nominal in (one, other):
     if nominal.sort == 'noun':
+      if not fits(adjective.tags, NOUNS[nominal.lemma]):
+        raise Unfit
       draft.note('adjective', nominal.lemma, adjective.english)
   if not (one.definite and other.definite):
     raise Unfit
@@ -130,10 +137,13 @@ def _comparison(draft: Draft) -> list[Example]:
 
 
 def _role_holder(draft: Draft) -> Nominal:
-  """Somebody whose role has one right German word: the sex is known, or the masculine is usual (I, we, they)."""
+  """Somebody whose role has one right German word, as the sex is known.
+
+  In training also I, we and they, with the masculine form, so that "I am a student" is learnt; none is tested.
+  """
   sort = draft.weigh({'pronoun': 0.4, 'name': 0.35, 'noun': 0.25})
   if sort == 'pronoun':
-    return pronoun(draft, draft.choose(PRONOUNS))
+    return pronoun(draft, draft.choose((I, *PRONOUNS) if draft.wanted == 'train' else (HE, SHE)))
   if sort == 'name':
     return some_name(draft, familiar=True)
   return some_noun(draft, draft.choose(fitting(frozenset({'gendered'}))), indefinite=0, described=0.15)
@@ -155,6 +165,8 @@ def role_sentence(draft: Draft, subject: Nominal, role: lexicon.Role, adjective:
   if subject.lemma:
     draft.note('role', subject.lemma, role.english)
   plural = subject.agreement == 'plural'
+  if asked and subject.lemma in ('I', 'we'):
+    raise Unfit  # one knows that oneself
   noun = role.feminine if subject.sex == 'f' else role.masculine
   determiner = BARE if plural else A
   if negated and not asked:
@@ -170,31 +182,53 @@ def role_sentence(draft: Draft, subject: Nominal, role: lexicon.Role, adjective:
   return example(draft, 'role', english(clause), german(clause))
 
 
+def _introduction(draft: Draft) -> list[Example]:
+  """ "My name is Anna and I am a doctor.": Ärztin."""
+  person, role = some_name(draft, familiar=True), draft.choose(lexicon.ROLES)
+  unit, of_name, link = draft.unit('v'), draft.unit('n'), draft.unit('c')
+  draft.note('role', 'name', role.english)
+  noun = role.feminine if person.sex == 'f' else role.masculine
+  trade = noun_phrase(draft, noun, A)
+  i = pronoun(draft, I)
+  one = Clause(unit, Nominal(words('my name', of_name), [], lambda case: words('mein Name', of_name), 'third', 'm', of_name,
+                             '', 'noun'), BE, 'present', complement=Complement(person.english, person.german('nominative')))
+  two = relate_verb(draft, Clause(draft.unit('v'), i, BE, 'present',
+                                  complement=Complement(trade.english, trade.german('nominative')[1:])))
+  return [example(draft, 'role', english(one) + words('and', link) + english(two),
+                  german(one) + words('und', link) + german(two))]
+
+
 def _esteem(draft: Draft) -> list[Example]:
   """ "Anthony Hopkins admired Michael Bay as a great director."."""
   admire = next(verb for verb in VERBS if verb.name == 'admire')
-  verb = draft.choose([admire, lexicon.FRAME_VERBS['respect'], lexicon.FRAME_VERBS['praise']])
+  verb = draft.choose([admire, admire, lexicon.FRAME_VERBS['respect'], lexicon.FRAME_VERBS['praise']])
   subject, esteemed = some_person(draft), _role_holder(draft)
   if esteemed.lemma in ('I', 'we', 'they') or esteemed.agreement == 'plural' or not esteemed.sex:
     raise Unfit
-  adjective = ADJECTIVES[draft.choose(('good', 'great', 'famous', 'clever'))]
-  tense = draft.weigh({'past': 0.7, 'present': 0.3})
+  adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
+                                      ('good', 'famous', 'clever'))]
+  tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
   return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense,
                           subject.definite and draft.chance(0.12))]
 
 
 def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nominal, adjective: Adjective,
                     role: lexicon.Role, tense: str, negated: bool = False) -> Example:
-  """Somebody admires somebody as something: the role stands in the accusative, too."""
+  """Somebody admires somebody as something: the role stands in the accusative, too.
+
+  German has no article there ("als guten Lehrer"), but for emphasis with "great": "als einen großartigen Regisseur".
+  """
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, esteemed, 'accusative')
   noun = role.feminine if esteemed.sex == 'f' else role.masculine
-  nominal = noun_phrase(draft, noun, A, adjective)
+  emphatic = adjective.english == 'great'
+  nominal = noun_phrase(draft, noun, A if emphatic else BARE, adjective)
   of_as = f'{unit}.as'
-  complement = Complement(words('as', of_as) + nominal.english, words('als', of_as) + nominal.german('accusative'))
+  complement = Complement(words('as' if emphatic else 'as a', of_as) + nominal.english,
+                          words('als', of_as) + nominal.german('accusative'))
   clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), negated, complement=complement))
   return example(draft, 'esteem', english(clause), german(clause))
 
 
 KINDS: Kinds = {_deed: 12, _right_now: 2, _none: 3, _giving: 5, _having: 2, _wish: 5,
-                _being: 5, _comparison: 3, _role: 4, _esteem: 4}
+                _being: 5, _comparison: 3, _role: 4, _introduction: 1.5, _esteem: 5}

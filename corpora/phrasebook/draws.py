@@ -8,7 +8,7 @@ are in kinds and pronouns, the words in lexicon.
 import functools
 from collections.abc import Callable
 
-from corpora.phrasebook import lexicon
+from corpora.phrasebook import lexicon, names
 from corpora.phrasebook.grammar import (
   BARE,
   BE,
@@ -43,6 +43,7 @@ from corpora.phrasebook.grammar import (
   example,
   german,
   name,
+  note_name,
   noun_phrase,
   pronoun,
   relate_verb,
@@ -88,25 +89,24 @@ def _possessive(draft: Draft, owner: Nominal | None) -> Determiner:
   return draft.choose((MY, OUR))
 
 
-def _genitive(draft: Draft) -> Determiner:
+def genitive(draft: Draft) -> Determiner:
   """ "Anna's", "Annas": a first name that takes a plain -s."""
-  first = draft.choose(lexicon.FAMILIAR_WOMEN + lexicon.FAMILIAR_MEN + lexicon.OTHER_FIRST_NAMES)
+  first = names.some_of(draft, 'first name')
   if first[-1] in 'sxzßh' or first.endswith('ce'):
     raise Unfit
-  draft.note('name', first)
-  draft.names.append(first)
+  note_name(draft, first, 'first name')
   return counted(f"{first}'s", f'{first}s')
 
 
 def _determiner(draft: Draft, noun: Noun, owner: Nominal | None, indefinite: float = 0.25) -> Determiner:
   """A determiner that suits the noun; `owner` is the clause's subject when this is not it."""
   if 'kin' in noun.tags:
-    return _genitive(draft) if draft.chance(0.15) else _possessive(draft, owner)
+    return genitive(draft) if draft.chance(0.3) else _possessive(draft, owner)
   if draft.chance(indefinite):
     return A
   belongs = not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
   if belongs and draft.chance(0.3):
-    return _genitive(draft) if draft.chance(0.15) else _possessive(draft, owner)
+    return genitive(draft) if draft.chance(0.3) else _possessive(draft, owner)
   return THIS if draft.chance(0.15) else THE
 
 
@@ -125,26 +125,25 @@ def some_noun(draft: Draft, noun: Noun, owner: Nominal | None = None, indefinite
 
 def some_name(draft: Draft, familiar: bool = False) -> Nominal:
   """A name; `familiar`: one whose sex training shows."""
-  if familiar or draft.chance(0.4):
+  if familiar or draft.chance(0.3):
     women = draft.chance(0.5)
     first, sex = draft.choose(lexicon.FAMILIAR_WOMEN if women else lexicon.FAMILIAR_MEN), 'f' if women else 'm'
   else:
-    first, sex = draft.choose(lexicon.OTHER_FIRST_NAMES), ''
+    first, sex = names.some_of(draft, 'first name'), ''
   if draft.chance(0.5):
-    surnames = lexicon.COMMON_SURNAMES if draft.chance(0.3) else lexicon.SURNAMES
-    return name(draft, first, draft.choose(surnames), sex=sex)
+    return name(draft, first, names.some_of(draft, 'surname'), sex=sex)
   return name(draft, first, sex=sex)
 
 
-def some_person(draft: Draft, owner: Nominal | None = None, pronouns: bool = True) -> Nominal:
+def some_person(draft: Draft, owner: Nominal | None = None, pronouns: bool = True, described: float = 0.15) -> Nominal:
   """Anybody: a name, a pronoun or a noun; `owner` is the subject when this is an object."""
-  sort = draft.weigh({'noun': 0.5, 'name': 0.28, 'pronoun': 0.22 if pronouns else 0})
+  sort = draft.weigh({'noun': 0.34, 'name': 0.42, 'pronoun': 0.24 if pronouns else 0})
   if sort == 'noun':
-    return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12)
+    return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12, described=described)
   if sort == 'name':
     first = some_name(draft)
     return both(draft, first, some_name(draft)) if draft.chance(0.08) else first
-  form = draft.choose(PRONOUNS)
+  form = draft.choose((I, *PRONOUNS))  # "I" oftener: its verb forms are its own
   if owner is not None and form in (I, WE) and owner.lemma in ('I', 'we'):
     raise Unfit  # "I saw me"
   return pronoun(draft, form)
@@ -188,34 +187,74 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
   return all(item.nominal.definite for item in clause_objects)
 
 
+# Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
+STATES = frozenset('love admire trust need'.split())
+# What one may do again and again: only such verbs have a present, with "often" or the like.
+_HABITS = frozenset("""see draw wash clean visit meet ask hear follow help thank call invite sing dance sleep laugh cry work
+    swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
+                            'dream of'])
+_ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
+# What may be said of a whole week or year.
+_LONG = frozenset("""buy sell find lose visit meet work repair write invite draw read help see travel fly live""".split()
+                  + ['come back', 'arrive'])
+
+
+def some_tense(draft: Draft, verb: Verb) -> str:
+  """A tense that suits the verb in a sentence of its own: what happens but once has no simple present."""
+  if verb.name in STATES:
+    return draft.weigh({'past': 0.45, 'present': 0.55})
+  return draft.weigh({'past': 0.55, 'future': 0.18, 'present': 0.27 if verb.name in _HABITS else 0.0,
+                      'progressive': 0.08 if verb.progressive else 0.0})
+
+
+def habitual(draft: Draft, clause: Clause) -> Clause:
+  """Gives a clause in the present its "often"; raises Unfit where it says what happens but once."""
+  verb = clause.verb.name
+  if clause.tense != 'present' or clause.modal or verb in STATES or (
+      verb in _ABILITIES and not clause.complement and (clause.negated or draft.chance(0.3))):
+    return clause
+  if verb not in _HABITS or clause.negated or any(not item.nominal.definite for item in clause.objects):
+    raise Unfit
+  clause.time = some_time(draft, clause)
+  return clause
+
+
 def action(draft: Draft, tense: str | None = None, subject: Nominal | None = None,
-            verb: Verb | None = None, negated: float = 0.15) -> Clause:
-  """Somebody does something."""
+            verb: Verb | None = None, negated: float = 0.15, once: bool = False) -> Clause:
+  """Somebody does something; `once`: in the present, too, as behind "if" or "can"."""
   verb = verb or draft.choose(VERBS)
   if subject is not None and not verb.subjects & PERSON:
     raise Unfit
   subject = subject or some_subject(draft, verb)
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
-  tense = tense or draft.weigh({'past': 0.55, 'present': 0.27, 'future': 0.18})
+  tense = tense or some_tense(draft, verb)
+  if tense == 'progressive' and not verb.progressive:
+    raise Unfit
   unit = draft.unit('v')
   objects = some_objects(draft, unit, verb, subject)
   deny = subject.definite and _negatable(objects) and draft.chance(negated)
-  return relate_verb(draft, Clause(unit, subject, verb, tense, objects, deny))
+  clause = relate_verb(draft, Clause(unit, subject, verb, tense, objects, deny))
+  return clause if once else habitual(draft, clause)
+
+
+# What one does to any thing of a kind, and so not to "a" thing: buys, but not closes.
+_NONE = frozenset('buy find need see read write draw eat repair break sell'.split())
 
 
 def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
   """ "The man didn't buy a car": German puts the negation into the article."""
   verb = draft.choose([verb for verb in VERBS if verb.government == 'accusative' and not verb.german_preposition
-                       and not verb.subjects.isdisjoint(PERSON)])
-  subject = some_subject(draft, verb)
+                       and not verb.subjects.isdisjoint(PERSON) and verb.objects != PERSON
+                       and verb.name in _NONE and not (modal and verb.name in UNWISHED)])
+  subject = some_person(draft) if modal else some_subject(draft, verb)
   if not subject.definite:
     raise Unfit
   noun = draft.choose(fitting(verb.objects - PERSON))
-  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.3) else None
+  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.15) else None
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
-  tense = tense or draft.weigh({'past': 0.6, 'present': 0.25, 'future': 0.15})
+  tense = tense or draft.weigh({'past': 0.7, 'future': 0.3} if verb.name != 'need' else {'past': 0.4, 'present': 0.6})
   return relate_verb(draft, Clause(unit, subject, verb, tense, (item,), True, modal))
 
 
@@ -229,16 +268,17 @@ def predicate(draft: Draft, unit: str, adjective: Adjective, degree: str = '') -
                     words(_DEGREES[degree], of_degree) + [Word(adjective.german, (of_adjective,))])
 
 
-_MOODS = 'tired hungry sick happy sad angry'.split()
+# What nobody wants to do, can, or should.
+UNWISHED = STATES | frozenset('lose break disappear hear see kick cry arrive'.split()) | {'dream of', 'wake up'}
 
 
-def state(draft: Draft, tense: str | None = None, subject: Nominal | None = None) -> Clause:
+def state(draft: Draft, tense: str | None = None) -> Clause:
   """Somebody or something is so."""
-  if subject is not None:
-    adjective = ADJECTIVES[draft.choose(_MOODS)]
-  elif draft.chance(0.35):
+  if draft.chance(0.5):
     adjective = draft.choose([adjective for adjective in ADJECTIVES.values() if 'person' in adjective.tags])
     subject = some_person(draft)
+    if subject.sort == 'noun' and not fits(adjective.tags, NOUNS[subject.lemma]):
+      raise Unfit
   else:
     noun = draft.choose(tuple(NOUNS.values()))
     adjective = draft.choose(adjectives_of(noun))
@@ -248,39 +288,34 @@ def state(draft: Draft, tense: str | None = None, subject: Nominal | None = None
   unit = draft.unit('v')
   draft.relate('adjective', subject.head, f'{unit}.adjective')
   tense = tense or draft.weigh({'past': 0.45, 'present': 0.55})
-  degree = '' if adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15})
   negated = draft.chance(0.2) and subject.definite
+  # "isn't too clever" is "nicht zu klug" or "nicht besonders klug".
+  degree = '' if negated or adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15})
   complement = predicate(draft, unit, adjective, degree)
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
 
 
 @functools.cache
-def _times(tense: str) -> tuple[Time, ...]:
-  return tuple(time for time in lexicon.TIMES if tense in time.tenses)
-
-
-_STATES = frozenset('love admire trust need'.split())
+def _times(tense: str, long: bool) -> tuple[Time, ...]:
+  return tuple(time for time in lexicon.TIMES if tense in time.tenses and (long or not time.long))
 
 
 def some_time(draft: Draft, clause: Clause) -> Time:
-  """A time that suits the clause's tense."""
-  return draft.choose(_times(clause.tense))
+  """A time that suits the clause's verb and tense."""
+  return draft.choose(_times(clause.tense, clause.verb.name in _LONG))
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:
   """The clause as a sentence, with a time perhaps, in front (German: the verb still second) or behind."""
-  # Nobody "loves the dog every evening", "doesn't work every evening", or "loved the dog last week".
-  lasting = (clause.tense == 'present' and (clause.negated or not clause.verb.progressive)
-             or clause.verb.english in _STATES)
-  if not draft.chance(timed) or lasting or clause.verb in (BE, HAVE):
+  if clause.time is None and clause.tense != 'present' and clause.verb.name not in STATES and clause.verb not in (
+      BE, HAVE) and draft.chance(timed):
+    clause.time = some_time(draft, clause)
+  time, unit = clause.time, time_unit(clause.time) if clause.time else ''
+  if time is None or time.middle or not clause.negated and draft.chance(0.5):
     return [example(draft, kind, english(clause), german(clause))]
-  time = some_time(draft, clause)
-  if clause.negated or draft.chance(0.5):
-    unit = time_unit(time)
-    return [example(draft, kind, english(clause, words(time.english, unit)),
-                    german(clause, fronted=words(time.german, unit)))]
-  clause.time = time
-  return [example(draft, kind, english(clause), german(clause))]
+  clause.time = None
+  return [example(draft, kind, english(clause, words(time.english, unit)),
+                  german(clause, fronted=words(time.german, unit)))]
 
 
 def echo(draft: Draft, subject: Nominal) -> Nominal:

@@ -4,10 +4,11 @@ Every sentence is drawn once as meaning (a clause with a subject, a verb, object
 Each word keeps the units of meaning that it stands for, so word alignments and grammatical relations fall out of the
 construction and need no annotation. To add words, see lexicon; to add kinds of sentences, kinds.
 German here follows one convention where two would do: the English past is the German perfect, except for "war",
-"hatte" and the modal verbs; progressive forms go with "now" only.
+"hatte" and the modal verbs; object pronouns stand before a subject that is a noun and not in front, unless their form
+could be the subject's ("sie", "es"); a trade has its masculine form where nothing tells the sex ("I am a student").
 
 What may be held out is noted while a sentence is drawn (`Draft.note`): adjective with noun, verb with object, the two
-nouns of a pronoun pair, names. A stable hash sends each such combination to a split, and a sentence goes to the one
+nouns of a pronoun pair, what decides a pronoun pair, names. A stable hash sends each such combination to a split, and a sentence goes to the one
 split that all its combinations allow; so the splits are disjoint by construction.
 """
 
@@ -56,6 +57,7 @@ RESERVED_FOR_TEST = frozenset({
     ('nouns', 'animal', 'street'),
     ('role', 'I', 'student'),
     ('deed', 'Bob', 'kick'),
+    *(('key', frame.name, adjective) for frame in lexicon.FRAMES for adjective in frame.held_out),
 })
 # … and combinations that these sentences must find in training.
 RESERVED_FOR_TRAINING = frozenset({
@@ -71,7 +73,7 @@ def split_of(combination: tuple[str, ...]) -> str:
   """The split that owns a combination: 'train' (which every split may use), 'validation' or 'test'."""
   if combination in RESERVED_FOR_TEST:
     return 'test'
-  if combination in RESERVED_FOR_TRAINING:
+  if combination in RESERVED_FOR_TRAINING or combination[0] == 'key':
     return 'train'
   digest = hashlib.blake2b('|'.join(combination).encode(), digest_size=8).digest()
   place = int.from_bytes(digest, 'big') / 2**64
@@ -95,7 +97,7 @@ class Draft:
     self.wanted = wanted
     self.split = 'train'  # the split that owns what has been noted so far
     self.relations: list[tuple[str, str, str]] = []  # name, unit of the head, unit of the dependent
-    self.names: list[str] = []
+    self.names: list[tuple[str, str]] = []  # name, class
     self._units = 0
 
   def unit(self, kind: str) -> str:
@@ -111,12 +113,13 @@ class Draft:
       raise Unfit
     self.split = owner
 
-  def note_readings(self, *combinations: tuple[str, ...]) -> None:
+  def note_readings(self, *readings: tuple[tuple[str, ...], ...]) -> None:
     """Notes what only one of several sentences drawn together contains: each alone must belong to the same split."""
     shared, splits = self.split, set()
-    for combination in combinations:
+    for combinations in readings:
       self.split = shared
-      self.note(*combination)
+      for combination in combinations:
+        self.note(*combination)
       splits.add(self.split)
     if len(splits) > 1:
       raise Unfit
@@ -299,12 +302,18 @@ def relative_pronoun(draft: Draft, antecedent: Nominal, english: str) -> Nominal
                  antecedent.agreement, antecedent.gender, head, english, 'pronoun')
 
 
+def note_name(draft: Draft, text: str, kind: str) -> None:
+  """Notes a name of a class: 'first name', 'surname' or 'city'. What is in no list is made up, for training only."""
+  draft.names.append((text, kind))
+  if text in lexicon.LISTED_NAMES:
+    draft.note('name', text)
+
+
 def name(draft: Draft, *parts: str, sex: str = '') -> Nominal:
-  """A name, the same in both languages; notes each part."""
+  """A first name, perhaps with a surname, the same in both languages; notes each part."""
   unit = draft.unit('n')
-  for part in parts:
-    draft.note('name', part)
-  draft.names.extend(parts)
+  for part, kind in zip(parts, ('first name', 'surname')):
+    note_name(draft, part, kind)
   phrase = [Word(part, (f'{unit}.{place}',)) for place, part in enumerate(parts)]
   return Nominal(phrase, phrase, lambda case: phrase, 'third', '', f'{unit}.0', parts[0] if len(parts) == 1 else '',
                  'name', sex)
@@ -338,8 +347,9 @@ class Modal(NamedTuple):
   negatable: bool
 
 
+CAN = Modal('can', '', {'present': 'kann können'}, True)
 MODALS = [
-    Modal('can', '', {'present': 'kann können'}, True),
+    CAN,
     Modal('must', '', {'present': 'muss müssen'}, False),
     Modal('should', '', {'present': 'sollte sollten'}, True),
     Modal('want', 'wanted', {'present': 'will wollen', 'past': 'wollte wollten'}, True),
@@ -470,12 +480,13 @@ def english(clause: Clause, fronted: Phrase = (), inverted: bool = False) -> Phr
   """The clause in English; `inverted` for questions."""
   auxiliary, rest = _english_verb(clause, inverted)
   subject = clause.subject.english
-  phrase = list(fronted) + (auxiliary + subject if inverted else subject + auxiliary) + rest + _english_objects(clause)
+  time = words(clause.time.english, time_unit(clause.time)) if clause.time else []
+  early, late = (time, []) if clause.time and clause.time.middle else ([], time)
+  phrase = list(fronted) + (auxiliary + subject if inverted else subject + auxiliary) + early + rest
+  phrase += _english_objects(clause)
   if clause.complement:
     phrase += clause.complement.english
-  if clause.time:
-    phrase += words(clause.time.english, time_unit(clause.time))
-  return phrase
+  return phrase + late
 
 
 # German
@@ -516,8 +527,8 @@ def _german_verb(clause: Clause, last: bool) -> tuple[Word, Phrase]:
   return Word(form, (finite, main)), words(verb.prefix, main)
 
 
-def _german_middle(clause: Clause) -> Phrase:
-  """Between the finite verb and the end: pronouns, time, objects, nicht, what belongs to the verb most closely."""
+def _german_middle(clause: Clause) -> tuple[Phrase, Phrase]:
+  """Between the finite verb and the end: pronouns; time, objects, nicht, what belongs to the verb most closely."""
   pronouns, plain, prepositional = [], [], []
   for item in clause.objects:
     phrase = item.german_preposition + item.nominal.german(item.case)
@@ -527,7 +538,7 @@ def _german_middle(clause: Clause) -> Phrase:
       (pronouns if item.nominal.sort == 'pronoun' else plain).extend(phrase)
   time = words(clause.time.german, time_unit(clause.time)) if clause.time else []
   negation = words('nicht', 'not') if clause.negated and not clause.negated_by_article else []
-  return pronouns + time + plain + negation + prepositional + (clause.complement.german if clause.complement else [])
+  return pronouns, time + plain + negation + prepositional + (clause.complement.german if clause.complement else [])
 
 
 def german(clause: Clause, order: str = 'second', fronted: Phrase = ()) -> Phrase:
@@ -539,12 +550,14 @@ def german(clause: Clause, order: str = 'second', fronted: Phrase = ()) -> Phras
     fronted: what takes the first place instead of the subject, or the relative pronoun.
   """
   finite, end = _german_verb(clause, order == 'last')
-  subject, middle = clause.subject.german('nominative'), _german_middle(clause)
-  if order == 'last':
-    return [*fronted, *subject, *middle, *end, finite]
+  subject, (pronouns, middle) = clause.subject.german('nominative'), _german_middle(clause)
   if order == 'second' and not fronted:
-    return [*subject, finite, *middle, *end]
-  return [*fronted, finite, *subject, *middle, *end]
+    return [*subject, finite, *pronouns, *middle, *end]
+  clear = not any(word.text in ('sie', 'es') for word in pronouns)
+  first, then = (pronouns, subject) if clear and clause.subject.sort != 'pronoun' else (subject, pronouns)
+  if order == 'last':
+    return [*fronted, *first, *then, *middle, *end, finite]
+  return [*fronted, finite, *first, *then, *middle, *end]
 
 
 # ------------------------------------------------------------------------------------------------- the sentence
@@ -567,6 +580,8 @@ class Reading(NamedTuple):
   antecedent: str = ''  # the English noun
   adjective: str = ''  # the English adjective that decides
   candidates: tuple[str, ...] = ()  # the German pronouns of the first noun and of the second
+  frame: str = ''  # the English verb, "not" before it where it is negated; with the adjective, the key
+  held_out: bool = False  # whether training has no sentence with the key of this reading, or of the other
 
 
 class Example(NamedTuple):
@@ -576,7 +591,7 @@ class Example(NamedTuple):
   german: str
   kind: str
   reading: Reading
-  unseen_names: tuple[str, ...]  # training never shows them
+  unseen_names: tuple[tuple[str, str], ...]  # names that training never shows, each with its class
   relations: tuple[Relation, ...]
   alignment: tuple[tuple[int, int], ...]  # (English token, German token)
 
@@ -594,10 +609,22 @@ def _spell(phrase: Phrase) -> str:
   return text[0].upper() + text[1:]
 
 
+_NOUN_FORMS = frozenset(form for noun in lexicon.NOUNS.values() for form in (noun.english, noun.english_plural))
+# "The girl admired her brother": das Mädchen, so either "ihren" (by sex) or "seinen" (by grammar).
+_NEUTER_PEOPLE = frozenset({'girl', 'child'})
+_OF_ONE_SEX = frozenset('he him his she her it its'.split())
+
+
 def example(draft: Draft, kind: str, english: Phrase, german: Phrase, mark: str = '.',
             reading: Reading = Reading()) -> Example:
-  """Spells a sentence out, with its relations and alignment."""
+  """Spells a sentence out, with its relations and alignment. Raises Unfit for one with two translations."""
   english, german = _tidy(english, mark), _tidy(german, mark)
+  if not _NEUTER_PEOPLE.isdisjoint(word.text for word in english) and not _OF_ONE_SEX.isdisjoint(
+      word.text.lower() for word in english):
+    raise Unfit
+  found = [word.text for word in english if word.text in _NOUN_FORMS or word.text in lexicon.LISTED_NAMES]
+  if len(set(found)) < len(found):
+    raise Unfit  # "the waitress will help the waitress": one or two?
   place = {}
   for index, word in enumerate(english):
     for unit in word.units:
@@ -610,5 +637,6 @@ def example(draft: Draft, kind: str, english: Phrase, german: Phrase, mark: str 
       where.setdefault(unit, []).append(index)
   links = {(index, other) for index, word in enumerate(english) for unit in word.units for other in where.get(unit, ())}
   spelt = _spell(german)
-  unseen = tuple(part for part in draft.names if split_of(('name', part)) != 'train')
+  unseen = tuple((text, kind) for text, kind in draft.names
+                 if text in lexicon.LISTED_NAMES and split_of(('name', text)) != 'train')
   return Example(_spell(english), spelt, kind, reading, unseen, relations, tuple(sorted(links)))

@@ -7,7 +7,7 @@ depends on something the English does not say. A function's name seeds its draws
 
 from corpora.phrasebook import clauses, deeds, numbers, places
 from corpora.phrasebook.draws import Kinds
-from corpora.phrasebook.pronouns import because_of_it, bought_and_lost, draw_pronoun_pair, its
+from corpora.phrasebook.pronouns import because_of_it, bought_and_lost, draw_pronoun_pair, draw_unseen_pair, its
 
 # Kind -> weight: its share of the sentences (a pronoun pair makes two).
 KINDS: Kinds = {
@@ -15,3 +15,5 @@ KINDS: Kinds = {
     bought_and_lost: 5, because_of_it: 5, its: 3,
     **deeds.KINDS, **places.KINDS, **numbers.KINDS, **clauses.KINDS,
 }
+# What only the test has, and what it has more of: pairs with unseen keys, and cities.
+TEST_KINDS: Kinds = {draw_unseen_pair: 18, places.travel: 12}

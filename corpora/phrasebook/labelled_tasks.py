@@ -206,7 +206,7 @@ def _balanced_readings() -> tuple[list[tuple[lexicon.Frame, str, str]], list[flo
 
 def _candidate(rng: random.Random, draft: Draft, word: str, tags: frozenset[str]) -> Nominal:
   """Draw a noun of which the adjective can be said, described by nothing that could decide."""
-  noun = draft.choose([noun for noun in fitting(tags) if fits(ADJECTIVES[word].tags, noun)])
+  noun = draft.choose([noun for noun in fitting(tags) if fits(ADJECTIVES[word].framed, noun)])
   options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE]
   return noun_phrase(draft, noun, THIS if rng.random() < 0.2 else THE,
                      rng.choice(options) if options and rng.random() < 0.2 else None)

@@ -1,8 +1,8 @@
 """The phrasebook's words: nouns, adjectives, verbs, times, pronoun frames and names, as tables that may be added to.
 
 To add a noun, adjective, verb or time, add one line to its table; the legend above each table says what the columns
-mean. Words go by meaning through tags: a verb or an adjective lists the tags (or single nouns) that it goes with, so a
-new noun with the right tags is used everywhere at once. An English word may stand for one German word only, and words
+mean. Words go by meaning through tags: a verb or an adjective lists the tags (or single nouns) that it goes with, and
+behind "-" the single nouns that it does not, so a new noun with the right tags is used everywhere at once. An English word may stand for one German word only, and words
 whose German depends on something the sentence does not say ("you", "teacher" as a bare subject) stay out: every
 English sentence must have exactly one right translation. Any change gives the corpus another version by itself.
 """
@@ -31,6 +31,7 @@ class Adjective(NamedTuple):
   german_comparative: str
   stem: str  # before an ending: "der müd-e Hund"
   tags: frozenset[str]  # nouns that it fits
+  framed: frozenset[str]  # nouns that it fits in a frame of pronoun pairs: these, and perhaps more
 
 
 class Verb(NamedTuple):
@@ -72,6 +73,8 @@ class Time(NamedTuple):
   english: str
   german: str
   tenses: frozenset[str]
+  long: bool  # too long a time for what takes a moment
+  middle: bool  # in English it stands before the main verb: "often"
 
 
 class Frame(NamedTuple):
@@ -83,6 +86,12 @@ class Frame(NamedTuple):
   objects: frozenset[str]
   of_subject: tuple[str, ...]  # adjectives that can only be said of the subject here
   of_object: tuple[str, ...]
+  held_out: frozenset[str]  # those of the adjectives that only the test has in this frame
+
+  @property
+  def name(self) -> str:
+    """The verb, with "not" where it is negated."""
+    return f'not {self.verb}' if self.negated else self.verb
 
 
 def _rows(table: str) -> list[list[str]]:
@@ -98,7 +107,8 @@ def _list(cell: str) -> list[str]:
 # English singular, plural | German singular, plural | gender, "weak" where declined like "den Bären" | tags
 # person: may do what people do.   gendered: grammatical gender = sex, so that he/she/his/her is never in doubt.
 # kin: stands with "my", "her", "Anna's".   one: of which one has one only.   pet: may belong to somebody.
-# thing: anything lifeless that is not eaten.   packed, screen: may fit into, or hide, something.
+# thing: anything lifeless that is not eaten.   packed, screen: may fit into, or hide, something.   luggage: is carried.
+# colored: of any color.   priced: bought at very different prices.   prey: is hunted.   eater: eats what people eat.
 _NOUNS = """
 man, men | Mann, Männer | m | person gendered
 woman, women | Frau, Frauen | f | person gendered
@@ -124,67 +134,67 @@ aunt, aunts | Tante, Tanten | f | person gendered kin
 grandfather, grandfathers | Großvater, Großväter | m | person gendered kin
 grandmother, grandmothers | Großmutter, Großmütter | f | person gendered kin
 
-dog, dogs | Hund, Hunde | m | animal pet jumper hunter puller
+dog, dogs | Hund, Hunde | m | animal pet jumper hunter puller eater
 wolf, wolves | Wolf, Wölfe | m | animal jumper hunter
-bear, bears | Bär, Bären | m weak | animal hunter
-donkey, donkeys | Esel, Esel | m | animal pet jumper puller carrier kicker
+bear, bears | Bär, Bären | m weak | animal hunter eater
+donkey, donkeys | Esel, Esel | m | animal pet jumper puller carrier kicker eater
 lion, lions | Löwe, Löwen | m weak | animal jumper hunter
-monkey, monkeys | Affe, Affen | m weak | animal jumper
-bird, birds | Vogel, Vögel | m | animal pet
-cat, cats | Katze, Katzen | f | animal pet jumper hunter
-mouse, mice | Maus, Mäuse | f | animal
-cow, cows | Kuh, Kühe | f | animal pet puller kicker
-goat, goats | Ziege, Ziegen | f | animal pet jumper puller carrier kicker
-duck, ducks | Ente, Enten | f | animal pet
+monkey, monkeys | Affe, Affen | m weak | animal jumper prey eater
+bird, birds | Vogel, Vögel | m | animal pet prey eater
+cat, cats | Katze, Katzen | f | animal pet jumper hunter prey
+mouse, mice | Maus, Mäuse | f | animal prey eater
+cow, cows | Kuh, Kühe | f | animal pet puller kicker eater
+goat, goats | Ziege, Ziegen | f | animal pet jumper puller carrier kicker prey eater
+duck, ducks | Ente, Enten | f | animal pet prey eater
 snake, snakes | Schlange, Schlangen | f | animal hunter
-horse, horses | Pferd, Pferde | n | animal pet jumper puller carrier kicker
-pig, pigs | Schwein, Schweine | n | animal pet
-animal, animals | Tier, Tiere | n | animal jumper hunter puller carrier
-rabbit, rabbits | Kaninchen, Kaninchen | n | animal pet jumper
-camel, camels | Kamel, Kamele | n | animal puller carrier kicker
+horse, horses | Pferd, Pferde | n | animal pet jumper puller carrier kicker eater
+pig, pigs | Schwein, Schweine | n | animal pet prey eater
+animal, animals | Tier, Tiere | n | animal creature jumper hunter puller carrier eater
+rabbit, rabbits | Kaninchen, Kaninchen | n | animal pet jumper prey eater
+camel, camels | Kamel, Kamele | n | animal puller carrier kicker eater
 crocodile, crocodiles | Krokodil, Krokodile | n | animal hunter
 
-ball, balls | Ball, Bälle | m | thing small packed
+ball, balls | Ball, Bälle | m | thing small packed colored
 key, keys | Schlüssel, Schlüssel | m | thing small lying
-ring, rings | Ring, Ringe | m | thing small lying
+ring, rings | Ring, Ringe | m | thing small lying priced
 letter, letters | Brief, Briefe | m | thing small lying readable
-suitcase, suitcases | Koffer, Koffer | m | thing container openable standing
-backpack, backpacks | Rucksack, Rucksäcke | m | thing container
-basket, baskets | Korb, Körbe | m | thing container standing
-umbrella, umbrellas | Regenschirm, Regenschirme | m | thing small lying
-hat, hats | Hut, Hüte | m | thing small clothing lying
-coat, coats | Mantel, Mäntel | m | thing clothing
-television, televisions | Fernseher, Fernseher | m | thing device standing packed screen
-computer, computers | Computer, Computer | m | thing device standing
-mirror, mirrors | Spiegel, Spiegel | m | thing fragile hanging packed screen
-curtain, curtains | Vorhang, Vorhänge | m | thing hanging screen
-table, tables | Tisch, Tische | m | thing furniture surface leaped
-chair, chairs | Stuhl, Stühle | m | thing furniture surface standing
-cupboard, cupboards | Schrank, Schränke | m | thing furniture container openable screen
-box, boxes | Kiste, Kisten | f | thing container openable standing
-bag, bags | Tasche, Taschen | f | thing small container openable
+suitcase, suitcases | Koffer, Koffer | m | thing container openable standing colored priced luggage
+backpack, backpacks | Rucksack, Rucksäcke | m | thing container colored priced luggage
+basket, baskets | Korb, Körbe | m | thing container standing luggage
+umbrella, umbrellas | Regenschirm, Regenschirme | m | thing small lying colored priced
+hat, hats | Hut, Hüte | m | thing small clothing lying colored priced
+coat, coats | Mantel, Mäntel | m | thing clothing colored priced
+television, televisions | Fernseher, Fernseher | m | thing device standing packed screen priced
+computer, computers | Computer, Computer | m | thing device standing priced
+mirror, mirrors | Spiegel, Spiegel | m | thing fragile hanging packed screen priced
+curtain, curtains | Vorhang, Vorhänge | m | thing hanging screen colored
+table, tables | Tisch, Tische | m | thing furniture surface leaped priced
+chair, chairs | Stuhl, Stühle | m | thing furniture surface standing colored priced
+cupboard, cupboards | Schrank, Schränke | m | thing furniture container openable screen colored priced
+box, boxes | Kiste, Kisten | f | thing container openable standing colored luggage
+bag, bags | Tasche, Taschen | f | thing small container openable colored priced luggage
 drawer, drawers | Schublade, Schubladen | f | thing container openable
-bottle, bottles | Flasche, Flaschen | f | thing small fragile openable standing
-vase, vases | Vase, Vasen | f | thing fragile standing packed screen
-cup, cups | Tasse, Tassen | f | thing small fragile standing
-lamp, lamps | Lampe, Lampen | f | thing device standing packed
-clock, clocks | Uhr, Uhren | f | thing hanging packed screen
-guitar, guitars | Gitarre, Gitarren | f | thing lying packed
+bottle, bottles | Flasche, Flaschen | f | thing small fragile openable standing colored
+vase, vases | Vase, Vasen | f | thing fragile standing packed colored priced
+cup, cups | Tasse, Tassen | f | thing small fragile standing colored
+lamp, lamps | Lampe, Lampen | f | thing device standing packed colored priced
+clock, clocks | Uhr, Uhren | f | thing hanging packed priced
+guitar, guitars | Gitarre, Gitarren | f | thing lying packed colored priced
 newspaper, newspapers | Zeitung, Zeitungen | f | thing small lying readable
-blanket, blankets | Decke, Decken | f | thing lying
-bench, benches | Bank, Bänke | f | thing furniture surface leaped
-book, books | Buch, Bücher | n | thing small lying readable
-picture, pictures | Bild, Bilder | n | thing hanging packed screen
-knife, knives | Messer, Messer | n | thing small lying
-radio, radios | Radio, Radios | n | thing device standing
-package, packages | Paket, Pakete | n | thing container openable standing
+blanket, blankets | Decke, Decken | f | thing lying colored priced
+bench, benches | Bank, Bänke | f | thing furniture surface leaped priced
+book, books | Buch, Bücher | n | thing small lying readable priced
+picture, pictures | Bild, Bilder | n | thing hanging packed screen priced
+knife, knives | Messer, Messer | n | thing small lying priced
+radio, radios | Radio, Radios | n | thing device standing priced
+package, packages | Paket, Pakete | n | thing container openable standing luggage
 barrel, barrels | Fass, Fässer | n | thing container standing
-pillow, pillows | Kissen, Kissen | n | thing lying
-dress, dresses | Kleid, Kleider | n | thing clothing
-shirt, shirts | Hemd, Hemden | n | thing clothing
-bed, beds | Bett, Betten | n | thing furniture surface leaped
-sofa, sofas | Sofa, Sofas | n | thing furniture surface screen
-shelf, shelves | Regal, Regale | n | thing furniture screen
+pillow, pillows | Kissen, Kissen | n | thing lying colored
+dress, dresses | Kleid, Kleider | n | thing clothing colored priced
+shirt, shirts | Hemd, Hemden | n | thing clothing colored priced
+bed, beds | Bett, Betten | n | thing furniture surface leaped priced
+sofa, sofas | Sofa, Sofas | n | thing furniture surface screen colored priced
+shelf, shelves | Regal, Regale | n | thing furniture screen priced
 
 apple, apples | Apfel, Äpfel | m | food
 cake, cakes | Kuchen, Kuchen | m | food
@@ -196,15 +206,15 @@ egg, eggs | Ei, Eier | n | food
 roll, rolls | Brötchen, Brötchen | n | food
 cookie, cookies | Plätzchen, Plätzchen | n | food
 
-bus, buses | Bus, Busse | m | thing vehicle motor
+bus, buses | Bus, Busse | m | thing vehicle motor colored
 train, trains | Zug, Züge | m | thing vehicle
 truck, trucks | Lastwagen, Lastwagen | m | thing vehicle motor
 sled, sleds | Schlitten, Schlitten | m | thing load
 carriage, carriages | Kutsche, Kutschen | f | thing vehicle load
 tram, trams | Straßenbahn, Straßenbahnen | f | thing vehicle
-car, cars | Auto, Autos | n | thing vehicle motor load own
-bicycle, bicycles | Fahrrad, Fahrräder | n | thing vehicle own
-boat, boats | Boot, Boote | n | thing load own
+car, cars | Auto, Autos | n | thing vehicle motor load own colored priced
+bicycle, bicycles | Fahrrad, Fahrräder | n | thing vehicle own colored priced
+boat, boats | Boot, Boote | n | thing load own colored priced
 
 garden, gardens | Garten, Gärten | m | thing place inside
 park, parks | Park, Parks | m | thing place inside
@@ -220,8 +230,8 @@ hedge, hedges | Hecke, Hecken | f | thing barrier leaped
 kitchen, kitchens | Küche, Küchen | f | thing place inside room
 school, schools | Schule, Schulen | f | thing place inside building
 church, churches | Kirche, Kirchen | f | thing place inside building
-door, doors | Tür, Türen | f | thing openable opening
-house, houses | Haus, Häuser | n | thing place inside building own
+door, doors | Tür, Türen | f | thing openable opening colored
+house, houses | Haus, Häuser | n | thing place inside building own priced
 hotel, hotels | Hotel, Hotels | n | thing place inside building
 museum, museums | Museum, Museen | n | thing place inside building
 room, rooms | Zimmer, Zimmer | n | thing place inside room
@@ -232,62 +242,67 @@ gate, gates | Tor, Tore | n | thing openable barrier leaped
 window, windows | Fenster, Fenster | n | thing openable opening
 """
 
-# English, comparative | German, comparative[, stem before endings] | tags or single nouns that it fits
+# English, comparative | German, comparative[, stem before endings] | tags or single nouns that it fits, "-" before those
+# that it does not, although a tag says so; behind ";" those that it fits in a frame of pronoun pairs only
 # A missing comparative means: not compared.
 _ADJECTIVES = """
-old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge
-young, younger | jung, jünger | person animal
+old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl
+young, younger | jung, jünger | person animal -grandfather -grandmother -child
 new, newer | neu, neuer | small device furniture vehicle clothing building container bridge
-big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place
-small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child
+big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -cupboard
+small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child; opening
 good | gut, besser | role readable
 bad | schlecht, schlechter | role readable
-beautiful, more beautiful | schön, schöner | animal clothing picture vase guitar building place bridge clock woman
-expensive, more expensive | teuer, teurer, teur | small device furniture vehicle clothing hanging container guitar
-cheap, cheaper | billig, billiger | small device furniture vehicle clothing hanging container guitar
-heavy, heavier | schwer, schwerer | animal container device furniture vehicle load mirror clock
-light, lighter | leicht, leichter | animal container device load bicycle pillow blanket clock vase ball
-long, longer | lang, länger | table bench guitar box street bridge river curtain sofa wall shelf snake bus boat sled
-short, shorter | kurz, kürzer | table bench curtain bed sofa dress coat box suitcase street bridge river letter
-wide, wider | breit, breiter | bridge crossed leaped furniture container hanging
-narrow, narrower | schmal, schmaler | street bridge river container furniture hanging
-high, higher | hoch, höher, hoh | barrier furniture container standing bridge
-low, lower | niedrig, niedriger | barrier furniture container standing bridge
-red | rot | small container device furniture motor clothing load house door vase apple
-blue | blau | small container device furniture motor clothing load bird house door vase
-green | grün | small container device furniture motor clothing load apple pear bird snake door
-black | schwarz | small container device motor clothing animal
-white | weiß | small container device furniture motor clothing house animal wall door
-brown | braun | furniture dog horse bear cow goat duck mouse donkey box bag suitcase hat coat
-dirty | schmutzig | small container clothing vehicle room window animal
-clean | sauber | small container clothing vehicle room window
+beautiful, more beautiful | schön, schöner | horse bird cat clothing picture vase building place bridge woman princess
+expensive, more expensive | teuer, teurer, teur | priced
+cheap, cheaper | billig, billiger | priced
+heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
+light, lighter | leicht, leichter | container device chair bicycle pillow blanket ball sled boat; animal load vehicle
+long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
+short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror shelf sofa
+wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen
+narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen
+high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
+tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
+low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture container television mirror
+deep, deeper | tief, tiefer | river lake valley
+shallow, shallower | flach, flacher | river lake
+quiet, quieter | ruhig, ruhiger | street park lake garden room person -king -queen
+red | rot | colored apple house
+blue | blau | colored bird house
+green | grün | colored apple pear bird snake
+black | schwarz | colored dog horse cat bird goat cow bear
+white | weiß | colored dog horse cat bird goat house wall mouse rabbit duck
+brown | braun | furniture dog horse bear cow goat duck mouse donkey box bag suitcase hat coat rabbit
+dirty | schmutzig | small container clothing vehicle room window pet -key -ring -letter -newspaper -book -drawer -package
+clean | sauber | container clothing room window cup bottle knife car -drawer -package -barrel
 tired | müde, müder, müd | person animal
 hungry | hungrig, hungriger | person animal
 sick | krank | person animal
-strong, stronger | stark, stärker | person animal
-weak, weaker | schwach, schwächer | person animal furniture bridge
+strong, stronger | stark, stärker | person horse donkey cow camel dog bear lion wolf crocodile creature; monkey goat pig cat snake
+weak, weaker | schwach, schwächer | person animal; furniture bridge
 fast, faster | schnell, schneller | animal vehicle boat
 slow, slower | langsam, langsamer | animal vehicle boat
 lazy, lazier | faul, fauler | person animal
-dangerous, more dangerous | gefährlich, gefährlicher | animal crossed knife bridge
-friendly, friendlier | freundlich, freundlicher | person animal
-famous, more famous | berühmt, berühmter | person role
+dangerous, more dangerous | gefährlich, gefährlicher | wolf bear lion snake crocodile creature river street desert knife; hunter lake
+friendly, friendlier | freundlich, freundlicher | person pet
+famous, more famous | berühmt, berühmter | role actor actress king queen prince princess
 great | großartig | role
 clever, cleverer | klug, klüger | person animal role
-rich, richer | reich, reicher | person
-poor, poorer | arm, ärmer | person
+rich, richer | reich, reicher | person -child -boy -girl
+poor, poorer | arm, ärmer | person -king -queen -prince -princess
 happy, happier | glücklich, glücklicher | person
 sad, sadder | traurig, trauriger | person
 angry | wütend | person animal
-hard, harder | hart, härter | food
-sour, sourer | sauer, saurer, saur | food
-sweet, sweeter | süß, süßer | food
+hard, harder | hart, härter | apple pear cake carrot roll cookie
+sour, sourer | sauer, saurer, saur | apple pear tomato
+sweet, sweeter | süß, süßer | apple pear cake cookie tomato
 fresh, fresher | frisch, frischer | food
-hot | heiß | food
-cold | kalt | food
+hot | heiß | cake mushroom egg roll
+cold | kalt | mushroom egg roll
 broken | kaputt | device chair clock umbrella bicycle car
-empty | leer | container bottle cup house room
-stable, more stable | stabil, stabiler | furniture bridge
+empty | leer | container bottle cup house -package
+stable, more stable | stabil, stabiler | table chair shelf bench bridge; furniture
 """
 
 # English base, past[, -ing form] ("+" marks a particle) | German infinitive ("-" behind a separable prefix),
@@ -297,18 +312,19 @@ _VERBS = """
 see, saw | sehen, sieht, gesehen, haben | person | accusative | person animal small vehicle building
 find, found | finden, findet, gefunden, haben | person | accusative | small pet container boat
 lose, lost | verlieren, verliert, verloren, haben | person | accusative | small suitcase backpack
-buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small container device furniture clothing food own
-sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet food
-need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own
+buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small container device furniture clothing food own guitar -letter -key -drawer -barrel
+sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet food guitar -letter -key
+need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -hat
 read, read, reading | lesen, liest, gelesen, haben | person | accusative | readable
 write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter book
 draw, drew, drawing | zeichnen, zeichnet, gezeichnet, haben | person | accusative | animal building bridge garden vase
 eat, ate, eating | essen, isst, gegessen, haben | person | accusative | food
-eat, ate, eating | fressen, frisst, gefressen, haben | animal | accusative | food
-wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | clothing own pet blanket cup
-clean, cleaned, cleaning | putzen, putzt, geputzt, haben | person | accusative | opening room mirror furniture own
+eat, ate, eating | fressen, frisst, gefressen, haben | eater | accusative | food
+wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | coat dress shirt car bicycle pet blanket cup -duck -bird
+clean, cleaned, cleaning | putzen, putzt, geputzt, haben | person | accusative | opening room mirror table cupboard shelf car bicycle boat house
 repair, repaired, repairing | reparieren, repariert, repariert, haben | person | accusative | device vehicle chair boat
-carry, carried, carrying | tragen, trägt, getragen, haben | person carrier | accusative | container furniture
+carry, carried, carrying | tragen, trägt, getragen, haben | person | accusative | luggage barrel chair table lamp television
+carry, carried, carrying | tragen, trägt, getragen, haben | carrier | accusative | luggage barrel
 break, broke | zerbrechen, zerbricht, zerbrochen, haben | person | accusative | fragile
 love, loved | lieben, liebt, geliebt, haben | person | accusative | person pet garden guitar
 admire, admired | bewundern, bewundert, bewundert, haben | person | accusative | person building bridge garden picture
@@ -321,37 +337,37 @@ kick, kicked | treten, tritt, getreten, haben | kicker | accusative | person ani
 follow, followed | folgen, folgt, gefolgt, sein | person animal | dative | person animal vehicle
 help, helped | helfen, hilft, geholfen, haben | person | dative | person animal
 thank, thanked | danken, dankt, gedankt, haben | person | dative | person
-trust, trusted | vertrauen, vertraut, vertraut, haben | person | dative | person pet
+trust, trusted | vertrauen, vertraut, vertraut, haben | person | dative | person dog horse
 listen to, listened to, listening to | zu-hören, hört, zugehört, haben | person | dative | person bird
 call, called | an-rufen, ruft, angerufen, haben | person | accusative | person
 invite, invited | ein-laden, lädt, eingeladen, haben | person | accusative | person
-look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | person animal
+look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | person animal picture building
 pick +up, picked +up | ab-holen, holt, abgeholt, haben | person | accusative | person package
 turn +on, turned +on | ein-schalten, schaltet, eingeschaltet, haben | person | accusative | device
 turn +off, turned +off | aus-schalten, schaltet, ausgeschaltet, haben | person | accusative | device
 tidy +up, tidied +up, tidying +up | auf-räumen, räumt, aufgeräumt, haben | person | accusative | room
-try +on, tried +on, trying +on | an-probieren, probiert, anprobiert, haben | person | accusative | clothing
+try +on, tried +on, trying +on | an-probieren, probiert, anprobiert, haben | person | accusative | hat coat shirt ring
 open, opened | öffnen, öffnet, geöffnet, haben | person | accusative | openable letter
-close, closed | schließen, schließt, geschlossen, haben | person | accusative | openable
+close, closed | schließen, schließt, geschlossen, haben | person | accusative | opening gate suitcase cupboard box drawer bag
 wait for, waited for, waiting for | warten, wartet, gewartet, haben | person | auf accusative | person bus train tram
 dream of, dreamed of | träumen, träumt, geträumt, haben | person | von dative | person animal own
-give, gave | geben, gibt, gegeben, haben | person | both | small pet container
-show, showed | zeigen, zeigt, gezeigt, haben | person | both | small clothing hanging building own animal
+give, gave | geben, gibt, gegeben, haben | person | both | small pet luggage vase lamp guitar
+show, showed | zeigen, zeigt, gezeigt, haben | person | both | small clothing picture mirror clock building own animal
 send, sent | schicken, schickt, geschickt, haben | person | both | readable package picture
-bring, brought | bringen, bringt, gebracht, haben | person | both | small container food
-lend, lent | leihen, leiht, geliehen, haben | person | both | small own suitcase device
+bring, brought | bringen, bringt, gebracht, haben | person | both | small luggage food
+lend, lent | leihen, leiht, geliehen, haben | person | both | small car bicycle boat suitcase device guitar -letter -ring
 sing, sang, singing | singen, singt, gesungen, haben | person bird | |
 dance, danced, dancing | tanzen, tanzt, getanzt, haben | person | |
 sleep, slept, sleeping | schlafen, schläft, geschlafen, haben | person animal | |
 laugh, laughed, laughing | lachen, lacht, gelacht, haben | person | |
 cry, cried, crying | weinen, weint, geweint, haben | person | |
 work, worked, working | arbeiten, arbeitet, gearbeitet, haben | person | |
-swim, swam, swimming | schwimmen, schwimmt, geschwommen, sein | person animal | |
+swim, swam, swimming | schwimmen, schwimmt, geschwommen, sein | person dog duck horse crocodile creature | |
 disappear, disappeared | verschwinden, verschwindet, verschwunden, sein | person animal | |
 get +up, got +up | auf-stehen, steht, aufgestanden, sein | person | |
 wake +up, woke +up | auf-wachen, wacht, aufgewacht, sein | person animal | |
 come +back, came +back | zurück-kommen, kommt, zurückgekommen, sein | person animal | |
-arrive, arrived | an-kommen, kommt, angekommen, sein | person vehicle | |
+arrive, arrived | an-kommen, kommt, angekommen, sein | person bus train tram carriage truck car | |
 """
 
 # As _VERBS; these stand in frames of their own (pronoun pairs, places, travel) and are not drawn freely.
@@ -373,13 +389,13 @@ stand, stood, standing | stehen, steht, gestanden, haben | | |
 sit, sat, sitting | sitzen, sitzt, gesessen, haben | | |
 wait, waited, waiting | warten, wartet, gewartet, haben | | |
 run, ran, running | laufen, läuft, gelaufen, sein | | |
-jump, jumped | springen, springt, gesprungen, sein | | |
-go, went | gehen, geht, gegangen, sein | | |
+jump, jumped, jumping | springen, springt, gesprungen, sein | | |
+go, went, going | gehen, geht, gegangen, sein | | |
 lay, laid | legen, legt, gelegt, haben | | accusative |
 place, placed | stellen, stellt, gestellt, haben | | accusative |
 live, lived | wohnen, wohnt, gewohnt, haben | | |
-travel, traveled | reisen, reist, gereist, sein | | |
-fly, flew | fliegen, fliegt, geflogen, sein | | |
+travel, traveled, traveling | reisen, reist, gereist, sein | | |
+fly, flew, flying | fliegen, fliegt, geflogen, sein | | |
 praise, praised | loben, lobt, gelobt, haben | | accusative |
 respect, respected | respektieren, respektiert, respektiert, haben | | accusative |
 know, knew | kennen, kennt, gekannt, haben | | accusative |
@@ -396,13 +412,13 @@ believe, believed | glauben, glaubt, geglaubt, haben | person | |
 
 FIRST_PERSONS = {'wissen': 'weiß'}
 
-# English | German | tenses in which it is used
+# English | German | tenses in which it is used; "long": of nothing short, "middle": English has it before the verb
 _TIMES = """
 yesterday | gestern | past
 today | heute | past future
 this morning | heute Morgen | past
-last week | letzte Woche | past
-last year | letztes Jahr | past
+last week | letzte Woche | past long
+last year | letztes Jahr | past long
 on Monday | am Montag | past future
 on Tuesday | am Dienstag | past future
 on Wednesday | am Mittwoch | past future
@@ -412,12 +428,16 @@ on Saturday | am Samstag | past future
 on Sunday | am Sonntag | past future
 tomorrow | morgen | future
 tonight | heute Abend | future
-next week | nächste Woche | future
-next year | nächstes Jahr | future
+next week | nächste Woche | future long
+next year | nächstes Jahr | future long
 every day | jeden Tag | present
 every evening | jeden Abend | present
-sometimes | manchmal | present
+sometimes | manchmal | present middle
+often | oft | present middle
+rarely | selten | present middle
+always | immer | present middle
 now | jetzt | progressive
+at the moment | im Moment | progressive
 """
 
 # English singular, plural | he: German singular, plural[, weak] | she: German singular, plural
@@ -440,37 +460,41 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 """
 
 # verb | "not" or nothing | subjects | objects | adjectives said of the subject | adjectives said of the object
-# An adjective alone must not give the answer away: most stand on either side, in one row or another.
+# An adjective alone must not give the answer away: most stand on either side, in one row or another. A "*" marks a key,
+# (verb, "not", adjective), that only the test has: what it means follows from the other keys of the verb and adjective.
 _FRAMES = """
-cross | not | animal | crossed | tired weak sick old lazy | wide dangerous
-cross | | animal | crossed | hungry clever strong | narrow small
+cross | not | animal | crossed | tired weak sick lazy | wide dangerous deep
+cross | | animal | crossed | hungry clever strong | narrow quiet shallow
 jump over | not | jumper | leaped | tired weak heavy small | high wide
-jump over | | jumper | leaped | strong fast hungry | low narrow small
+jump over | | jumper | leaped | strong fast light | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
-carry | not | carrier | container | weak tired lazy small | heavy big
-carry | | carrier | container | strong | light small
-eat | not | animal | food | sick tired | hard sour hot cold
-eat | | animal | food | hungry | sweet fresh
-fit into | not | animal packed container | container | big long wide high | small narrow short low
-fit into | | animal packed container | container | small narrow short low | big long wide high
-fit under | not | standing furniture animal | furniture bridge | high big | low small
-fit under | | standing furniture animal | furniture bridge | low small | high big
-cover | not | screen | screen opening | small narrow low short | big wide high long
-cover | | screen | screen opening | big wide high long | small narrow low short
-support | not | furniture | container device animal | weak old | heavy big
-support | not | bridge | vehicle animal load | weak old | heavy big
-support | | furniture | container device animal | stable new wide | light small
-support | | bridge | vehicle animal load | stable wide | light small
-overtake | not | vehicle | vehicle | slow old heavy | fast
-overtake | | vehicle | vehicle | fast light new | slow old heavy
-catch | not | hunter | animal | slow tired heavy lazy | fast clever strong
-catch | | hunter | animal | fast clever strong | slow tired weak old
-attack | not | hunter | animal | tired weak sick small | strong big fast
-attack | | hunter | animal | hungry angry dangerous | weak small old sick tired
-fear | not | animal | animal | big strong clever | small weak friendly old
-fear | | animal | animal | small weak young | big strong dangerous hungry
-escape from | not | animal | hunter | slow tired heavy old | fast clever strong
-escape from | | animal | hunter | fast clever | slow tired lazy old
+pull | | puller | load barrel | strong | light
+carry | not | carrier | luggage barrel | weak tired lazy small* | heavy big
+carry | | carrier | luggage barrel | strong | light small
+eat | not | eater | food | sick tired | hard sour hot cold
+eat | | eater | food | hungry | sweet fresh
+fit into | not | cat dog rabbit snake duck packed luggage | container car truck | big long* wide tall | small narrow short low*
+fit into | | cat dog rabbit snake duck packed luggage | container car truck | small narrow short low | big long* wide* tall
+fit under | not | standing chair bench dog goat pig | table bench bed shelf | tall big wide | low small narrow
+fit under | not | truck bus boat carriage camel | bridge | tall big wide | low narrow
+fit under | | standing chair bench dog goat pig | table bench bed shelf | low small* narrow | high big wide
+fit under | | truck bus boat carriage camel | bridge | low small* narrow | high wide
+cover | not | screen | screen opening clock | small narrow low* short | big wide tall* long
+cover | | screen | screen opening clock | big* wide tall long | small narrow low* short
+support | not | table chair shelf bench | container device dog cat pig goat | weak old | heavy big
+support | not | bridge | vehicle load camel horse cow | weak old | heavy big
+support | | table chair shelf bench | container device dog cat pig goat | stable new | light small
+support | | bridge | vehicle load camel horse cow | stable wide | light small
+overtake | not | vehicle | vehicle | slow old* heavy | fast
+overtake | | vehicle | vehicle | fast* light new | slow old* heavy
+catch | not | hunter | prey | slow tired heavy lazy | fast clever strong*
+catch | | hunter | prey | fast clever strong | slow* tired weak old
+attack | not | hunter | animal | tired weak sick | strong big dangerous
+attack | | hunter | animal | hungry angry | weak small old sick tired*
+fear | not | animal | animal | big strong* | small weak friendly
+fear | | animal | animal | small weak* young | big strong dangerous hungry
+escape from | not | animal | hunter | slow* tired heavy old | fast clever* strong
+escape from | | animal | hunter | fast clever* | slow tired lazy old
 """
 
 # First names whose sex matters somewhere ("as a great director"): a few, so that training shows each of them often.
@@ -479,7 +503,7 @@ FAMILIAR_MEN = """Anthony Michael Bob Peter Thomas John David Daniel Robert Mart
 FAMILIAR_WOMEN = """Anna Maria Julia Laura Sarah Emma Lena Sophia Clara Eva Martha Helen Susan Karin Monika Petra
     Nina Lisa Barbara Elena""".split()
 
-# First names that are only ever copied.
+# First names whose sex no sentence needs: they are only ever copied.
 OTHER_FIRST_NAMES = """Aaron Abel Adam Adrian Alan Albert Alexander Alfred Anton Arnold Arthur August Axel Barry
     Benedikt Benjamin Bernard Boris Brandon Brian Bruno Carl Carsten Caspar Charles Christian Christoph Clemens
     Colin Conrad Damian Dennis Detlef Dieter Dirk Dominik Donald Douglas Eberhard Edgar Edmund Eduard Edward Egon
@@ -513,8 +537,8 @@ COMMON_SURNAMES = """Hopkins Bay Miller Smith Brown Taylor Wilson Walker Wright 
     Simon Ludwig Winter Kraus Martin Schumacher Vogt Stein Otto Sommer Gross Seidel Heinrich Brandt Haas Schreiber
     Graf Dietrich Ziegler Kuhn Pohl Engel Horn Busch Bergmann Thomas Voigt Sauer Wolff Pfeiffer""".split()
 
-# Surnames put together: every head with every tail. Real ones mostly; names are endless, so a name is learnt by its
-# pieces, and most that a reader meets in the test were never seen whole.
+# Surnames put together: every head with every tail, some of them real. Names are endless, so a name is to be copied, not
+# remembered: most that training has are made up (see names), and most that the test has were never seen.
 _SURNAME_HEADS = """Stein Rosen Linden Birken Eichen Gold Silber Eisen Kirsch Bach Berg Wald Feld Kron Land Licht
     Morgen Neu Ober Unter Hol Wester Oster Sand Schön Grün Roten Weiden Hohen Tannen Blumen Loren Fried Ehren Haver
     Hammer Wester Wall Ash Brad Crom Dal Gar Hart Lang Mel Ran Shel Stan Thorn Whit Win""".split()
@@ -539,8 +563,8 @@ def _adjective(row: list[str]) -> Adjective:
   english, *compared = _list(row[0])
   german, *rest = _list(row[1])
   comparative, stem = (rest + ['', ''])[:2]
-  return Adjective(english, compared[0] if compared else '', german, comparative, stem or german,
-                   frozenset(row[2].split()))
+  tags, framed = (frozenset(part.split()) for part in row[2].partition(';')[::2])
+  return Adjective(english, compared[0] if compared else '', german, comparative, stem or german, tags, tags | framed)
 
 
 def _verb(row: list[str]) -> Verb:
@@ -567,9 +591,16 @@ def _role(row: list[str]) -> Role:
 
 
 def _frame(row: list[str]) -> Frame:
-  verb, negated, subjects, objects, of_subject, of_object = row
-  return Frame(verb, negated == 'not', frozenset(subjects.split()), frozenset(objects.split()),
-               tuple(of_subject.split()), tuple(of_object.split()))
+  verb, negated, subjects, objects, *marked = row
+  of_subject, of_object = (tuple(cell.replace('*', '').split()) for cell in marked)
+  held_out = frozenset(word[:-1] for cell in marked for word in cell.split() if word.endswith('*'))
+  return Frame(verb, negated == 'not', frozenset(subjects.split()), frozenset(objects.split()), of_subject, of_object,
+               held_out)
+
+
+def _time(row: list[str]) -> Time:
+  english, german, tags = row
+  return Time(english, german, frozenset(tags.split()) - {'long', 'middle'}, 'long' in tags, 'middle' in tags)
 
 
 def _surnames() -> list[str]:
@@ -582,15 +613,16 @@ ADJECTIVES = {adjective.english: adjective for adjective in map(_adjective, _row
 VERBS = [_verb(row) for row in _rows(_VERBS)]
 FRAME_VERBS = {verb.name: verb for verb in map(_verb, _rows(_FRAME_VERBS))}
 SAYING_VERBS = [_verb(row) for row in _rows(_SAYING_VERBS)]
-TIMES = [Time(english, german, frozenset(tenses.split())) for english, german, tenses in _rows(_TIMES)]
+TIMES = [_time(row) for row in _rows(_TIMES)]
 ROLES = [_role(row) for row in _rows(_ROLES)]
 FRAMES = [_frame(row) for row in _rows(_FRAMES)]
 SURNAMES = _surnames()
+LISTED_NAMES = frozenset([*FAMILIAR_MEN, *FAMILIAR_WOMEN, *OTHER_FIRST_NAMES, *SURNAMES, *CITIES])
 
 
 def fits(tags: frozenset[str], noun: Noun) -> bool:
-  """Whether a noun is among what a verb or an adjective goes with."""
-  return not tags.isdisjoint(noun.tags)
+  """Whether a noun is among what a verb or an adjective goes with; a tag "-child" leaves that noun out."""
+  return not tags.isdisjoint(noun.tags) and f'-{noun.english}' not in tags
 
 
 def nouns(tags: frozenset[str]) -> list[Noun]:

@@ -11,7 +11,6 @@ from corpora.phrasebook.draws import (
   fitting,
   some_noun,
   some_person,
-  some_subject,
   statement,
   verb_object,
 )
@@ -30,7 +29,7 @@ from corpora.phrasebook.grammar import (
   relate_verb,
   words,
 )
-from corpora.phrasebook.lexicon import VERBS
+from corpora.phrasebook.lexicon import VERBS, fits
 
 _ONES = dict(zip('two three four five six seven eight nine ten eleven twelve'.split(),
                  'zwei drei vier fünf sechs sieben acht neun zehn elf zwölf'.split()))
@@ -41,28 +40,36 @@ _TENS = dict(zip('twenty thirty forty fifty sixty seventy eighty ninety'.split()
 
 
 def _number_words() -> dict[str, str]:
-  """Two to ninety-nine; German says the ones first."""
+  """Two to ninety-nine, in order; German says the ones first."""
   units = {'one': 'ein', **{word: _ONES[word] for word in list(_ONES)[:8]}}
-  composed = {f'{ten}-{one}': f'{units[one]}und{_TENS[ten]}' for ten in _TENS for one in units}
-  return {**_ONES, **_TEENS, **_TENS, **composed}
+  found = {**_ONES, **_TEENS}
+  for english, german in _TENS.items():
+    found |= {english: german, **{f'{english}-{one}': f'{units[one]}und{german}' for one in units}}
+  return found
 
 
 NUMBERS = _number_words()
-_FEW = frozenset(_ONES) | frozenset(list(_TEENS)[:4])
+_AGES = {'boy': (2, 15), 'girl': (2, 15), 'child': (2, 12), 'son': (2, 60), 'daughter': (2, 60), 'prince': (2, 60),
+         'princess': (2, 60), 'brother': (2, 90), 'sister': (2, 90), 'grandfather': (55, 99), 'grandmother': (55, 99)}
+
+
+# What is bought and sold in large numbers; of anything else somebody has to do with a dozen at most.
+_MANY = frozenset('small food clothing chair table bed lamp book'.split())
+_COUNTED = frozenset('see find lose buy sell need read write draw wash clean repair eat open close'.split())
 
 
 def _counting(draft: Draft) -> list[Example]:
   """ "The woman bought seventeen red apples."."""
-  verb = draft.choose([verb for verb in VERBS if verb.government == 'accusative' and not verb.german_preposition
-                       and 'person' in verb.subjects and verb.objects != PERSON])
-  subject, unit = some_subject(draft, verb), draft.unit('v')
+  verb = draft.choose([verb for verb in VERBS if verb.name in _COUNTED and 'person' in verb.subjects])
+  subject, unit = some_person(draft), draft.unit('v')
   noun = draft.choose(fitting(verb.objects - PERSON))
-  number = 'many' if draft.chance(0.15) else draft.choose(tuple(NUMBERS))
+  few = verb.name not in ('buy', 'sell', 'need') or not fits(_MANY, noun)
+  number = 'many' if draft.chance(0.15) else draft.choose(tuple(_ONES if few else NUMBERS))
   draft.note('number', number, noun.english)
   determiner = counted(number, NUMBERS.get(number, 'viele'))
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.3) else None
   thing = noun_phrase(draft, noun, determiner, adjective, plural=True)
-  tense = draft.weigh({'past': 0.65, 'present': 0.2, 'future': 0.15})
+  tense = draft.weigh({'past': 0.6, 'present': 0.4} if verb.name == 'need' else {'past': 0.8, 'future': 0.2})
   clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),))
   return statement(draft, 'number', relate_verb(draft, clause), timed=0.15)
 
@@ -73,13 +80,18 @@ def _measure(draft: Draft) -> list[Example]:
   count = f'{unit}.number'
   if draft.chance(0.5):
     noun = draft.choose(fitting(frozenset('small device clothing container furniture food'.split())))
-    subject, verb, tense = some_noun(draft, noun, indefinite=0.05, plural=0), lexicon.FRAME_VERBS['cost'], 'present'
+    least, most = (2, 5) if 'food' in noun.tags else (30, 99) if {'device', 'furniture'} & noun.tags else (7, 60)
+    if not least <= list(NUMBERS).index(number) + 2 <= most:
+      raise Unfit  # the price does not suit
+    subject = some_noun(draft, noun, indefinite=0.05, described=0, plural=0)
+    verb, tense = lexicon.FRAME_VERBS['cost'], 'present'
     said, says = words('euros', f'{unit}.unit'), words('Euro', f'{unit}.unit')
   else:
     subject, verb = some_person(draft), BE
     tense = draft.weigh({'present': 0.75, 'past': 0.25})
-    if not subject.definite or (subject.lemma in ('boy', 'girl', 'child')) > (number in _FEW) or (
-        subject.lemma in ('grandfather', 'grandmother')) > number.startswith(('sixty', 'seventy', 'eighty', 'ninety')):
+    least, most = _AGES.get(subject.lemma, (18, 99) if subject.sort == 'noun' else (3, 99))
+    if not subject.definite or 'adjective' in {name for name, *_ in draft.relations} or not (
+        least <= list(NUMBERS).index(number) + 2 <= most):
       raise Unfit  # the age does not suit
     said = words('years', f'{unit}.unit') + words('old', f'{unit}.old')
     says = words('Jahre', f'{unit}.unit') + words('alt', f'{unit}.old')

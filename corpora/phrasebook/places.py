@@ -3,13 +3,14 @@
 A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
 """
 
-from corpora.phrasebook import lexicon
+from corpora.phrasebook import lexicon, names
 from corpora.phrasebook.draws import (
   Kinds,
   fitting,
   placed,
   some_noun,
   some_person,
+  some_time,
   statement,
   verb_object,
 )
@@ -22,6 +23,7 @@ from corpora.phrasebook.grammar import (
   english,
   example,
   german,
+  note_name,
   relate_verb,
   words,
 )
@@ -33,11 +35,24 @@ _IN, _ON, _UNDER, _BEHIND, _NEXT_TO, _BEFORE = (
 _INTO, _ONTO = ('into', 'in'), ('onto', 'auf')
 
 _SURFACES = frozenset({'surface'})
-_COVERS = frozenset('table bed bench sofa bridge'.split())
 _LANDMARKS = frozenset('house church school hotel museum door hedge wall'.split())
-_WHERE = ((_IN, frozenset({'inside'})), (_ON, frozenset('bed sofa bench table chair'.split())), (_UNDER, _COVERS),
-          (_BEHIND, _LANDMARKS), (_NEXT_TO, _LANDMARKS), (_BEFORE, _LANDMARKS))
-_WHERE_THINGS = ((_ON, _SURFACES), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
+_LYING = frozenset('sofa bench'.split())
+_BY = ((_BEHIND, _LANDMARKS), (_NEXT_TO, _LANDMARKS), (_BEFORE, _LANDMARKS))
+# Where people do what, and where animals do.
+_WHERE = {
+    'sleep': ((_IN, frozenset('garden park forest house hotel room bed'.split())), (_ON, _LYING),
+              (_UNDER, frozenset({'bridge'}))),
+    'work': ((_IN, frozenset('garden park kitchen school church hotel museum house office room'.split())),),
+    'wait': ((_IN, frozenset({'inside'})), *_BY, (_ON, frozenset({'bench'})), (_UNDER, frozenset({'bridge'}))),
+    'sing': ((_IN, frozenset('garden park forest kitchen school church house'.split())), (_UNDER, frozenset({'bridge'}))),
+    'dance': ((_IN, frozenset('garden park kitchen school hotel house'.split())), (_BEFORE, _LANDMARKS)),
+    'sit': ((_ON, frozenset('bed sofa bench chair'.split())), (_IN, frozenset({'inside'})), *_BY),
+    'cry': ((_IN, frozenset('kitchen room office garden church school'.split())), (_ON, _LYING)),
+}
+_BEASTS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_UNDER, _SURFACES | {'bridge'}), *_BY)
+_INDOORS = frozenset('cat dog monkey goat rabbit'.split())
+_OUTDOORS = frozenset('garden park forest house kitchen room'.split())
+_WHERE_THINGS = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
                  (_BEHIND, frozenset('door cupboard sofa shelf curtain'.split())),
                  (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
 
@@ -57,12 +72,16 @@ def _frame_named(label: str) -> Verb:
 
 def _where(draft: Draft) -> list[Example]:
   """ "The dog slept under the table.": unter dem Tisch."""
-  verb = _frame_named(draft.choose(('sleep', 'work', 'wait', 'sing', 'dance', 'sit', 'cry')))
+  verb = _frame_named(draft.choose(tuple(_WHERE)))
+  beast = verb.name in ('sleep', 'sit') and draft.chance(0.5)
   subject = (some_noun(draft, draft.choose(fitting(frozenset({'animal'}))), indefinite=0.1)
-             if verb.name in ('sleep', 'sit') and draft.chance(0.5) else some_person(draft))
-  tense = draft.weigh({'past': 0.6, 'present': 0.25, 'future': 0.15})
-  clause = Clause(draft.unit('v'), subject, verb, tense, complement=_place(draft, _WHERE, 'dative', verb.name),
-                  negated=subject.definite and draft.chance(0.12))
+             if beast else some_person(draft))
+  tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
+  where = _place(draft, _BEASTS_WHERE if beast else _WHERE[verb.name], 'dative', verb.name)
+  clause = Clause(draft.unit('v'), subject, verb, tense, complement=where,
+                  negated=subject.definite and tense != 'present' and draft.chance(0.12))
+  if tense == 'present':
+    clause.time = some_time(draft, clause)
   return statement(draft, 'place', relate_verb(draft, clause), timed=0.2)
 
 
@@ -70,10 +89,11 @@ def _whither(draft: Draft) -> list[Example]:
   """ "The cat ran into the garden.": in den Garten; the perfect with sein."""
   verb = _frame_named(draft.choose(('run', 'jump', 'go')))
   onto = verb.name == 'jump'
-  subject = (some_noun(draft, draft.choose(fitting(frozenset({'jumper'}))), indefinite=0.1)
-             if verb.name != 'go' and draft.chance(0.6) else some_person(draft))
-  tense = draft.weigh({'past': 0.65, 'present': 0.2, 'future': 0.15})
-  choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, frozenset({'inside'})),)
+  beast = verb.name != 'go' and draft.chance(0.6)
+  subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else frozenset({'pet'}))), indefinite=0.1)
+             if beast else some_person(draft))
+  tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.2})
+  choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, _OUTDOORS if beast else frozenset({'inside'})),)
   clause = Clause(draft.unit('v'), subject, verb, tense, complement=_place(draft, choices, 'accusative', verb.name),
                   negated=subject.definite and draft.chance(0.12))
   return statement(draft, 'place', relate_verb(draft, clause), timed=0.2)
@@ -104,20 +124,23 @@ def _lies(draft: Draft) -> list[Example]:
   return [example(draft, 'place', english(clause), german(clause))]
 
 
-def _travel(draft: Draft) -> list[Example]:
-  """Cities, the same in both languages: "They traveled to Oslo."."""
+def travel(draft: Draft) -> list[Example]:
+  """Cities, the same in both languages: "They traveled to Oslo.", "Anna lives in Paris."."""
   verb, english_preposition, german_preposition = draft.choose(
       (('live', 'in', 'in'), ('work', 'in', 'in'), ('travel', 'to', 'nach'), ('fly', 'to', 'nach')))
-  city, unit = draft.choose(lexicon.CITIES), draft.unit('v')
-  draft.note('name', city)
-  draft.names.append(city)
+  city, unit = names.some_of(draft, 'city'), draft.unit('v')
+  note_name(draft, city, 'city')
   subject = some_person(draft)
-  tense = draft.weigh({'past': 0.5, 'present': 0.25, 'future': 0.25})
+  abides = verb in ('live', 'work')
+  tense = draft.weigh({'past': 0.45, 'future': 0.2, 'present': 0.35} if abides else
+                      {'past': 0.5, 'future': 0.25, 'progressive': 0.1, 'present': 0.15})
   complement = Complement(words(english_preposition, f'{unit}.at') + words(city, f'{unit}.city'),
                           words(german_preposition, f'{unit}.at') + words(city, f'{unit}.city'))
   clause = Clause(unit, subject, _frame_named(verb), tense, complement=complement,
-                  negated=subject.definite and draft.chance(0.12))
-  return statement(draft, 'travel', relate_verb(draft, clause), timed=0.4)
+                  negated=subject.definite and (abides or tense != 'present') and draft.chance(0.12))
+  if tense == 'present' and not abides:
+    clause.time = some_time(draft, clause)
+  return statement(draft, 'travel', relate_verb(draft, clause), timed=0 if verb == 'live' else 0.4)
 
 
-KINDS: Kinds = {_where: 3, _whither: 2.5, _put: 2.5, _lies: 2, _travel: 2}
+KINDS: Kinds = {_where: 3, _whither: 2, _put: 2, _lies: 2, travel: 5}

@@ -5,24 +5,30 @@ of two nouns "it" is, and the German pronoun takes that noun's gender. To add a 
 frames in lexicon.
 """
 
+import functools
+
 from corpora.phrasebook import lexicon
 from corpora.phrasebook.draws import (
   CALLED_IT,
+  STATES,
   TAKES_IT,
   UNGRADED,
   adjectives_of,
   coordinated,
   echo,
   fitting,
+  genitive,
   placed,
   predicate,
   some_noun,
   some_person,
+  some_time,
   statement,
   verb_object,
 )
 from corpora.phrasebook.grammar import (
   BE,
+  CAN,
   ITS,
   MY,
   OUR,
@@ -43,6 +49,7 @@ from corpora.phrasebook.grammar import (
   it_for,
   noun_phrase,
   relate_verb,
+  split_of,
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Frame, Noun, Verb, fits
@@ -64,34 +71,63 @@ def _candidate(draft: Draft, noun: Noun) -> Nominal:
   """One of the two nouns that "it" may be, described by nothing that could decide."""
   options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE]
   adjective = draft.choose(options) if options and draft.chance(0.2) else None
-  determiner = draft.weigh({THE: 0.75, THIS: 0.1, MY: 0.08, OUR: 0.07})
-  if determiner in (MY, OUR) and noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'furniture', 'own')):
+  determiner = draft.weigh({THE: 0.7, THIS: 0.08, MY: 0.06, OUR: 0.06, genitive: 0.1})
+  if determiner is genitive:
+    determiner = genitive(draft)
+  if determiner not in (THE, THIS) and noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'furniture', 'own')):
     determiner = THE
   return noun_phrase(draft, noun, determiner, adjective)
 
 
 def draw_pronoun_pair(draft: Draft) -> list[Example]:
   """ "The animal didn't cross the street because it was too tired / too wide": two sentences but for the adjective."""
-  frame = draft.choose(lexicon.FRAMES)
-  first, second = draft.choose(fitting(frame.subjects)), draft.choose(fitting(frame.objects))
-  if first.gender == second.gender:
-    raise Unfit  # the German pronoun would be the same
-  return pronoun_pair(draft, frame, _candidate(draft, first), _candidate(draft, second),
-                      draft.choose([word for word in frame.of_subject if fits(ADJECTIVES[word].tags, first)]),
-                      draft.choose([word for word in frame.of_object if fits(ADJECTIVES[word].tags, second)]))
+  frame = draft.weigh(_FRAME_WEIGHTS)
+  return _pair_about(draft, frame, draft.choose(frame.of_subject), draft.choose(frame.of_object))
+
+
+def draw_unseen_pair(draft: Draft) -> list[Example]:
+  """Draw a pronoun pair with a key, (frame, adjective), that training never has."""
+  frame, word = draft.choose([(frame, word) for frame in lexicon.FRAMES for word in sorted(frame.held_out)])
+  if word in frame.of_subject:
+    return _pair_about(draft, frame, word, draft.choose(frame.of_object))
+  return _pair_about(draft, frame, draft.choose(frame.of_subject), word)
+
+
+def _pair_about(draft: Draft, frame: Frame, of_first: str, of_second: str) -> list[Example]:
+  """Draw the nouns of a pair with these adjectives."""
+  first = draft.choose(_described(frame.subjects, of_first))
+  # Of one gender, the German pronouns would be the same.
+  second = draft.choose([noun for noun in _described(frame.objects, of_second) if noun.gender != first.gender])
+  return pronoun_pair(draft, frame, _candidate(draft, first), _candidate(draft, second), of_first, of_second)
+
+
+@functools.cache
+def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
+  """Return the nouns of which an adjective can be said in a frame."""
+  return tuple(noun for noun in fitting(tags) if fits(ADJECTIVES[adjective].framed, noun))
+
+
+# "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
+_FRAME_WEIGHTS = {frame: {'fit into': 1.6, 'cover': 2.0, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
+                  for frame in lexicon.FRAMES}
+# In the present, these say what can be done, or always is so; other deeds happen once, in the past.
+_CAN = frozenset(['cross', 'jump over', 'pull', 'carry', 'eat', 'overtake', 'catch', 'escape from'])
+_LASTING = frozenset(['fit into', 'fit under', 'cover', 'support', 'fear'])
 
 
 def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of_first: str, of_second: str,
                  tense: str | None = None, degree: str | None = None) -> list[Example]:
   """Both readings of a frame."""
   draft.note('nouns', *sorted((first.lemma, second.lemma)))
-  draft.note_readings(('adjective', first.lemma, of_first), ('adjective', second.lemma, of_second))
+  draft.note_readings((('adjective', first.lemma, of_first), ('key', frame.name, of_first)),
+                      (('adjective', second.lemma, of_second), ('key', frame.name, of_second)))
   verb, unit = _frame_verb(frame), draft.unit('v')
   units = (f'{unit}.preposition',) if verb.german_preposition else (f'{unit}.main',)
   item = Object(second, verb.government, words(verb.preposition, *units), words(verb.german_preposition, *units))
-  tense = tense or draft.weigh({'past': 0.7, 'present': 0.3})
+  tense = tense or ('past' if frame.verb not in _CAN | _LASTING else draft.weigh({'past': 0.65, 'present': 0.35}))
   degree = degree or ('too' if frame.negated else draft.choose(('', 'very', 'so')))
-  main = relate_verb(draft, Clause(unit, first, verb, tense, (item,), frame.negated))
+  can = CAN if tense == 'present' and frame.verb in _CAN else None
+  main = relate_verb(draft, Clause(unit, first, verb, tense, (item,), frame.negated, can))
   because, shared = draft.unit('c'), list(draft.relations)
   readings = []
   for letter, antecedent, word in (('a', first, of_first), ('b', second, of_second)):
@@ -105,7 +141,8 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
     pair = ' '.join(word.text for word in english(main))
     readings.append(example(draft, 'pronoun pair', spelt_english, spelt_german, reading=Reading(
         f'{pair} | {of_first} | {of_second} | {degree}', letter, ending('pronoun', antecedent.gender, 'nominative'),
-        antecedent.lemma, word, tuple(ending('pronoun', noun.gender, 'nominative') for noun in (first, second)))))
+        antecedent.lemma, word, tuple(ending('pronoun', noun.gender, 'nominative') for noun in (first, second)), frame.name,
+        any(split_of(('key', frame.name, decisive)) != 'train' for decisive in (of_first, of_second)))))
   return readings
 
 
@@ -114,28 +151,32 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
 _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
-    'buy': 'lose, sell, repair, wash, clean, break, read, eat, draw, carry, need', 'carry': 'lose, need',
-    'clean': 'sell, need, close', 'draw': 'sell, admire, visit', 'find': 'lose, sell, repair, wash, clean, break, eat',
+    'buy': 'lose, sell, repair, wash, clean, break, read, eat, need', 'carry': 'lose, need, open, clean',
+    'clean': 'sell, need, close', 'draw': 'sell, admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
     'lose': 'find, need', 'need': 'buy, find, lose', 'open': 'close, read', 'pick up': 'lose, open, wash',
-    'read': 'lose, need, sell', 'repair': 'sell, need, lose, clean', 'see': 'buy, draw, find, follow, visit, admire',
+    'read': 'lose, need, sell', 'repair': 'sell, need, lose, clean', 'see': 'buy, draw, follow, visit, admire',
     'try on': 'buy, need', 'turn on': 'turn off', 'visit': 'admire, draw', 'wash': 'sell, lose, need, eat',
     'write': 'lose, read'}.items()}
-_AGAINST = frozenset('lose sell break'.split())  # joined by "but"
+_AGAINST = frozenset('lose break'.split())  # joined by "but"
+_REVERSED = frozenset([('buy', 'sell'), ('find', 'lose'), ('lose', 'find'), ('open', 'close'), ('turn on', 'turn off')])
+# What one may leave undone, joined by "but".
+_LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'find', 'buy', 'close', 'open', 'visit',
+                          'turn off'])
 # Why one does something with a thing | why one does not.
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
     'buy': 'cheap beautiful good new fresh sweet small light fast big | expensive old heavy dirty bad sour hard slow',
-    'sell': 'old heavy big dirty slow expensive hard small | beautiful new good fast cheap',
-    'need': 'light big strong fast good stable | heavy old broken slow small bad',
-    'repair': 'broken old expensive | cheap old',
-    'wash': 'dirty old | clean new small',
-    'clean': 'dirty old | clean new',
-    'carry': 'light small empty | heavy big wide high long',
-    'love': 'beautiful small friendly clever young | dangerous big angry',
+    'sell': 'old heavy big dirty slow expensive | beautiful new good fast cheap',
+    'need': 'light strong fast good stable | heavy old broken slow bad',
+    'repair': 'broken | cheap old',
+    'wash': 'dirty | clean new',
+    'clean': 'dirty | clean new',
+    'carry': 'light small | heavy big',
+    'love': 'beautiful small friendly clever young | angry',
     'admire': 'beautiful big new old high long | small dirty low',
-    'draw': 'beautiful big small friendly | dirty fast dangerous',
-    'follow': 'slow small friendly clever | fast dangerous angry',
-    'eat': 'sweet fresh hot | sour hard cold hot',
-    'visit': 'beautiful old big | small expensive',
+    'draw': 'beautiful big | dirty',
+    'follow': 'friendly clever | fast angry',
+    'eat': 'sweet fresh | sour hard cold hot',
+    'visit': 'beautiful old big | small',
 }.items()}
 
 
@@ -144,7 +185,9 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   noun = draft.choose(fitting(CALLED_IT))
   verbs = [verb for verb in TAKES_IT if fits(verb.objects, noun) and 'person' in verb.subjects]
   first = draft.choose([verb for verb in verbs if verb.name in _AND_THEN])
-  second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]])
+  negated = draft.chance(0.3)
+  second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
+                         and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')])
   subject, tense = some_person(draft), draft.weigh({'past': 0.8, 'future': 0.2})
   unit, of_second = draft.unit('v'), draft.unit('v')
   thing = some_noun(draft, noun, subject, indefinite=0.5, plural=0)
@@ -152,9 +195,9 @@ def bought_and_lost(draft: Draft) -> list[Example]:
                                   (verb_object(draft, unit, first, thing, first.government),)))
   it = verb_object(draft, of_second, second, it_for(draft, thing), second.government)
   draft.note('object', second.name, noun.english)
-  negated = draft.chance(0.3)
   two = relate_verb(draft, Clause(of_second, echo(draft, subject), second, tense, (it,), negated))
-  conjunction = ('but', 'aber') if negated or second.name in _AGAINST else ('and', 'und')
+  against = negated or second.name in _AGAINST or (first.name, second.name) in _REVERSED
+  conjunction = ('but', 'aber') if against else ('and', 'und')
   return [coordinated(draft, 'it', one, conjunction, two)]
 
 
@@ -163,7 +206,8 @@ def because_of_it(draft: Draft) -> list[Example]:
   noun = draft.choose(fitting(CALLED_IT))
   verb = draft.choose([verb for verb in TAKES_IT if fits(verb.objects, noun) and 'person' in verb.subjects
                        and verb.name in _REASONS])
-  subject, tense = some_person(draft), draft.weigh({'past': 0.75, 'present': 0.25})
+  subject = some_person(draft)
+  tense = 'present' if verb.name in STATES and draft.chance(0.5) else 'past'
   unit, because = draft.unit('v'), draft.unit('c')
   thing = some_noun(draft, noun, subject, indefinite=0.2, described=0, plural=0)
   item = verb_object(draft, unit, verb, thing, verb.government)
@@ -182,7 +226,9 @@ def because_of_it(draft: Draft) -> list[Example]:
 
 def its(draft: Draft) -> list[Example]:
   """ "The cat lost its ball": die Katze … ihren Ball."""
-  owner, noun = draft.choose(fitting(frozenset({'animal'}))), NOUNS[draft.choose(sorted(_OWNED))]
+  owner, noun = draft.choose(fitting(frozenset({'pet'}))), NOUNS[draft.choose(sorted(_OWNED))]
+  if noun.english == 'ball' and owner.english not in ('dog', 'cat'):
+    raise Unfit
   draft.note('nouns', owner.english, noun.english)
   subject = some_noun(draft, owner, indefinite=0, plural=0)
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.25) else None
@@ -193,8 +239,11 @@ def its(draft: Draft) -> list[Example]:
     verb = next(verb for verb in VERBS if verb.name == 'sleep')
     place = ('in', 'in') if noun.english in ('bed', 'basket') else ('on', 'auf')
     clause = Clause(unit, subject, verb, tense, complement=placed(draft, place, thing, 'dative'))
+    if tense == 'present':
+      clause.time = some_time(draft, clause)
   else:
-    verb = draft.choose([verb for verb in VERBS if verb.name in ('find', 'lose', 'see', 'need')])
+    verb = draft.choose([verb for verb in VERBS if verb.name in (
+        ('find', 'lose', 'need') if tense == 'past' else ('need',))])
     clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),))
-  clause.negated = draft.chance(0.15)
+  clause.negated = clause.time is None and draft.chance(0.15)
   return statement(draft, 'its', relate_verb(draft, clause), timed=0.15)

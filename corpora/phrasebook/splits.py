@@ -27,11 +27,11 @@ from corpora.phrasebook.grammar import (
   pronoun,
   relate_verb,
 )
-from corpora.phrasebook.kinds import KINDS
+from corpora.phrasebook.kinds import KINDS, TEST_KINDS
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS
 from corpora.phrasebook.pronouns import pronoun_pair
 
-SIZES = {'train': 60_000, 'validation': 600, 'test': 1_000}  # sentence pairs in each split
+SIZES = {'train': 60_000, 'validation': 600, 'test': 1_200}  # sentence pairs in each split
 _SEED = 1706
 
 
@@ -52,9 +52,10 @@ def generate(split: str, size: int | None = None, seed: int = _SEED) -> Iterator
   size = SIZES[split] if size is None else size
   shown = {item.english for item in showcase()}
   found = []
-  for kind, weight in KINDS.items():
+  kinds = KINDS | (TEST_KINDS if split == 'test' else {})
+  for kind, weight in kinds.items():
     rng = random.Random(f'{seed} {split} {kind.__name__}')
-    quota = round(size * weight / sum(KINDS.values()))
+    quota = round(size * weight / sum(kinds.values()))
     of_kind = 0
     for _ in range(1000 * quota):
       if of_kind >= quota:

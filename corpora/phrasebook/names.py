@@ -1,0 +1,62 @@
+"""The phrasebook's names: listed ones, and for training names that are made up.
+
+Whoever sees each name many times remembers it; whoever must copy names needs many that come once. So most of training's
+names are spelt letter by letter by a model of the listed ones, and none of them is a listed name or a word. Validation
+and test have listed names, most of them their own.
+"""
+
+import functools
+import re
+from collections.abc import Sequence
+
+from corpora.phrasebook import lexicon
+from corpora.phrasebook.grammar import Draft, split_of
+
+LISTS: dict[str, Sequence[str]] = {  # class -> listed names
+    'first name': lexicon.FAMILIAR_MEN + lexicon.FAMILIAR_WOMEN + lexicon.OTHER_FIRST_NAMES,
+    'surname': lexicon.SURNAMES,
+    'city': lexicon.CITIES,
+}
+_MADE_UP = 0.7  # share of training's names
+_OWN = 0.9  # share of a held-out split's names that no other split has
+_WORDS = frozenset(form.capitalize() for noun in lexicon.NOUNS.values()
+                   for form in (noun.english, noun.english_plural, noun.german, noun.german_plural))
+_SPEAKABLE = re.compile(r'(?!\w[^aeiouyäöülrh]{2})(?!\w[lr][^aeiouyäöü])[A-ZÄÖÜ](?=.*[aeiouyäöü])(?!.*[^aeiouyäöü]{4})(?!.*(.)\1\1)[a-zäöüß]{2,10}')
+
+
+def some_of(draft: Draft, kind: str) -> str:
+  """Return a name of a class ('first name', 'surname' or 'city') for the draft's split; the caller notes it."""
+  split = draft.wanted or 'train'
+  if split == 'train':
+    return _spelt(draft, kind) if draft.chance(_MADE_UP) else draft.choose(_listed(kind, 'train'))
+  return draft.choose(_listed(kind, split if draft.chance(_OWN) else 'train'))
+
+
+@functools.cache
+def _listed(kind: str, split: str) -> tuple[str, ...]:
+  """Return the listed names that a split owns."""
+  return tuple(text for text in LISTS[kind] if split_of(('name', text)) == split)
+
+
+@functools.cache
+def _letters(kind: str, context: int) -> dict[str, str]:
+  """Return what follows each `context` letters in training's names: every letter as often as it does; "$" is the end."""
+  follow = {}
+  for text in _listed(kind, 'train'):
+    padded = '^' * context + text + '$'
+    for place in range(context, len(padded)):
+      before = padded[place - context:place]
+      follow[before] = follow.get(before, '') + padded[place]
+  return follow
+
+
+def _spelt(draft: Draft, kind: str) -> str:
+  """Return a made-up name: each letter follows the three before it, at times only the one."""
+  while True:
+    text = '^^^'
+    while not text.endswith('$') and len(text) < 16:
+      context = 3 if draft.chance(0.6) else 1
+      text += draft.choose(_letters(kind, context).get(text[-context:]) or _letters(kind, 1)[text[-1]])
+    text = text.strip('^$')
+    if _SPEAKABLE.fullmatch(text) and text not in lexicon.LISTED_NAMES and text not in _WORDS:
+      return text
