@@ -67,7 +67,8 @@ class Corpus:
   labels: tuple[str, ...] = ()  # of labelled text
   showcase: tuple[Pair, ...] = ()  # sentences that a finished run translates beside their references
   suggestions: tuple[str, ...] = ()  # source sentences that a user may try
-  measure: Callable[[list[str]], dict[str, Any]] | None = None  # further scores of the first test set's translations
+  # Further scores of the first test set's translations; of these, and of how many entries spell a source word.
+  measure: Callable[[list[str], Callable[[str], int]], dict[str, Any]] | None = None
 
   @property
   def by_name(self) -> dict[str, Split]:

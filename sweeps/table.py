@@ -28,7 +28,7 @@ OF_TRAINING = (*OF_SIZE, 'optimizer.', 'train.', 'init_from')
 COMPUTED_ALIKE = ('model.attention_kernel', 'model.scan_layers', 'model.remat', 'train.accumulation_steps',
                   'train.loss_chunks')
 # Further figures on the test text, beside the task's measure; best_… are on validation text.
-_FURTHER = re.compile(r'(?!best_)\w+_(accuracy|per_byte)')
+_FURTHER = re.compile(r'(?!best_)\w+_(accuracy|accuracy_unseen_keys|per_byte)')
 
 
 class Figure(NamedTuple):

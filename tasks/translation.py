@@ -110,8 +110,9 @@ class Translation(Task):
       results, hypotheses = translation_scores(translator, pairs, bar.update)
     summary = [scores.describe(results, split.name)]
     if split is self.examined[0] and corpus.measure:
-      results |= corpus.measure(hypotheses)
-      summary.append('  '.join(f'{name} {value:.3f}' for name, value in results.items() if name.endswith('_accuracy')))
+      measured = corpus.measure(hypotheses, lambda word: len(self.source.encode(word)))
+      results |= measured
+      summary.append('  '.join(f'{name} {value:.3f}' for name, value in measured.items() if isinstance(value, float)))
     if split is self.examined[0] and corpus.showcase:
       translated = [found.text for found in translator.translate([pair.source for pair in corpus.showcase])]
       shown, right = marked(corpus.showcase, translated)

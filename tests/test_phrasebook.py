@@ -2,6 +2,7 @@
 
 import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -13,12 +14,12 @@ import pytest
 from checks import errors
 from corpora import loading
 from corpora.config import LANGUAGES
-from corpora.phrasebook import builder, grammar, lexicon, numbers, splits
+from corpora.phrasebook import builder, grammar, lexicon, names, numbers, scores, splits
 
 
 @pytest.fixture(scope='module')
 def train() -> list[grammar.Example]:
-  return list(splits.generate('train', 30_011))
+  return list(splits.generate('train'))
 
 
 @pytest.fixture(scope='module')
@@ -173,6 +174,26 @@ def test_every_source_has_one_translation(everything):
     assert translations.setdefault(item.english, item.german) == item.german
 
 
+def test_what_has_two_translations_is_not_said(everything):
+  for item in everything:
+    words = {word.lower() for word in grammar.tokens(item.english)}
+    assert not (words & {'girl', 'child'} and words & {'he', 'she', 'him', 'her', 'his'}), item.english
+    assert not ({"isn't", "wasn't", "aren't", "weren't", 'not'} & words and re.search(r"n't (too|very) ", item.english))
+
+
+def test_what_happens_once_is_not_in_the_simple_present(everything):
+  for item in everything:
+    assert not re.search(r' (buys|sells|finds|loses|breaks|catches|overtakes|crosses|gives) ', item.english), item.english
+
+
+def test_clear_object_pronouns_stand_before_a_noun(everything):
+  object_pronoun, noun = r'(mich|mir|uns|ihn|ihm|ihnen)', r'(der|die|das|dieser|diese|dieses) \w+'
+  found = [item for item in everything if re.search(rf'\b(hat|haben|ist|sind|wird|weil) {object_pronoun} {noun}', item.german)]
+  assert len(found) > 20
+  for item in everything:
+    assert not re.search(rf'\b(Gestern|Heute|Morgen|Warum|Wann) (hat|ist|wird) {noun} {object_pronoun}\b', item.german)
+
+
 def test_sentences_are_of_the_promised_length(everything):
   lengths = [len(item.english.split()) for item in everything]
   assert min(lengths) >= 3 and max(lengths) <= 25 and 5 < np.mean(lengths) < 12
@@ -250,22 +271,54 @@ def _nouns(item: grammar.Example) -> list[str]:
 
 def test_names_of_the_test_are_new(train, held_out):
   trained = {word for item in train for word in grammar.tokens(item.german)}
-  unseen = [name for item in held_out['test'] for name in item.unseen_names]
-  assert len(unseen) > 100 and not set(unseen) & trained
+  unseen = [name for item in held_out['test'] for name, _ in item.unseen_names]
+  assert len(unseen) > 500 and not set(unseen) & trained
   for item in [*held_out['test'], *held_out['validation']]:
-    assert all(re.search(rf"\b{name}(s|'s)?\b", item.english) for name in item.unseen_names)
+    assert all(re.search(rf"\b{name}(s|'s)?\b", item.english) for name, _ in item.unseen_names)
   assert not any(item.unseen_names for item in train)
+
+
+def test_most_names_of_training_are_made_up():
+  for kind in names.LISTS:
+    drafts = {split: grammar.Draft(random.Random(3), split) for split in ('train', 'test')}
+    drawn = {split: [names.some_of(draft, kind) for _ in range(1_000)] for split, draft in drafts.items()}
+    made_up = [text for text in drawn['train'] if text not in lexicon.LISTED_NAMES]
+    assert 0.65 < len(made_up) / 1_000 < 0.75 and len(set(made_up)) > 0.85 * len(made_up)
+    assert {grammar.split_of(('name', text)) for text in set(drawn['train']) - set(made_up)} == {'train'}
+    assert {grammar.split_of(('name', text)) for text in drawn['test']} == {'train', 'test'}
+    assert set(drawn['test']) <= lexicon.LISTED_NAMES
+
+
+def test_keys_of_the_test_are_new(train, held_out):
+  """A pair with an unseen key has a (verb, polarity, adjective) that training never shows; the others have none."""
+  new = {(frame.name, adjective) for frame in lexicon.FRAMES for adjective in frame.held_out}
+  key = lambda item: (item.reading.frame, item.reading.adjective)
+  trained = {key(item) for item in train if item.reading.pair}
+  tested = _pairs(held_out['test'])
+  assert not trained & new and {key(item) for pair in tested.values() for item in pair} <= trained | new
+  for pair in tested.values():
+    assert {item.reading.held_out for item in pair} == {not new.isdisjoint(map(key, pair))}
+  assert len(new & {key(item) for pair in tested.values() for item in pair}) > 0.7 * len(new)
+  assert 80 <= sum(pair[0].reading.held_out for pair in tested.values()) <= len(tested) - 70
+
+
+def test_cover_is_as_frequent_as_what_it_reverses(train):
+  verbs = Counter(item.reading.frame.removeprefix('not ') for item in train)
+  assert 0.75 < verbs['cover'] / verbs['fit into'] < 1.33 and 0.75 < verbs['cover'] / verbs['fit under'] < 1.33
 
 
 def test_every_word_of_the_test_is_taught(train, held_out):
   """But names: what is new in the test are combinations."""
   trained = {word.lower() for item in train for word in grammar.tokens(item.english)}
-  names = {*lexicon.FAMILIAR_MEN, *lexicon.FAMILIAR_WOMEN, *lexicon.OTHER_FIRST_NAMES, *lexicon.SURNAMES,
-           *lexicon.CITIES}
   for item in held_out['test']:
     new = [word for word in grammar.tokens(item.english)
-           if word.lower() not in trained and word.removesuffix("'s") not in names]
+           if word.lower() not in trained and word.removesuffix("'s") not in lexicon.LISTED_NAMES]
     assert not new, item.english
+  forms = {word.lower() for item in train for word in grammar.tokens(item.german)}
+  for item in held_out['test']:
+    new = [word for word in grammar.tokens(item.german)
+           if word.lower() not in forms and not {word, word.removesuffix('s')} & lexicon.LISTED_NAMES]
+    assert not new, item.german
   nouns = {noun.english for noun in lexicon.NOUNS.values()} | {role.english for role in lexicon.ROLES}
   assert nouns <= trained and set(lexicon.ADJECTIVES) <= trained and set(numbers.NUMBERS) <= trained
 
@@ -332,10 +385,10 @@ def test_annotations_of_a_known_sentence():
 
 
 def test_names_are_aligned_with_themselves(train):
-  names = {*lexicon.OTHER_FIRST_NAMES, *lexicon.SURNAMES} - {'Martin', 'Walter'}
+  listed = {*lexicon.OTHER_FIRST_NAMES, *lexicon.SURNAMES} - {'Martin', 'Walter'}
   for item in train[:2_000]:
     for left, right in _links(item):
-      if left in names and left[0].isupper() and len(left) > 5:
+      if left in listed and left[0].isupper() and len(left) > 5:
         assert left == right, item.english
 
 
@@ -385,31 +438,43 @@ def test_a_frame_and_an_adjective_have_one_reading():
 def test_rules_without_understanding_fail(train, held_out):
   train = [builder._annotation(item) for item in train]
   test = [builder._annotation(item) for item in held_out['test']]
-  scores = {name: builder.pronoun_accuracy(test, rule(train, test)) for name, rule in builder.RULES.items()}
-  assert scores['always the first noun'] == scores['always the animal'] == 0
-  assert max(scores.values()) < 0.7, scores
-  assert builder.pronoun_accuracy(test, [annotation['de'] for annotation in test]) == 1
+  seen, unseen = ({name: scores.pronoun_accuracy(test, rule(train, test), unseen) for name, rule in
+                   scores.RULES.items()} for unseen in (False, True))
+  assert seen['always the first noun'] == seen['always the animal'] == unseen['always the animal'] == 0
+  assert seen.pop('adjective, verb and negation') == seen.pop('the same, or the opposite of the other polarity') == 1
+  assert max(seen.values()) < 0.8 and max(unseen.values()) < 0.75, (seen, unseen)
+  for keys in (False, True):
+    assert scores.pronoun_accuracy(test, [annotation['de'] for annotation in test], keys) == 1
 
 
 # ------------------------------------------------------------------------------------------------- the scores
 
 
 def test_pronouns_count_in_pairs():
-  reading = lambda pair, pronoun: {'pair': pair, 'pronoun': pronoun}
+  reading = lambda pair, pronoun: {'pair': pair, 'pronoun': pronoun, 'unseen_key': ''}
   annotations = [reading('x', 'es'), reading('', ''), reading('x', 'sie'), reading('y', 'er'), reading('y', 'sie')]
-  assert builder.pronoun_accuracy(annotations, [
+  assert scores.pronoun_accuracy(annotations, [
       'Das Tier ist müde, weil es alt war.', 'Nichts.', 'A, weil sie b.', 'A, weil er b.', 'A, weil er b.']) == 0.5
-  assert builder.pronoun_accuracy(annotations[3:], ['Weil sie', 'weil']) == 0
-  assert math.isnan(builder.pronoun_accuracy([reading('', '')], ['weil es']))
+  assert scores.pronoun_accuracy(annotations[3:], ['Weil sie', 'weil']) == 0
+  assert math.isnan(scores.pronoun_accuracy([reading('', '')], ['weil es']))
+  other = [reading('z', 'er') | {'unseen_key': 'yes'}, reading('z', 'es') | {'unseen_key': 'yes'}]
+  found = ['A, weil sie b.', 'A, weil sie b.', 'A, weil er b.', 'A, weil es b.']
+  assert scores.pronoun_accuracy(annotations[3:] + other, found) == 0
+  assert scores.pronoun_accuracy(annotations[3:] + other, found, unseen_keys=True) == 1
   with pytest.raises(ValueError, match='5 annotated sentences, but 1'):
-    builder.pronoun_accuracy(annotations, ['A.'])
+    scores.pronoun_accuracy(annotations, ['A.'])
 
 
 def test_names_count_as_whole_words():
-  annotation = {'unseen_names': 'Orla Quill', 'de': 'Orlas Hund kennt Quill.', 'en': "Orla's dog knows Quill."}
-  assert builder.name_accuracy([annotation], ['Orlas Katze kennt Quill.']) == 1
-  assert builder.name_accuracy([annotation], ['Orla kennt Quiller.']) == 0
-  assert builder.name_accuracy([annotation], ["Orla's dog"], 'en') == 0.5
+  annotation = {'unseen_names': 'Orla Quill', 'name_classes': 'first name,surname', 'de': 'Orlas Hund kennt Quill.', 'en': "Orla's dog knows Quill."}
+  assert scores.name_accuracy([annotation], ['Orlas Katze kennt Quill.']) == 1
+  assert scores.name_accuracy([annotation], ['Orla kennt Quiller.']) == 0
+  assert scores.name_accuracy([annotation], ["Orla's dog"], 'en') == 0.5
+  figures = scores.measure([annotation], ["Orla's dog"], 'en', len)
+  assert figures == {
+      'name_accuracy': 0.5,
+      'name_accuracy_by_class': {'first name': {'accuracy': 1, 'names': 1}, 'surname': {'accuracy': 0, 'names': 1}},
+      'name_accuracy_by_pieces': {'4': {'accuracy': 1, 'names': 1}, '5': {'accuracy': 0, 'names': 1}}}
 
 
 # ------------------------------------------------------------------------------------------- the TFDS builder
@@ -441,8 +506,12 @@ def test_corpus_in_both_directions(data_dir):
   assert there.tests[0].fingerprint != back.tests[0].fingerprint != there.train.fingerprint
   assert (there.train.name, there.tests[0].name) == ('phrasebook train', 'phrasebook test')
   assert there.showcase[3] == ('I am a student.', 'Ich bin Student.') == back.showcase[3][::-1]
-  assert there.measure([pair.target for pair in pairs]) == {'name_accuracy': 1, 'pronoun_accuracy': 1}
-  assert back.measure([pair.source for pair in pairs]) == {'name_accuracy': 1}
+  found, other = there.measure([pair.target for pair in pairs], len), back.measure([pair.source for pair in pairs], len)
+  right = {'name_accuracy': 1, 'pronoun_accuracy': 1, 'pronoun_accuracy_unseen_keys': 1}
+  by_class = found['name_accuracy_by_class']
+  assert {name: value for name, value in found.items() if not isinstance(value, dict)} == right
+  assert by_class.keys() == {'first name', 'surname', 'city'} and sum(row['names'] for row in by_class.values()) >= 500
+  assert other == {name: value for name, value in found.items() if not name.startswith('pronoun')}
   with pytest.raises(errors.DataError, match='English and German'):
     builder.corpus(config('en', 'fr'))
 

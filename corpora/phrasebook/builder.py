@@ -1,8 +1,8 @@
-"""The phrasebook, an English-German corpus made by a grammar, as a TFDS builder, with the scores that it alone allows.
+"""The phrasebook, an English-German corpus made by a grammar, as a TFDS builder.
 
 Importing this module makes `tfds.builder('phrasebook')` known; it is prepared offline, in seconds. Beside each sentence
 pair stand its kind, gold relations between words, word alignments, names that training never shows, and for pronoun
-pairs what "it" stands for (see `_features`). The sentences come from kinds and the modules that it imports, which may
+pairs what "it" stands for (see `_features`); scores evaluates translations by them. The sentences come from kinds and the modules that it imports, which may
 be added to; the version carries a hash of all of them, so that TFDS never serves another corpus than the source's.
 """
 
@@ -12,9 +12,7 @@ import hashlib
 import inspect
 import io
 import logging
-import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,20 @@ import tensorflow_datasets as tfds
 
 from checks import cache_root, errors
 from corpora.config import CorpusConfig
-from corpora.phrasebook import clauses, deeds, draws, grammar, kinds, lexicon, names, numbers, places, pronouns, splits
-from corpora.phrasebook.grammar import tokens
+from corpora.phrasebook import (
+  clauses,
+  deeds,
+  draws,
+  grammar,
+  kinds,
+  lexicon,
+  names,
+  numbers,
+  places,
+  pronouns,
+  scores,
+  splits,
+)
 from corpora.splits import Corpus, Pair, Split
 
 LANGUAGES = ('en', 'de')
@@ -194,142 +204,7 @@ def suggestions() -> list[str]:
           'I know that he sold the expensive car.', 'Maria wants to buy twenty-one green apples.']
 
 
-# ---------------------------------------------------------------------------------------------------- the scores
-
-
-def _matched(annotations: Sequence[dict], hypotheses: Sequence[str]) -> Iterator[tuple[dict, str]]:
-  """Pair annotations with translations. Raises ValueError when their numbers differ."""
-  if len(annotations) != len(hypotheses):
-    raise ValueError(f'{len(annotations)} annotated sentences, but {len(hypotheses)} translations: expected one each')
-  return zip(annotations, hypotheses)
-
-
-def _pronoun_in(german: str) -> str:
-  """Return the word after "weil", where every pronoun of a pair stands; '' when there is none."""
-  spelt = [token.lower() for token in tokens(german)]
-  return spelt[spelt.index('weil') + 1] if 'weil' in spelt[:-1] else ''
-
-
-def pronoun_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str]) -> float:
-  """Return the share of pronoun pairs in which both German translations have the right pronoun for "it".
-
-  Always naming the first noun, or always the second, has one of each pair wrong and so scores 0.
-
-  Args:
-    annotations: as `examples` gives them; sentences outside of pairs do not count.
-    hypotheses: German translations in the same order.
-  """
-  right = defaultdict(list)
-  for annotation, german in _matched(annotations, hypotheses):
-    if annotation['pair']:
-      right[annotation['pair']].append(_pronoun_in(german) == annotation['pronoun'])
-  complete = [readings for readings in right.values() if len(readings) == 2]
-  return sum(map(all, complete)) / len(complete) if complete else math.nan
-
-
-def name_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str], language: str = 'de') -> float:
-  """Return the share of names never seen in training that the translation spells as the reference does.
-
-  Args:
-    annotations: as `examples` gives them.
-    hypotheses: translations in the same order.
-    language: 'de' or 'en', the language of the translations.
-  """
-  right = total = 0
-  for annotation, hypothesis in _matched(annotations, hypotheses):
-    found = set(tokens(hypothesis))
-    for name in annotation['unseen_names'].split():
-      form = next(token for token in tokens(annotation[language]) if token in (name, f'{name}s', f"{name}'s"))
-      right += form in found
-      total += 1
-  return right / total if total else math.nan
-
-
-def _measure(data_dir: str | None, language: str, hypotheses: list[str]) -> dict[str, float]:
-  """Return further figures of the test set's translations; pronouns count in German, since English has one "it"."""
-  annotations = examples('test', data_dir)
-  figures = {'name_accuracy': name_accuracy(annotations, hypotheses, language)}
-  if language == 'de':
-    figures['pronoun_accuracy'] = pronoun_accuracy(annotations, hypotheses)
-  return figures
-
-
-# ------------------------------------------------------------- rules that do not understand, to be compared with
-
-# Each takes annotations of training and test and returns test translations that are right except for the pronoun.
-Rule = Callable[[Sequence[dict], Sequence[dict]], list[str]]
-
-
-def _with_pronouns(annotations: Sequence[dict], choose: Callable[[dict], str]) -> list[str]:
-  """Return the references with other pronouns after "weil"."""
-  return [annotation['de'].replace(f'weil {annotation["pronoun"]} ', f'weil {choose(annotation)} ')
-          if annotation['pair'] else annotation['de'] for annotation in annotations]
-
-
-def _candidate(annotation: dict, second: bool) -> str:
-  return annotation['candidates'].split()[second]
-
-
-def first_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """Translate "it" as always the first noun."""
-  del train
-  return _with_pronouns(test, lambda annotation: _candidate(annotation, False))
-
-
-def animate_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """Translate "it" as the animal; as the first noun where there are two animals, or none."""
-  del train
-  animals = {noun.english for noun in lexicon.NOUNS.values() if 'animal' in noun.tags}
-
-  def choose(annotation: dict) -> str:
-    alive = [token in animals for token in tokens(annotation['en']) if token in lexicon.NOUNS]
-    return _candidate(annotation, alive[:2] == [False, True])
-
-  return _with_pronouns(test, choose)
-
-
-def adjective_pronoun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """Translate "it" by the pronoun that went with the adjective most often in training."""
-  seen = defaultdict(Counter)
-  for annotation in train:
-    seen[annotation['adjective']][annotation['pronoun']] += bool(annotation['pair'])
-  return _with_pronouns(test, lambda annotation: seen[annotation['adjective']].most_common(1)[0][0])
-
-
-def adjective_noun(train: Sequence[dict], test: Sequence[dict]) -> list[str]:
-  """Translate "it" as the noun, first or second, that the adjective went with most often; its gender is given."""
-  seen = defaultdict(Counter)
-  for annotation in train:
-    seen[annotation['adjective']][annotation['reading']] += bool(annotation['pair'])
-  return _with_pronouns(test, lambda annotation: _candidate(
-      annotation, seen[annotation['adjective']].most_common(1)[0][0] == 'b'))
-
-
-def bag_of_words(train: Sequence[dict], test: Sequence[dict], label: str = 'pronoun') -> list[str]:
-  """Translate "it" by naive Bayes on the English words without order: the pronoun, or (label 'reading') the noun."""
-  counts, labels = defaultdict(Counter), Counter()
-  for annotation in train:
-    if annotation['pair']:
-      labels[annotation[label]] += 1
-      for word in set(tokens(annotation['en'])):
-        counts[word][annotation[label]] += 1
-
-  def likelihood(annotation: dict, value: str) -> float:
-    evidence = ((counts[word][value] + 0.5) / (labels[value] + 1) for word in set(tokens(annotation['en'])))
-    return math.log(labels[value]) + sum(map(math.log, evidence))
-
-  def choose(annotation: dict) -> str:
-    best = max(sorted(labels), key=lambda value: likelihood(annotation, value))
-    return best if label == 'pronoun' else _candidate(annotation, best == 'b')
-
-  return _with_pronouns(test, choose)
-
-
-RULES: dict[str, Rule] = {
-    'always the first noun': first_noun,
-    'always the animal': animate_noun,
-    "the adjective's usual pronoun": adjective_pronoun,
-    "the adjective's usual noun": adjective_noun,
-    'bag of words, pronoun': bag_of_words,
-    'bag of words, noun': functools.partial(bag_of_words, label='reading'),
-}
+def _measure(data_dir: str | None, language: str, hypotheses: list[str], pieces: Callable[[str], int]
+             ) -> dict[str, Any]:
+  """Return further figures of the test set's translations."""
+  return scores.measure(examples('test', data_dir), hypotheses, language, pieces)

@@ -10,6 +10,7 @@ from corpora.phrasebook.draws import (
   STATES,
   TAKES_IT,
   UNGRADED,
+  UNWISHED,
   Kinds,
   action,
   adjectives_of,
@@ -30,7 +31,6 @@ from corpora.phrasebook.grammar import (
   BE,
   PRONOUNS,
   THE,
-  THIS,
   Clause,
   Draft,
   Example,
@@ -56,7 +56,7 @@ def _question(draft: Draft) -> list[Example]:
   if not clause.subject.definite or clause.subject.lemma == 'I':
     raise Unfit  # what one did oneself, one knows
   word, ask = draft.weigh({('', ''): 0.5, ('why', 'warum'): 0.25, ('when', 'wann'): 0.25}), draft.unit('w')
-  if word[0] == 'when' and (clause.tense in ('present', 'progressive') or clause.verb.name in STATES):
+  if word[0] == 'when' and (clause.tense in ('present', 'progressive') or clause.verb.name in UNWISHED):
     raise Unfit
   if not word[0]:
     if draft.chance(0.25) and clause.time is None and clause.verb.name not in STATES:

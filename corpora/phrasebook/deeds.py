@@ -9,7 +9,9 @@ from corpora.phrasebook.draws import (
   Kinds,
   action,
   adjectives_of,
+  belongs,
   fitting,
+  genitive,
   no_such_thing,
   some_name,
   some_noun,
@@ -27,6 +29,8 @@ from corpora.phrasebook.grammar import (
   NOT_A,
   PRONOUNS,
   SHE,
+  THE,
+  THIS,
   A,
   Clause,
   Complement,
@@ -58,6 +62,26 @@ def _right_now(draft: Draft) -> list[Example]:
 
 def _none(draft: Draft) -> list[Example]:
   return statement(draft, 'negation', no_such_thing(draft), timed=0.2)
+
+
+def described(draft: Draft) -> list[Example]:
+  """ "I dreamed of Anna's white sofa.": every adjective with each of its endings, rare ones ("weißem") among them."""
+  adjective, gender = draft.choose([option for option in ADJECTIVES.values() if fitting(option.tags)]), draft.choose('mfn')
+  nouns = [noun for noun in fitting(adjective.tags) if noun.gender == gender]
+  owned = [noun for noun in nouns if 'kin' in noun.tags or belongs(noun)]
+  noun = draft.choose(owned if owned and draft.chance(0.7) else nouns)
+  plural = 'one' not in noun.tags and draft.chance(0.2)
+  determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
+                           {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
+  unit, deed = draft.unit('v'), draft.weigh({'dream of': 0.5, 'look at': 0.3, 'disappear': 0.2})
+  if plural and determiner is A:
+    determiner = THE if deed == 'disappear' else BARE
+  phrase = noun_phrase(draft, noun, determiner, adjective, plural)
+  verb = next(verb for verb in VERBS if verb.name == deed)
+  if deed == 'disappear':
+    return statement(draft, 'action', relate_verb(draft, Clause(unit, phrase, verb, 'past')), timed=0.2)
+  item = verb_object(draft, unit, verb, phrase, verb.government)
+  return statement(draft, 'action', relate_verb(draft, Clause(unit, some_person(draft), verb, 'past', (item,))), timed=0.2)
 
 
 def _giving(draft: Draft) -> list[Example]:
@@ -92,7 +116,7 @@ def _wish(draft: Draft) -> list[Example]:
   return [example(draft, 'modal', english(clause), german(clause))]
 
 
-def _being(draft: Draft) -> list[Example]:
+def being(draft: Draft) -> list[Example]:
   clause = state(draft)
   if not clause.negated and draft.chance(0.15):
     return [example(draft, 'being', english(clause, inverted=True), german(clause, 'first'), '?')]
@@ -231,4 +255,4 @@ def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nomina
 
 
 KINDS: Kinds = {_deed: 12, _right_now: 2, _none: 3, _giving: 5, _having: 2, _wish: 5,
-                _being: 5, _comparison: 3, _role: 4, _introduction: 1.5, _esteem: 5}
+                being: 5, _comparison: 3, _role: 4, _introduction: 1.5, _esteem: 5}

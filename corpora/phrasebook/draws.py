@@ -98,14 +98,18 @@ def genitive(draft: Draft) -> Determiner:
   return counted(f"{first}'s", f'{first}s')
 
 
+def belongs(noun: Noun) -> bool:
+  """Whether somebody may have it: "my", "Anna's"."""
+  return not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
+
+
 def _determiner(draft: Draft, noun: Noun, owner: Nominal | None, indefinite: float = 0.25) -> Determiner:
   """A determiner that suits the noun; `owner` is the clause's subject when this is not it."""
   if 'kin' in noun.tags:
     return genitive(draft) if draft.chance(0.3) else _possessive(draft, owner)
   if draft.chance(indefinite):
     return A
-  belongs = not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
-  if belongs and draft.chance(0.3):
+  if belongs(noun) and draft.chance(0.3):
     return genitive(draft) if draft.chance(0.3) else _possessive(draft, owner)
   return THIS if draft.chance(0.15) else THE
 
@@ -137,7 +141,7 @@ def some_name(draft: Draft, familiar: bool = False) -> Nominal:
 
 def some_person(draft: Draft, owner: Nominal | None = None, pronouns: bool = True, described: float = 0.15) -> Nominal:
   """Anybody: a name, a pronoun or a noun; `owner` is the subject when this is an object."""
-  sort = draft.weigh({'noun': 0.34, 'name': 0.42, 'pronoun': 0.24 if pronouns else 0})
+  sort = draft.weigh({'noun': 0.33, 'name': 0.46, 'pronoun': 0.24 if pronouns else 0})
   if sort == 'noun':
     return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12, described=described)
   if sort == 'name':

@@ -65,6 +65,9 @@ RESERVED_FOR_TRAINING = frozenset({
     ('adjective', 'animal', 'tired'),
     ('adjective', 'street', 'wide'),
     ('object', 'kick', 'ball'),
+    # Else training would hardly have the form "freundliches".
+    ('adjective', 'pig', 'friendly'),
+    ('adjective', 'rabbit', 'friendly'),
 })
 
 

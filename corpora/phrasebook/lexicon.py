@@ -246,10 +246,10 @@ window, windows | Fenster, Fenster | n | thing openable opening
 # that it does not, although a tag says so; behind ";" those that it fits in a frame of pronoun pairs only
 # A missing comparative means: not compared.
 _ADJECTIVES = """
-old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl
+old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl -son -daughter
 young, younger | jung, jünger | person animal -grandfather -grandmother -child
 new, newer | neu, neuer | small device furniture vehicle clothing building container bridge
-big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -cupboard
+big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street
 small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child; opening
 good | gut, besser | role readable
 bad | schlecht, schlechter | role readable
@@ -259,7 +259,7 @@ cheap, cheaper | billig, billiger | priced
 heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
 light, lighter | leicht, leichter | container device chair bicycle pillow blanket ball sled boat; animal load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
-short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror shelf sofa
+short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror shelf sofa -cupboard
 wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen
 narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
@@ -480,18 +480,18 @@ fit under | not | truck bus boat carriage camel | bridge | tall big wide | low n
 fit under | | standing chair bench dog goat pig | table bench bed shelf | low small* narrow | high big wide
 fit under | | truck bus boat carriage camel | bridge | low small* narrow | high wide
 cover | not | screen | screen opening clock | small narrow low* short | big wide tall* long
-cover | | screen | screen opening clock | big* wide tall long | small narrow low* short
+cover | | screen | screen opening clock | big* wide tall* long | small narrow low* short
 support | not | table chair shelf bench | container device dog cat pig goat | weak old | heavy big
 support | not | bridge | vehicle load camel horse cow | weak old | heavy big
 support | | table chair shelf bench | container device dog cat pig goat | stable new | light small
 support | | bridge | vehicle load camel horse cow | stable wide | light small
 overtake | not | vehicle | vehicle | slow old* heavy | fast
 overtake | | vehicle | vehicle | fast* light new | slow old* heavy
-catch | not | hunter | prey | slow tired heavy lazy | fast clever strong*
-catch | | hunter | prey | fast clever strong | slow* tired weak old
+catch | not | hunter | prey | slow tired* heavy lazy | fast clever strong*
+catch | | hunter | prey | fast clever strong | slow tired* weak old
 attack | not | hunter | animal | tired weak sick | strong big dangerous
 attack | | hunter | animal | hungry angry | weak small old sick tired*
-fear | not | animal | animal | big strong* | small weak friendly
+fear | not | animal | animal | big strong* | small weak* friendly
 fear | | animal | animal | small weak* young | big strong dangerous hungry
 escape from | not | animal | hunter | slow* tired heavy old | fast clever* strong
 escape from | | animal | hunter | fast clever* | slow tired lazy old

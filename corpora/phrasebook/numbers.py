@@ -43,8 +43,8 @@ def _number_words() -> dict[str, str]:
   """Two to ninety-nine, in order; German says the ones first."""
   units = {'one': 'ein', **{word: _ONES[word] for word in list(_ONES)[:8]}}
   found = {**_ONES, **_TEENS}
-  for english, german in _TENS.items():
-    found |= {english: german, **{f'{english}-{one}': f'{units[one]}und{german}' for one in units}}
+  for ten, zig in _TENS.items():
+    found |= {ten: zig, **{f'{ten}-{one}': f'{units[one]}und{zig}' for one in units}}
   return found
 
 

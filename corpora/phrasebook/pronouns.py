@@ -14,6 +14,7 @@ from corpora.phrasebook.draws import (
   TAKES_IT,
   UNGRADED,
   adjectives_of,
+  belongs,
   coordinated,
   echo,
   fitting,
@@ -71,18 +72,17 @@ def _candidate(draft: Draft, noun: Noun) -> Nominal:
   """One of the two nouns that "it" may be, described by nothing that could decide."""
   options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE]
   adjective = draft.choose(options) if options and draft.chance(0.2) else None
-  determiner = draft.weigh({THE: 0.7, THIS: 0.08, MY: 0.06, OUR: 0.06, genitive: 0.1})
-  if determiner is genitive:
-    determiner = genitive(draft)
-  if determiner not in (THE, THIS) and noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'furniture', 'own')):
-    determiner = THE
+  whose = draft.weigh({MY: 0.3, OUR: 0.3, None: 0.4} if belongs(noun) and draft.chance(0.35) else {THE: 0.9, THIS: 0.1})
+  determiner = whose or genitive(draft)
   return noun_phrase(draft, noun, determiner, adjective)
 
 
 def draw_pronoun_pair(draft: Draft) -> list[Example]:
   """ "The animal didn't cross the street because it was too tired / too wide": two sentences but for the adjective."""
   frame = draft.weigh(_FRAME_WEIGHTS)
-  return _pair_about(draft, frame, draft.choose(frame.of_subject), draft.choose(frame.of_object))
+  of_first, of_second = (draft.choose([word for word in words_of if word not in frame.held_out])
+                         for words_of in (frame.of_subject, frame.of_object))
+  return _pair_about(draft, frame, of_first, of_second)
 
 
 def draw_unseen_pair(draft: Draft) -> list[Example]:
@@ -108,7 +108,7 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 
 
 # "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
-_FRAME_WEIGHTS = {frame: {'fit into': 1.6, 'cover': 2.0, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
+_FRAME_WEIGHTS = {frame: {'fit into': 1.4, 'cover': 1.5, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
                   for frame in lexicon.FRAMES}
 # In the present, these say what can be done, or always is so; other deeds happen once, in the past.
 _CAN = frozenset(['cross', 'jump over', 'pull', 'carry', 'eat', 'overtake', 'catch', 'escape from'])

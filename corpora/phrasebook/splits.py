@@ -27,7 +27,7 @@ from corpora.phrasebook.grammar import (
   pronoun,
   relate_verb,
 )
-from corpora.phrasebook.kinds import KINDS, TEST_KINDS
+from corpora.phrasebook.kinds import KINDS, MORE
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS
 from corpora.phrasebook.pronouns import pronoun_pair
 
@@ -52,7 +52,7 @@ def generate(split: str, size: int | None = None, seed: int = _SEED) -> Iterator
   size = SIZES[split] if size is None else size
   shown = {item.english for item in showcase()}
   found = []
-  kinds = KINDS | (TEST_KINDS if split == 'test' else {})
+  kinds = KINDS | MORE.get(split, {})
   for kind, weight in kinds.items():
     rng = random.Random(f'{seed} {split} {kind.__name__}')
     quota = round(size * weight / sum(kinds.values()))
