@@ -82,6 +82,8 @@ def _who(draft: Draft) -> list[Example]:
     clause = action(draft, tense, _asker(draft, 'who', 'wer wen wem'), verb, negated=0)
     return [example(draft, 'question', english(clause), german(clause), '?')]
   subject, unit = some_subject(draft, verb), draft.unit('v')
+  if verb.name in ('lose', 'break'):
+    tense = 'past'
   if not subject.definite or subject.lemma == 'I':
     raise Unfit
   asked = _asker(draft, 'whom', 'wer wen wem') if 'person' in verb.objects else _asker(draft, 'what', 'was was was')
@@ -230,11 +232,11 @@ def _that(draft: Draft) -> list[Example]:
   subject = some_person(draft)
   whether = verb.english == 'know' and draft.chance(0.5)
   main = relate_verb(draft, Clause(draft.unit('v'), subject, verb, 'present', negated=whether))
-  if not subject.definite or subject.lemma == 'I' and verb.english == 'say':
+  if not subject.definite or subject.lemma in ('I', 'we') and verb.english == 'say':
     raise Unfit
   if verb.english == 'hope':
     said = action(draft, 'future')
-    if said.verb.name in STATES:
+    if said.verb.name in UNWISHED:
       raise Unfit
   else:
     said = state(draft) if draft.chance(0.3) else action(draft)
@@ -266,7 +268,7 @@ def _relative(draft: Draft) -> list[Example]:
     that = relative_pronoun(draft, nominal, 'whom' if person else 'that')
     subject, unit = some_person(draft), draft.unit('v')
     draft.note('object', verb.name, noun.english)
-    if verb.preposition:
+    if verb.preposition or not subject.definite:
       raise Unfit
     clause = habitual(draft, Clause(unit, subject, verb, some_tense(draft, verb)))
     if clause.tense not in ('past', 'present') or clause.time and not clause.time.middle:
@@ -306,9 +308,8 @@ def _and(draft: Draft) -> list[Example]:
 # What two people do side by side, and what makes a contrast.
 _TOGETHER = [frozenset(group.split(', ')) for group in (
     'sing, dance, laugh', 'work, sleep', 'laugh, cry', 'read, write, draw', 'wash, clean, tidy up, repair', 'buy, sell',
-    'open, close', 'turn on, turn off', 'find, lose', 'visit, call, invite', 'wake up, get up', 'help, thank')]
-_CONTRASTS = [frozenset(pair.split(', ')) for pair in (
-    'work, sleep', 'laugh, cry', 'buy, sell', 'open, close', 'turn on, turn off', 'find, lose')]
+    'visit, call, invite', 'wake up, get up', 'help, thank')]
+_CONTRASTS = [frozenset({'work', 'sleep'}), frozenset({'laugh', 'cry'})]
 
 
 KINDS: Kinds = {_question: 4, _who: 2, _because: 5.5, _if: 2, _that: 4, _relative: 5, _and: 2}

@@ -94,7 +94,8 @@ def _having(draft: Draft) -> list[Example]:
   subject = some_person(draft)
   noun = draft.choose(fitting(frozenset('pet own small device furniture clothing container'.split())))
   negated = subject.definite and draft.chance(0.3)
-  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.5) else None
+  adjective = draft.choose([option for option in adjectives_of(noun) if 'person' not in option.tags or option.english in (
+      'old', 'young', 'strong')]) if draft.chance(0.5) else None
   unit, thing = draft.unit('v'), noun_phrase(draft, noun, NOT_A if negated else A, adjective)
   tense = draft.weigh({'present': 0.6, 'past': 0.4})
   clause = Clause(unit, subject, HAVE, tense, (verb_object(draft, unit, HAVE, thing, 'accusative'),), negated)
@@ -118,7 +119,7 @@ def _wish(draft: Draft) -> list[Example]:
 
 def being(draft: Draft) -> list[Example]:
   clause = state(draft)
-  if not clause.negated and draft.chance(0.15):
+  if not clause.negated and clause.subject.lemma not in ('I', 'we') and draft.chance(0.15):
     return [example(draft, 'being', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'being', english(clause), german(clause))]
 

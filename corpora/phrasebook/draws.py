@@ -82,6 +82,8 @@ def _possessive(draft: Draft, owner: Nominal | None) -> Determiner:
   """A possessive that cannot be misread: of the owner if its sex is known, otherwise of the speaker."""
   if owner is None:
     return draft.choose((MY, MY, HIS, HER, OUR, THEIR))
+  if owner.lemma in NOUNS and 'animal' in NOUNS[owner.lemma].tags:
+    return draft.choose((MY, OUR))
   if owner.agreement == 'plural':
     return OUR if owner.lemma == 'we' else THEIR
   if owner.sex:
@@ -180,6 +182,8 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     nominal = some_person(draft, subject)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
+    if verb.name == 'write' and nominal.english[0].text not in ('a', 'an', 'the', 'this'):
+      raise Unfit  # what is being written is nobody's yet
   return (verb_object(draft, unit, verb, nominal, verb.government),)
 
 
@@ -201,6 +205,9 @@ _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings"
 # What may be said of a whole week or year.
 _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw read help see travel fly live""".split()
                   + ['come back', 'arrive'])
+
+
+_BY_CHANCE = frozenset(['lose', 'break'])  # what nobody foretells
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:
@@ -233,7 +240,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   tense = tense or some_tense(draft, verb)
-  if tense == 'progressive' and not verb.progressive:
+  if tense == 'progressive' and not verb.progressive or tense == 'future' and verb.name in _BY_CHANCE:
     raise Unfit
   unit = draft.unit('v')
   objects = some_objects(draft, unit, verb, subject)
@@ -258,7 +265,8 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.15) else None
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
-  tense = tense or draft.weigh({'past': 0.7, 'future': 0.3} if verb.name != 'need' else {'past': 0.4, 'present': 0.6})
+  tense = tense or draft.weigh({'past': 0.4, 'present': 0.6} if verb.name == 'need' else
+                               {'past': 0.7, 'future': 0.0 if verb.name in _BY_CHANCE else 0.3})
   return relate_verb(draft, Clause(unit, subject, verb, tense, (item,), True, modal))
 
 
@@ -280,7 +288,7 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   """Somebody or something is so."""
   if draft.chance(0.5):
     adjective = draft.choose([adjective for adjective in ADJECTIVES.values() if 'person' in adjective.tags])
-    subject = some_person(draft)
+    subject = some_person(draft, described=0)
     if subject.sort == 'noun' and not fits(adjective.tags, NOUNS[subject.lemma]):
       raise Unfit
   else:

@@ -314,7 +314,7 @@ find, found | finden, findet, gefunden, haben | person | accusative | small pet 
 lose, lost | verlieren, verliert, verloren, haben | person | accusative | small suitcase backpack
 buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small container device furniture clothing food own guitar -letter -key -drawer -barrel
 sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet food guitar -letter -key
-need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -hat
+need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -hat -house
 read, read, reading | lesen, liest, gelesen, haben | person | accusative | readable
 write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter book
 draw, drew, drawing | zeichnen, zeichnet, gezeichnet, haben | person | accusative | animal building bridge garden vase
@@ -493,8 +493,8 @@ attack | not | hunter | animal | tired weak sick | strong big dangerous
 attack | | hunter | animal | hungry angry | weak small old sick tired*
 fear | not | animal | animal | big strong* | small weak* friendly
 fear | | animal | animal | small weak* young | big strong dangerous hungry
-escape from | not | animal | hunter | slow* tired heavy old | fast clever* strong
-escape from | | animal | hunter | fast clever* | slow tired lazy old
+escape from | not | prey | hunter | slow* tired heavy old | fast clever* strong
+escape from | | prey | hunter | fast clever* | slow tired lazy old
 """
 
 # First names whose sex matters somewhere ("as a great director"): a few, so that training shows each of them often.

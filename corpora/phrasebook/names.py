@@ -19,8 +19,14 @@ LISTS: dict[str, Sequence[str]] = {  # class -> listed names
 }
 _MADE_UP = 0.7  # share of training's names
 _OWN = 0.28  # share of the names drawn for a held-out split that no other split has
-_WORDS = frozenset(form.capitalize() for noun in lexicon.NOUNS.values()
-                   for form in (noun.english, noun.english_plural, noun.german, noun.german_plural))
+_WORDS = frozenset(form.capitalize() for form in [
+    *(form for noun in lexicon.NOUNS.values()
+      for form in (noun.english, noun.english_plural, noun.german, noun.german_plural)),
+    *(form for verb in [*lexicon.VERBS, *lexicon.FRAME_VERBS.values()] for form in (verb.english, verb.past, verb.third)),
+    *(form for adjective in lexicon.ADJECTIVES.values() for form in (adjective.english, adjective.german)),
+    *"""the this that these and but because although when why who whom what will can must should did does had has was
+        were are her his him she they them their our not now often der die das den dem ein eine mein dein sein ihr uns
+        wir sie mir mich was wer wen wem warum wann wenn weil dass mann man her hin han hat ist war""".split()])
 _SPEAKABLE = re.compile(r'(?!\w[^aeiouyäöülrh]{2})(?!\w[lr][^aeiouyäöü])[A-ZÄÖÜ](?=.*[aeiouyäöü])(?!.*[^aeiouyäöü]{4})(?!.*(.)\1\1)[a-zäöüß]{2,10}')
 
 

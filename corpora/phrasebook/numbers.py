@@ -55,7 +55,7 @@ _AGES = {'boy': (2, 15), 'girl': (2, 15), 'child': (2, 12), 'son': (2, 60), 'dau
 
 # What is bought and sold in large numbers; of anything else somebody has to do with a dozen at most.
 _MANY = frozenset('small food clothing chair table bed lamp book'.split())
-_COUNTED = frozenset('see find lose buy sell need read write draw wash clean repair eat open close'.split())
+_COUNTED = frozenset('find buy sell need read write draw wash clean repair eat open close'.split())
 
 
 def _counting(draft: Draft) -> list[Example]:
@@ -67,7 +67,7 @@ def _counting(draft: Draft) -> list[Example]:
   number = 'many' if draft.chance(0.15) else draft.choose(tuple(_ONES if few else NUMBERS))
   draft.note('number', number, noun.english)
   determiner = counted(number, NUMBERS.get(number, 'viele'))
-  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.3) else None
+  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.2) else None
   thing = noun_phrase(draft, noun, determiner, adjective, plural=True)
   tense = draft.weigh({'past': 0.6, 'present': 0.4} if verb.name == 'need' else {'past': 0.8, 'future': 0.2})
   clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),))

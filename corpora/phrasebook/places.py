@@ -51,6 +51,7 @@ _WHERE = {
 }
 _BEASTS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_UNDER, _SURFACES | {'bridge'}), *_BY)
 _INDOORS = frozenset('cat dog monkey goat rabbit'.split())
+_RUNNERS = frozenset('dog cat horse goat pig rabbit donkey'.split())
 _OUTDOORS = frozenset('garden park forest house kitchen room'.split())
 _WHERE_THINGS = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
                  (_BEHIND, frozenset('door cupboard sofa shelf curtain'.split())),
@@ -74,8 +75,8 @@ def _where(draft: Draft) -> list[Example]:
   """ "The dog slept under the table.": unter dem Tisch."""
   verb = _frame_named(draft.choose(tuple(_WHERE)))
   beast = verb.name in ('sleep', 'sit') and draft.chance(0.5)
-  subject = (some_noun(draft, draft.choose(fitting(frozenset({'animal'}))), indefinite=0.1)
-             if beast else some_person(draft))
+  beasts = frozenset({'animal'} if verb.name == 'sleep' else 'dog cat bird monkey duck rabbit mouse bear wolf'.split())
+  subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.1) if beast else some_person(draft))
   tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
   where = _place(draft, _BEASTS_WHERE if beast else _WHERE[verb.name], 'dative', verb.name)
   clause = Clause(draft.unit('v'), subject, verb, tense, complement=where,
@@ -90,7 +91,7 @@ def _whither(draft: Draft) -> list[Example]:
   verb = _frame_named(draft.choose(('run', 'jump', 'go')))
   onto = verb.name == 'jump'
   beast = verb.name != 'go' and draft.chance(0.6)
-  subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else frozenset({'pet'}))), indefinite=0.1)
+  subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else _RUNNERS)), indefinite=0.1)
              if beast else some_person(draft))
   tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.2})
   choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, _OUTDOORS if beast else frozenset({'inside'})),)

@@ -152,13 +152,13 @@ _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
     'buy': 'lose, sell, repair, wash, clean, break, read, eat, need', 'carry': 'lose, need, open, clean',
-    'clean': 'sell, need, close', 'draw': 'sell, admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
+    'clean': 'sell, need', 'draw': 'sell, admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
     'lose': 'find, need', 'need': 'buy, find, lose', 'open': 'close, read', 'pick up': 'lose, open, wash',
     'read': 'lose, need, sell', 'repair': 'sell, need, lose, clean', 'see': 'buy, draw, follow, visit, admire',
     'try on': 'buy, need', 'turn on': 'turn off', 'visit': 'admire, draw', 'wash': 'sell, lose, need, eat',
     'write': 'lose, read'}.items()}
 _AGAINST = frozenset('lose break'.split())  # joined by "but"
-_REVERSED = frozenset([('buy', 'sell'), ('find', 'lose'), ('lose', 'find'), ('open', 'close'), ('turn on', 'turn off')])
+_REVERSED = frozenset([('buy', 'sell'), ('find', 'lose'), ('lose', 'find')])
 # What one may leave undone, joined by "but".
 _LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'find', 'buy', 'close', 'open', 'visit',
                           'turn off'])
@@ -166,10 +166,10 @@ _LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'fin
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
     'buy': 'cheap beautiful good new fresh sweet small light fast big | expensive old heavy dirty bad sour hard slow',
     'sell': 'old heavy big dirty slow expensive | beautiful new good fast cheap',
-    'need': 'light strong fast good stable | heavy old broken slow bad',
+    'need': 'strong fast good stable | heavy old broken slow bad',
     'repair': 'broken | cheap old',
-    'wash': 'dirty | clean new',
-    'clean': 'dirty | clean new',
+    'wash': 'dirty | clean',
+    'clean': 'dirty | clean',
     'carry': 'light small | heavy big',
     'love': 'beautiful small friendly clever young | angry',
     'admire': 'beautiful big new old high long | small dirty low',
@@ -194,6 +194,8 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   one = relate_verb(draft, Clause(unit, subject, first, tense,
                                   (verb_object(draft, unit, first, thing, first.government),)))
   it = verb_object(draft, of_second, second, it_for(draft, thing), second.government)
+  if 'buy' in (first.name, second.name) and thing.english[0].text in ('my', 'our', 'his', 'her', 'their'):
+    raise Unfit  # nobody buys what is his
   draft.note('object', second.name, noun.english)
   two = relate_verb(draft, Clause(of_second, echo(draft, subject), second, tense, (it,), negated))
   against = negated or second.name in _AGAINST or (first.name, second.name) in _REVERSED
@@ -227,7 +229,8 @@ def because_of_it(draft: Draft) -> list[Example]:
 def its(draft: Draft) -> list[Example]:
   """ "The cat lost its ball": die Katze … ihren Ball."""
   owner, noun = draft.choose(fitting(frozenset({'pet'}))), NOUNS[draft.choose(sorted(_OWNED))]
-  if noun.english == 'ball' and owner.english not in ('dog', 'cat'):
+  if noun.english == 'ball' and owner.english not in ('dog', 'cat') or (
+      noun.english in ('bed', 'basket', 'pillow') and owner.english not in ('dog', 'cat', 'rabbit', 'bird', 'duck')):
     raise Unfit
   draft.note('nouns', owner.english, noun.english)
   subject = some_noun(draft, owner, indefinite=0, plural=0)
