@@ -5,6 +5,7 @@ A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
 
 from corpora.phrasebook import lexicon
 from corpora.phrasebook.draws import (
+  BY_CHANCE,
   CALLED_IT,
   PERSON,
   STATES,
@@ -82,7 +83,7 @@ def _who(draft: Draft) -> list[Example]:
     clause = action(draft, tense, _asker(draft, 'who', 'wer wen wem'), verb, negated=0)
     return [example(draft, 'question', english(clause), german(clause), '?')]
   subject, unit = some_subject(draft, verb), draft.unit('v')
-  if verb.name in ('lose', 'break'):
+  if verb.name in BY_CHANCE:
     tense = 'past'
   if not subject.definite or subject.lemma == 'I':
     raise Unfit
@@ -240,6 +241,8 @@ def _that(draft: Draft) -> list[Example]:
       raise Unfit
   else:
     said = state(draft) if draft.chance(0.3) else action(draft)
+  if whether and said.negated:
+    raise Unfit
   return _joined(draft, main, ('whether', 'ob') if whether else ('that', 'dass'), said, False)
 
 

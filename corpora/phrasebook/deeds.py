@@ -74,6 +74,8 @@ def described(draft: Draft) -> list[Example]:
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
   unit, deed = draft.unit('v'), draft.weigh({'dream of': 0.5, 'look at': 0.3, 'disappear': 0.2})
+  if deed == 'disappear' and not noun.tags.isdisjoint(('place', 'barrier', 'crossed', 'opening', 'bridge')):
+    raise Unfit
   if plural and determiner is A:
     determiner = THE if deed == 'disappear' else BARE
   phrase = noun_phrase(draft, noun, determiner, adjective, plural)
@@ -171,7 +173,7 @@ def _role_holder(draft: Draft) -> Nominal:
     return pronoun(draft, draft.choose((I, *PRONOUNS) if draft.wanted == 'train' else (HE, SHE)))
   if sort == 'name':
     return some_name(draft, familiar=True)
-  return some_noun(draft, draft.choose(fitting(frozenset({'gendered'}))), indefinite=0, described=0.15)
+  return some_noun(draft, draft.choose(fitting(frozenset({'gendered'}))), indefinite=0, described=0)
 
 
 def _role(draft: Draft) -> list[Example]:

@@ -71,6 +71,7 @@ def fitting(tags: frozenset[str]) -> tuple[Noun, ...]:
 
 CALLED_IT = frozenset({'pet', 'thing', 'food'})  # tags
 UNGRADED = frozenset('red blue green black white brown empty broken'.split())  # never "very", "too" or "so"
+_NEVER_TOO = frozenset('happy friendly famous clever rich poor beautiful good new fresh sad'.split())
 # Verbs whose object can be a pronoun behind no preposition.
 TAKES_IT = [verb for verb in VERBS if verb.government in ('accusative', 'dative') and not verb.german_preposition]
 
@@ -143,7 +144,7 @@ def some_name(draft: Draft, familiar: bool = False) -> Nominal:
 
 def some_person(draft: Draft, owner: Nominal | None = None, pronouns: bool = True, described: float = 0.15) -> Nominal:
   """Anybody: a name, a pronoun or a noun; `owner` is the subject when this is an object."""
-  sort = draft.weigh({'noun': 0.33, 'name': 0.46, 'pronoun': 0.24 if pronouns else 0})
+  sort = draft.weigh({'noun': 0.36, 'name': 0.41, 'pronoun': 0.24 if pronouns else 0})
   if sort == 'noun':
     return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12, described=described)
   if sort == 'name':
@@ -207,7 +208,7 @@ _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw
                   + ['come back', 'arrive'])
 
 
-_BY_CHANCE = frozenset(['lose', 'break'])  # what nobody foretells
+BY_CHANCE = frozenset(['lose', 'break', 'cry', 'disappear'])  # what nobody foretells
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:
@@ -240,7 +241,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   tense = tense or some_tense(draft, verb)
-  if tense == 'progressive' and not verb.progressive or tense == 'future' and verb.name in _BY_CHANCE:
+  if tense == 'progressive' and not verb.progressive or tense == 'future' and verb.name in BY_CHANCE:
     raise Unfit
   unit = draft.unit('v')
   objects = some_objects(draft, unit, verb, subject)
@@ -266,7 +267,7 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
   tense = tense or draft.weigh({'past': 0.4, 'present': 0.6} if verb.name == 'need' else
-                               {'past': 0.7, 'future': 0.0 if verb.name in _BY_CHANCE else 0.3})
+                               {'past': 0.7, 'future': 0.0 if verb.name in BY_CHANCE else 0.3})
   return relate_verb(draft, Clause(unit, subject, verb, tense, (item,), True, modal))
 
 
@@ -302,7 +303,8 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   tense = tense or draft.weigh({'past': 0.45, 'present': 0.55})
   negated = draft.chance(0.2) and subject.definite
   # "isn't too clever" is "nicht zu klug" or "nicht besonders klug".
-  degree = '' if negated or adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15})
+  too = adjective.english not in _NEVER_TOO
+  degree = '' if negated or adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15 * too})
   complement = predicate(draft, unit, adjective, degree)
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
 

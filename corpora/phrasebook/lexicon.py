@@ -463,8 +463,8 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 # An adjective alone must not give the answer away: most stand on either side, in one row or another. A "*" marks a key,
 # (verb, "not", adjective), that only the test has: what it means follows from the other keys of the verb and adjective.
 _FRAMES = """
-cross | not | animal | crossed | tired weak sick lazy | wide dangerous deep
-cross | | animal | crossed | hungry clever strong | narrow quiet shallow
+cross | not | animal | crossed | tired weak sick old lazy | wide dangerous deep
+cross | | animal | crossed | hungry clever strong fast | narrow quiet shallow
 jump over | not | jumper | leaped | tired weak heavy small | high wide
 jump over | | jumper | leaped | strong fast light | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
@@ -491,7 +491,7 @@ catch | not | hunter | prey | slow tired* heavy lazy | fast clever strong*
 catch | | hunter | prey | fast clever strong | slow tired* weak old
 attack | not | hunter | animal | tired weak sick | strong big dangerous
 attack | | hunter | animal | hungry angry | weak small old sick tired*
-fear | not | animal | animal | big strong* | small weak* friendly
+fear | not | animal | animal | big strong* dangerous | small weak* friendly
 fear | | animal | animal | small weak* young | big strong dangerous hungry
 escape from | not | prey | hunter | slow* tired heavy old | fast clever* strong
 escape from | | prey | hunter | fast clever* | slow tired lazy old

@@ -55,7 +55,7 @@ _AGES = {'boy': (2, 15), 'girl': (2, 15), 'child': (2, 12), 'son': (2, 60), 'dau
 
 # What is bought and sold in large numbers; of anything else somebody has to do with a dozen at most.
 _MANY = frozenset('small food clothing chair table bed lamp book'.split())
-_COUNTED = frozenset('find buy sell need read write draw wash clean repair eat open close'.split())
+_COUNTED = frozenset('find buy sell need read write draw wash clean eat open close'.split())
 
 
 def _counting(draft: Draft) -> list[Example]:

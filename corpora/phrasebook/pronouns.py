@@ -9,6 +9,7 @@ import functools
 
 from corpora.phrasebook import lexicon
 from corpora.phrasebook.draws import (
+  BY_CHANCE,
   CALLED_IT,
   STATES,
   TAKES_IT,
@@ -152,7 +153,7 @@ _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
     'buy': 'lose, sell, repair, wash, clean, break, read, eat, need', 'carry': 'lose, need, open, clean',
-    'clean': 'sell, need', 'draw': 'sell, admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
+    'clean': 'sell, need', 'draw': 'admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
     'lose': 'find, need', 'need': 'buy, find, lose', 'open': 'close, read', 'pick up': 'lose, open, wash',
     'read': 'lose, need, sell', 'repair': 'sell, need, lose, clean', 'see': 'buy, draw, follow, visit, admire',
     'try on': 'buy, need', 'turn on': 'turn off', 'visit': 'admire, draw', 'wash': 'sell, lose, need, eat',
@@ -164,20 +165,26 @@ _LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'fin
                           'turn off'])
 # Why one does something with a thing | why one does not.
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
-    'buy': 'cheap beautiful good new fresh sweet small light fast big | expensive old heavy dirty bad sour hard slow',
-    'sell': 'old heavy big dirty slow expensive | beautiful new good fast cheap',
+    'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour hard slow',
+    'sell': 'old heavy big dirty slow | beautiful new good fast',
     'need': 'strong fast good stable | heavy old broken slow bad',
     'repair': 'broken | cheap old',
     'wash': 'dirty | clean',
     'clean': 'dirty | clean',
     'carry': 'light small | heavy big',
-    'love': 'beautiful small friendly clever young | angry',
+    'love': 'beautiful small friendly clever young | ',
     'admire': 'beautiful big new old high long | small dirty low',
     'draw': 'beautiful big | dirty',
     'follow': 'friendly clever | fast angry',
     'eat': 'sweet fresh | sour hard cold hot',
     'visit': 'beautiful old big | small',
 }.items()}
+
+
+def _not_owned(thing: Nominal) -> None:
+  """Raise Unfit for "our bed": nobody buys what is his."""
+  if thing.english[0].text in ('my', 'our', 'his', 'her', 'their'):
+    raise Unfit
 
 
 def bought_and_lost(draft: Draft) -> list[Example]:
@@ -188,14 +195,15 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   negated = draft.chance(0.3)
   second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
                          and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')])
-  subject, tense = some_person(draft), draft.weigh({'past': 0.8, 'future': 0.2})
+  subject = some_person(draft)
+  tense = 'past' if BY_CHANCE & {first.name, second.name} else draft.weigh({'past': 0.75, 'future': 0.25})
   unit, of_second = draft.unit('v'), draft.unit('v')
   thing = some_noun(draft, noun, subject, indefinite=0.5, plural=0)
   one = relate_verb(draft, Clause(unit, subject, first, tense,
                                   (verb_object(draft, unit, first, thing, first.government),)))
   it = verb_object(draft, of_second, second, it_for(draft, thing), second.government)
-  if 'buy' in (first.name, second.name) and thing.english[0].text in ('my', 'our', 'his', 'her', 'their'):
-    raise Unfit  # nobody buys what is his
+  if 'buy' in (first.name, second.name):
+    _not_owned(thing)
   draft.note('object', second.name, noun.english)
   two = relate_verb(draft, Clause(of_second, echo(draft, subject), second, tense, (it,), negated))
   against = negated or second.name in _AGAINST or (first.name, second.name) in _REVERSED
@@ -213,6 +221,8 @@ def because_of_it(draft: Draft) -> list[Example]:
   unit, because = draft.unit('v'), draft.unit('c')
   thing = some_noun(draft, noun, subject, indefinite=0.2, described=0, plural=0)
   item = verb_object(draft, unit, verb, thing, verb.government)
+  if verb.name == 'buy':
+    _not_owned(thing)
   negated, of_be = thing.definite and draft.chance(0.4), draft.unit('v')
   clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), negated))
   adjective = draft.choose([option for option in adjectives_of(noun) if option.english in _REASONS[verb.name][negated]])
