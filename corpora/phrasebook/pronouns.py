@@ -196,7 +196,7 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
                          and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')])
   subject = some_person(draft)
-  tense = 'past' if BY_CHANCE & {first.name, second.name} else draft.weigh({'past': 0.75, 'future': 0.25})
+  tense = 'past' if BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED else draft.weigh({'past': 0.75, 'future': 0.25})
   unit, of_second = draft.unit('v'), draft.unit('v')
   thing = some_noun(draft, noun, subject, indefinite=0.5, plural=0)
   one = relate_verb(draft, Clause(unit, subject, first, tense,
