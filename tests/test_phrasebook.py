@@ -186,6 +186,40 @@ def test_what_happens_once_is_not_in_the_simple_present(everything):
     assert not re.search(r' (buys|sells|finds|loses|breaks|catches|overtakes|crosses|gives) ', item.english), item.english
 
 
+def _of_kind(items, kind):
+  found = [item for item in items if item.kind == kind]
+  assert len(found) > 100
+  return found
+
+
+def test_who_did_it_in_the_passive_stands_before_the_participle(everything):
+  participles = {verb.participle for verb in lexicon.VERBS}
+  animals = {form for noun in lexicon.NOUNS.values() if 'animal' in noun.tags for form in (noun.english, noun.english_plural)}
+  for item in _of_kind(everything, 'passive'):
+    assert re.search(r'\b([Ww]urden?)\b', item.german) and grammar.tokens(item.german)[-2] in participles, item.german
+    assert (' by ' in item.english) == bool(re.search(r'\b(von|vom)\b', item.german)) and ' von dem ' not in item.german
+    if 'eaten' in item.english:
+      eater = re.search(r' by (.*?)( on \w+| yesterday| today| this morning)?[.?]', item.english)[1].split()[-1]
+      eats = 'gefressen' if eater in animals else 'gegessen'
+      assert eats in item.german, item.english
+
+
+def test_reflexive_pronouns_agree_with_the_subject(everything):
+  for item in _of_kind(everything, 'reflexive'):
+    words = {word.lower() for word in grammar.tokens(item.english)}
+    own = 'mich' if 'i' in words else 'uns' if 'we' in words else 'sich'
+    assert own in grammar.tokens(item.german) and (own == 'sich' or 'sich' not in item.german), item.german
+
+
+def test_purposes_end_with_zu_and_an_infinitive(everything):
+  separable = [verb for verb in lexicon.VERBS if verb.prefix]
+  parted = {f'{verb.prefix}zu{verb.infinitive.removeprefix(verb.prefix)}' for verb in separable}
+  whole = {verb.infinitive for verb in lexicon.VERBS if not verb.prefix}
+  ends = [grammar.tokens(item.german.split(', um ')[1])[-3:-1] for item in _of_kind(everything, 'purpose')]
+  assert all(last in parted or before == 'zu' and last in whole for before, last in ([''] * (2 - len(end)) + end for end in ends))
+  assert {last for *_, last in ends} & parted
+
+
 def test_clear_object_pronouns_stand_before_a_noun(everything):
   object_pronoun, noun = r'(mich|mir|uns|ihn|ihm|ihnen)', r'(der|die|das|dieser|diese|dieses) \w+'
   found = [item for item in everything if re.search(rf'\b(hat|haben|ist|sind|wird|weil) {object_pronoun} {noun}', item.german)]

@@ -38,6 +38,7 @@ from corpora.phrasebook.grammar import (
   Unfit,
   Word,
   both,
+  contracted,
   counted,
   english,
   example,
@@ -355,16 +356,8 @@ def coordinated(draft: Draft, kind: str, one: Clause, conjunction: tuple[str, st
                  german(one) + comma + words(conjunction[1], link) + german(two))
 
 
-_CONTRACTED = {('in', 'dem'): 'im', ('in', 'das'): 'ins'}
-
-
-def placed(draft: Draft, preposition: tuple[str, str], nominal: Nominal, case: str) -> Complement:
-  """A place; "in dem" becomes "im"."""
-  unit = draft.unit('at')
-  spelt = nominal.german(case)
-  contracted = _CONTRACTED.get((preposition[1], spelt[0].text))
-  if contracted:
-    place = [Word(contracted, (unit, *spelt[0].units)), *spelt[1:]]
-  else:
-    place = words(preposition[1], unit) + spelt
-  return Complement(words(preposition[0], unit) + nominal.english, place)
+def placed(draft: Draft, preposition: tuple[str, str], nominal: Nominal, case: str, unit: str = '') -> Complement:
+  """A place, or an agent; "in dem" becomes "im"."""
+  unit = unit or draft.unit('at')
+  return Complement(words(preposition[0], unit) + nominal.english,
+                    contracted(words(preposition[1], unit), nominal.german(case)))

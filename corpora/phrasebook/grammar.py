@@ -4,7 +4,7 @@ Every sentence is drawn once as meaning (a clause with a subject, a verb, object
 Each word keeps the units of meaning that it stands for, so word alignments and grammatical relations fall out of the
 construction and need no annotation. To add words, see lexicon; to add kinds of sentences, kinds.
 German here follows one convention where two would do: the English past is the German perfect, except for "war",
-"hatte" and the modal verbs; object pronouns stand before a subject that is a noun and not in front, unless their form
+"hatte", "wurde" and the modal verbs; object pronouns stand before a subject that is a noun and not in front, unless their form
 could be the subject's ("sie", "es"); a trade has its masculine form where nothing tells the sex ("I am a student").
 
 What may be held out is noted while a sentence is drawn (`Draft.note`): adjective with noun, verb with object, the two
@@ -14,6 +14,7 @@ split that all its combinations allow; so the splits are disjoint by constructio
 
 import functools
 import hashlib
+import operator
 import random
 import re
 from collections.abc import Callable
@@ -296,6 +297,21 @@ def it_for(draft: Draft, antecedent: Nominal) -> Nominal:
                  'third', antecedent.gender, head, 'it', 'pronoun')
 
 
+def reflexive(draft: Draft, subject: Nominal, english: bool = False) -> Nominal:
+  """The subject once more: "sich", which English has only with some verbs ("himself"). Unfit where the sex is in doubt."""
+  head = draft.unit('p')
+  spelt = []
+  if english:
+    form = {'I': 'myself', 'we': 'ourselves'}.get(subject.lemma) or (
+        'themselves' if subject.agreement == 'plural' else {'m': 'himself', 'f': 'herself'}.get(subject.sex))
+    if form is None:
+      raise Unfit
+    spelt = words(form, head)
+    draft.relate('antecedent', head, subject.head)
+  german = {'I': 'mich', 'we': 'uns'}.get(subject.lemma, 'sich')
+  return Nominal(spelt, spelt, lambda case: words(german, head), subject.agreement, subject.gender, head, '', 'pronoun')
+
+
 def relative_pronoun(draft: Draft, antecedent: Nominal, english: str) -> Nominal:
   """who, whom or that for a noun: German takes the noun's gender, and its case from the relative clause."""
   head = draft.unit('p')
@@ -339,6 +355,7 @@ def _verb(english: str, past: str, infinitive: str, third: str) -> Verb:
 
 BE = _verb('be', 'was', 'sein', 'ist')
 HAVE = _verb('have', 'had', 'haben', 'hat')
+PASSIVE = _verb('be', 'was', 'werden', 'wird')  # the auxiliary of what is done to somebody or something
 
 
 class Modal(NamedTuple):
@@ -384,7 +401,7 @@ class Clause:
   subject: Nominal
   verb: Verb
   tense: str  # 'present', 'past', 'future' or 'progressive'
-  objects: tuple[Object, ...] = ()
+  objects: tuple[Object, ...] = ()  # a reflexive pronoun first
   negated: bool = False
   modal: Modal | None = None
   complement: Complement | None = None
@@ -451,8 +468,8 @@ def _english_verb(clause: Clause, inverted: bool) -> tuple[Phrase, Phrase]:
     auxiliary, rest = 'will', bare
   elif tense == 'progressive':
     auxiliary, rest = _english_be('present', agreement), [Word(verb.progressive, (main,))]
-  elif verb is BE:
-    return _negated([Word(_english_be(tense, agreement), (finite, main))], clause.negated), []
+  elif verb in (BE, PASSIVE):
+    return _negated([Word(_english_be(tense, agreement), _of_be(clause))], clause.negated), []
   elif supported:
     auxiliary, rest = do, bare
   else:
@@ -460,6 +477,11 @@ def _english_verb(clause: Clause, inverted: bool) -> tuple[Phrase, Phrase]:
       raise Unfit  # "they read": now or then?
     return [], [Word(_conjugated(verb.english, verb.past, tense, agreement), (finite, main))]
   return _negated([Word(auxiliary, (finite,))], clause.negated), rest
+
+
+def _of_be(clause: Clause) -> tuple[str, ...]:
+  """Return what a form of "be" stands for: in the passive, the participle is the main verb."""
+  return (f'{clause.unit}.finite',) if clause.verb is PASSIVE else (f'{clause.unit}.finite', f'{clause.unit}.main')
 
 
 def _negated(auxiliary: Phrase, negated: bool) -> Phrase:
@@ -474,7 +496,7 @@ def _negated(auxiliary: Phrase, negated: bool) -> Phrase:
 def _english_objects(clause: Clause) -> Phrase:
   particle = words(clause.verb.particle, f'{clause.unit}.main')
   phrases = [item.english_preposition + item.nominal.english_object for item in clause.objects]
-  if clause.objects and clause.objects[-1].nominal.sort == 'pronoun':
+  if clause.objects and clause.objects[-1].nominal.sort == 'pronoun' and not clause.verb.preposition:
     return sum(phrases, []) + particle
   return particle + sum(phrases, [])
 
@@ -497,7 +519,7 @@ def english(clause: Clause, fronted: Phrase = (), inverted: bool = False) -> Phr
 _FIRST = {'sein': 'bin', 'haben': 'habe', 'werden': 'werde', **lexicon.FIRST_PERSONS}
 _THIRD = {'sein': 'ist', 'haben': 'hat', 'werden': 'wird'}
 _PLURAL = {'sein': 'sind'}
-_PRETERITE = {'sein': 'war waren', 'haben': 'hatte hatten'}  # every other verb takes the perfect
+_PRETERITE = {'sein': 'war waren', 'haben': 'hatte hatten', 'werden': 'wurde wurden'}  # others take the perfect
 
 
 def _present(infinitive: str, third: str, agreement: str) -> str:
@@ -521,7 +543,7 @@ def _german_verb(clause: Clause, last: bool) -> tuple[Word, Phrase]:
   if clause.tense == 'future':
     return Word(_auxiliary('werden', agreement), (finite,)), words(verb.infinitive, main)
   if clause.tense == 'past' and verb.infinitive in _PRETERITE:
-    return Word(_PRETERITE[verb.infinitive].split()[number], (finite, main)), []
+    return Word(_PRETERITE[verb.infinitive].split()[number], _of_be(clause)), []
   if clause.tense == 'past':
     return Word(_auxiliary(verb.auxiliary, agreement), (finite,)), words(verb.participle, main)
   form = _present(verb.infinitive.removeprefix(verb.prefix), verb.third, agreement)
@@ -530,13 +552,24 @@ def _german_verb(clause: Clause, last: bool) -> tuple[Word, Phrase]:
   return Word(form, (finite, main)), words(verb.prefix, main)
 
 
+_CONTRACTED = {('in', 'dem'): 'im', ('in', 'das'): 'ins', ('von', 'dem'): 'vom'}
+
+
+def contracted(preposition: Phrase, phrase: Phrase) -> Phrase:
+  """Put a preposition before a phrase; "in dem" becomes "im"."""
+  short = _CONTRACTED.get((preposition[-1].text, phrase[0].text))
+  if short is None:
+    return preposition + phrase
+  return [Word(short, (*preposition[-1].units, *phrase[0].units)), *phrase[1:]]
+
+
 def _german_middle(clause: Clause) -> tuple[Phrase, Phrase]:
   """Between the finite verb and the end: pronouns; time, objects, nicht, what belongs to the verb most closely."""
   pronouns, plain, prepositional = [], [], []
   for item in clause.objects:
-    phrase = item.german_preposition + item.nominal.german(item.case)
+    phrase = item.nominal.german(item.case)
     if item.german_preposition:
-      prepositional += phrase
+      prepositional += (contracted if item.case == 'dative' else operator.add)(item.german_preposition, phrase)
     else:
       (pronouns if item.nominal.sort == 'pronoun' else plain).extend(phrase)
   time = words(clause.time.german, time_unit(clause.time)) if clause.time else []
@@ -561,6 +594,18 @@ def german(clause: Clause, order: str = 'second', fronted: Phrase = ()) -> Phras
   if order == 'last':
     return [*fronted, *first, *then, *middle, *end, finite]
   return [*fronted, finite, *first, *then, *middle, *end]
+
+
+def infinitive(clause: Clause) -> tuple[Phrase, Phrase]:
+  """The clause as a purpose, without its subject: "to open it", "um es zu öffnen", "um sie anzurufen"."""
+  verb, to, main = clause.verb, f'{clause.unit}.to', f'{clause.unit}.main'
+  pronouns, middle = _german_middle(clause)
+  if verb.prefix:
+    end = [Word(f'{verb.prefix}zu{verb.infinitive.removeprefix(verb.prefix)}', (to, main))]
+  else:
+    end = [Word('zu', (to,)), Word(verb.infinitive, (main,))]
+  return ([Word('to', (to,)), Word(verb.english, (main,)), *_english_objects(clause)],
+          [Word('um', (to,)), *pronouns, *middle, *end])
 
 
 # ------------------------------------------------------------------------------------------------- the sentence

@@ -410,6 +410,22 @@ say, said | sagen, sagt, gesagt, haben | person | |
 believe, believed | glauben, glaubt, geglaubt, haben | person | |
 """
 
+# As _VERBS; in German they have a reflexive pronoun: "sich beeilen".
+_REFLEXIVE_VERBS = """
+hurry, hurried, hurrying | beeilen, beeilt, beeilt, haben | person | |
+apologize, apologized, apologizing | entschuldigen, entschuldigt, entschuldigt, haben | person | |
+complain, complained, complaining | beschweren, beschwert, beschwert, haben | person | |
+rest, rested, resting | aus-ruhen, ruht, ausgeruht, haben | person | |
+lie +down, lay +down | hin-legen, legt, hingelegt, haben | person dog cat horse cow | |
+get +dressed, got +dressed, getting +dressed | an-ziehen, zieht, angezogen, haben | person | |
+remember, remembered | erinnern, erinnert, erinnert, haben | person | an accusative | person animal building garden picture letter
+fall +in +love with, fell +in +love with | verlieben, verliebt, verliebt, haben | person | in accusative | person
+look +forward to, looked +forward to, looking +forward to | freuen, freut, gefreut, haben | person | auf accusative | person cake letter museum hotel book
+complain about, complained about, complaining about | beschweren, beschwert, beschwert, haben | person | über accusative | person hotel room bed food vehicle device
+introduce, introduced | vor-stellen, stellt, vorgestellt, haben | person | accusative | self
+wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | self
+"""
+
 FIRST_PERSONS = {'wissen': 'weiß'}
 
 # English | German | tenses in which it is used; "long": of nothing short, "middle": English has it before the verb
@@ -570,13 +586,13 @@ def _adjective(row: list[str]) -> Adjective:
 def _verb(row: list[str]) -> Verb:
   english, german, subjects, government, objects = row
   base, past, *progressive = (form.split() for form in _list(english))
-  tail = base[1] if len(base) > 1 else ''
+  particle = ' '.join(part[1:] for part in base[1:] if part.startswith('+'))
   infinitive, third, participle, auxiliary = _list(german)
   prefix, separated, stem = infinitive.rpartition('-')
   preposition, _, case = government.rpartition(' ')
   return Verb(
       english=base[0], past=past[0], progressive=progressive[0][0] if progressive else '',
-      particle=tail[1:] if tail.startswith('+') else '', preposition='' if tail.startswith('+') else tail,
+      particle=particle, preposition=' '.join(part for part in base[1:] if not part.startswith('+')),
       infinitive=prefix + stem, prefix=prefix if separated else '', third=third, participle=participle,
       auxiliary=auxiliary, subjects=frozenset(subjects.split()), government=case, german_preposition=preposition,
       objects=frozenset(objects.split()))
@@ -613,6 +629,7 @@ ADJECTIVES = {adjective.english: adjective for adjective in map(_adjective, _row
 VERBS = [_verb(row) for row in _rows(_VERBS)]
 FRAME_VERBS = {verb.name: verb for verb in map(_verb, _rows(_FRAME_VERBS))}
 SAYING_VERBS = [_verb(row) for row in _rows(_SAYING_VERBS)]
+REFLEXIVE_VERBS = [_verb(row) for row in _rows(_REFLEXIVE_VERBS)]
 TIMES = [_time(row) for row in _rows(_TIMES)]
 ROLES = [_role(row) for row in _rows(_ROLES)]
 FRAMES = [_frame(row) for row in _rows(_FRAMES)]
