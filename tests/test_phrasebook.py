@@ -183,7 +183,8 @@ def test_what_has_two_translations_is_not_said(everything):
 
 def test_what_happens_once_is_not_in_the_simple_present(everything):
   for item in everything:
-    assert not re.search(r' (buys|sells|finds|loses|breaks|catches|overtakes|crosses|gives) ', item.english), item.english
+    once = r' (buys|sells|finds|loses|breaks|catches|overtakes|crosses|gives) '
+    assert not re.search(once, item.english), item.english
 
 
 def _of_kind(items, kind):
@@ -194,7 +195,8 @@ def _of_kind(items, kind):
 
 def test_who_did_it_in_the_passive_stands_before_the_participle(everything):
   participles = {verb.participle for verb in lexicon.VERBS}
-  animals = {form for noun in lexicon.NOUNS.values() if 'animal' in noun.tags for form in (noun.english, noun.english_plural)}
+  animals = {form for noun in lexicon.NOUNS.values() if 'animal' in noun.tags
+             for form in (noun.english, noun.english_plural)}
   for item in _of_kind(everything, 'passive'):
     assert re.search(r'\b([Ww]urden?)\b', item.german) and grammar.tokens(item.german)[-2] in participles, item.german
     assert (' by ' in item.english) == bool(re.search(r'\b(von|vom)\b', item.german)) and ' von dem ' not in item.german
@@ -216,13 +218,15 @@ def test_purposes_end_with_zu_and_an_infinitive(everything):
   parted = {f'{verb.prefix}zu{verb.infinitive.removeprefix(verb.prefix)}' for verb in separable}
   whole = {verb.infinitive for verb in lexicon.VERBS if not verb.prefix}
   ends = [grammar.tokens(item.german.split(', um ')[1])[-3:-1] for item in _of_kind(everything, 'purpose')]
-  assert all(last in parted or before == 'zu' and last in whole for before, last in ([''] * (2 - len(end)) + end for end in ends))
+  for before, last in ([''] * (2 - len(end)) + end for end in ends):
+    assert last in parted or before == 'zu' and last in whole
   assert {last for *_, last in ends} & parted
 
 
 def test_clear_object_pronouns_stand_before_a_noun(everything):
   object_pronoun, noun = r'(mich|mir|uns|ihn|ihm|ihnen)', r'(der|die|das|dieser|diese|dieses) \w+'
-  found = [item for item in everything if re.search(rf'\b(hat|haben|ist|sind|wird|weil) {object_pronoun} {noun}', item.german)]
+  found = [item for item in everything
+           if re.search(rf'\b(hat|haben|ist|sind|wird|weil) {object_pronoun} {noun}', item.german)]
   assert len(found) > 20
   for item in everything:
     assert not re.search(rf'\b(Gestern|Heute|Morgen|Warum|Wann) (hat|ist|wird) {noun} {object_pronoun}\b', item.german)
@@ -500,7 +504,8 @@ def test_pronouns_count_in_pairs():
 
 
 def test_names_count_as_whole_words():
-  annotation = {'unseen_names': 'Orla Quill', 'name_classes': 'first name,surname', 'de': 'Orlas Hund kennt Quill.', 'en': "Orla's dog knows Quill."}
+  annotation = {'unseen_names': 'Orla Quill', 'name_classes': 'first name,surname', 'de': 'Orlas Hund kennt Quill.',
+                'en': "Orla's dog knows Quill."}
   assert scores.name_accuracy([annotation], ['Orlas Katze kennt Quill.']) == 1
   assert scores.name_accuracy([annotation], ['Orla kennt Quiller.']) == 0
   assert scores.name_accuracy([annotation], ["Orla's dog"], 'en') == 0.5

@@ -2,8 +2,9 @@
 
 Importing this module makes `tfds.builder('phrasebook')` known; it is prepared offline, in seconds. Beside each sentence
 pair stand its kind, gold relations between words, word alignments, names that training never shows, and for pronoun
-pairs what "it" stands for (see `_features`); scores evaluates translations by them. The sentences come from kinds and the modules that it imports, which may
-be added to; the version carries a hash of all of them, so that TFDS never serves another corpus than the source's.
+pairs what "it" stands for (see `_features`); scores evaluates translations by them. The sentences come from kinds and the
+modules that it imports, which may be added to; the version carries a hash of all of them, so that TFDS never serves
+another corpus than the source's.
 """
 
 import contextlib
@@ -82,7 +83,8 @@ def _annotation(item: grammar.Example) -> dict[str, Any]:
   """Return an example as the builder's features."""
   relations = [(RELATIONS.index(name), head, dependent) for name, head, dependent in item.relations]
   return {
-      'en': item.english, 'de': item.german, 'kind': item.kind, 'unseen_names': ' '.join(name for name, _ in item.unseen_names),
+      'en': item.english, 'de': item.german, 'kind': item.kind,
+      'unseen_names': ' '.join(name for name, _ in item.unseen_names),
       'name_classes': ','.join(kind for _, kind in item.unseen_names),
       'relations': np.array(relations, np.int32).reshape(-1, 3),
       'alignment': np.array(item.alignment, np.int32).reshape(-1, 2),

@@ -66,7 +66,8 @@ def _none(draft: Draft) -> list[Example]:
 
 def described(draft: Draft) -> list[Example]:
   """ "I dreamed of Anna's white sofa.": every adjective with each of its endings, rare ones ("weißem") among them."""
-  adjective, gender = draft.choose([option for option in ADJECTIVES.values() if fitting(option.tags)]), draft.choose('mfn')
+  adjective = draft.choose([option for option in ADJECTIVES.values() if fitting(option.tags)])
+  gender = draft.choose('mfn')
   nouns = [noun for noun in fitting(adjective.tags) if noun.gender == gender]
   owned = [noun for noun in nouns if 'kin' in noun.tags or belongs(noun)]
   noun = draft.choose(owned if owned and draft.chance(0.7) else nouns)
@@ -83,7 +84,8 @@ def described(draft: Draft) -> list[Example]:
   if deed == 'disappear':
     return statement(draft, 'action', relate_verb(draft, Clause(unit, phrase, verb, 'past')), timed=0.2)
   item = verb_object(draft, unit, verb, phrase, verb.government)
-  return statement(draft, 'action', relate_verb(draft, Clause(unit, some_person(draft), verb, 'past', (item,))), timed=0.2)
+  clause = relate_verb(draft, Clause(unit, some_person(draft), verb, 'past', (item,)))
+  return statement(draft, 'action', clause, timed=0.2)
 
 
 def _giving(draft: Draft) -> list[Example]:
@@ -96,8 +98,10 @@ def _having(draft: Draft) -> list[Example]:
   subject = some_person(draft)
   noun = draft.choose(fitting(frozenset('pet own small device furniture clothing container'.split())))
   negated = subject.definite and draft.chance(0.3)
-  adjective = draft.choose([option for option in adjectives_of(noun) if 'person' not in option.tags or option.english in (
-      'old', 'young', 'strong')]) if draft.chance(0.5) else None
+  adjective = None
+  if draft.chance(0.5):
+    adjective = draft.choose([option for option in adjectives_of(noun)
+                              if 'person' not in option.tags or option.english in ('old', 'young', 'strong')])
   unit, thing = draft.unit('v'), noun_phrase(draft, noun, NOT_A if negated else A, adjective)
   tense = draft.weigh({'present': 0.6, 'past': 0.4})
   clause = Clause(unit, subject, HAVE, tense, (verb_object(draft, unit, HAVE, thing, 'accusative'),), negated)
@@ -217,8 +221,9 @@ def _introduction(draft: Draft) -> list[Example]:
   noun = role.feminine if person.sex == 'f' else role.masculine
   trade = noun_phrase(draft, noun, A)
   i = pronoun(draft, I)
-  one = Clause(unit, Nominal(words('my name', of_name), [], lambda case: words('mein Name', of_name), 'third', 'm', of_name,
-                             '', 'noun'), BE, 'present', complement=Complement(person.english, person.german('nominative')))
+  my_name = Nominal(words('my name', of_name), [], lambda case: words('mein Name', of_name), 'third', 'm', of_name, '',
+                    'noun')
+  one = Clause(unit, my_name, BE, 'present', complement=Complement(person.english, person.german('nominative')))
   two = relate_verb(draft, Clause(draft.unit('v'), i, BE, 'present',
                                   complement=Complement(trade.english, trade.german('nominative')[1:])))
   return [example(draft, 'role', english(one) + words('and', link) + english(two),

@@ -202,13 +202,13 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-_HABITS = frozenset("""see draw wash clean visit meet ask hear follow help thank call invite sing dance sleep laugh cry work
-    swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
+_HABITS = frozenset("""see draw wash clean visit meet ask hear follow help thank call invite sing dance sleep laugh cry
+    work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
 # What may be said of a whole week or year.
-_LONG = frozenset("""buy sell find lose visit meet work repair write invite draw read help see travel fly live""".split()
-                  + ['come back', 'arrive'])
+_LONG = frozenset("""buy sell find lose visit meet work repair write invite draw read help see travel fly
+    live""".split() + ['come back', 'arrive'])
 
 
 BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'disappear'])  # what nobody foretells

@@ -4,12 +4,13 @@ Every sentence is drawn once as meaning (a clause with a subject, a verb, object
 Each word keeps the units of meaning that it stands for, so word alignments and grammatical relations fall out of the
 construction and need no annotation. To add words, see lexicon; to add kinds of sentences, kinds.
 German here follows one convention where two would do: the English past is the German perfect, except for "war",
-"hatte", "wurde" and the modal verbs; object pronouns stand before a subject that is a noun and not in front, unless their form
-could be the subject's ("sie", "es"); a trade has its masculine form where nothing tells the sex ("I am a student").
+"hatte", "wurde" and the modal verbs; object pronouns stand before a subject that is a noun and not in front, unless
+their form could be the subject's ("sie", "es"); a trade has its masculine form where nothing tells the sex ("I am a
+student").
 
 What may be held out is noted while a sentence is drawn (`Draft.note`): adjective with noun, verb with object, the two
-nouns of a pronoun pair, what decides a pronoun pair, names. A stable hash sends each such combination to a split, and a sentence goes to the one
-split that all its combinations allow; so the splits are disjoint by construction.
+nouns of a pronoun pair, what decides a pronoun pair, names. A stable hash sends each such combination to a split, and a
+sentence goes to the one split that all its combinations allow; so the splits are disjoint by construction.
 """
 
 import functools
@@ -298,7 +299,7 @@ def it_for(draft: Draft, antecedent: Nominal) -> Nominal:
 
 
 def reflexive(draft: Draft, subject: Nominal, english: bool = False) -> Nominal:
-  """The subject once more: "sich", which English has only with some verbs ("himself"). Unfit where the sex is in doubt."""
+  """The subject once more, "sich"; `english`: "himself", too, and Unfit where the sex is in doubt."""
   head = draft.unit('p')
   spelt = []
   if english:

@@ -2,7 +2,8 @@
 
 To add a noun, adjective, verb or time, add one line to its table; the legend above each table says what the columns
 mean. Words go by meaning through tags: a verb or an adjective lists the tags (or single nouns) that it goes with, and
-behind "-" the single nouns that it does not, so a new noun with the right tags is used everywhere at once. An English word may stand for one German word only, and words
+behind "-" the single nouns that it does not, so a new noun with the right tags is used everywhere at once. An English
+word may stand for one German word only, and words
 whose German depends on something the sentence does not say ("you", "teacher" as a bare subject) stay out: every
 English sentence must have exactly one right translation. Any change gives the corpus another version by itself.
 """

@@ -22,12 +22,14 @@ _OWN = 0.28  # share of the names drawn for a held-out split that no other split
 _WORDS = frozenset(form.capitalize() for form in [
     *(form for noun in lexicon.NOUNS.values()
       for form in (noun.english, noun.english_plural, noun.german, noun.german_plural)),
-    *(form for verb in [*lexicon.VERBS, *lexicon.FRAME_VERBS.values()] for form in (verb.english, verb.past, verb.third)),
+    *(form for verb in [*lexicon.VERBS, *lexicon.FRAME_VERBS.values()]
+      for form in (verb.english, verb.past, verb.third)),
     *(form for adjective in lexicon.ADJECTIVES.values() for form in (adjective.english, adjective.german)),
     *"""the this that these and but because although when why who whom what will can must should did does had has was
         were are her his him she they them their our not now often der die das den dem ein eine mein dein sein ihr uns
         wir sie mir mich was wer wen wem warum wann wenn weil dass mann man her hin han hat ist war""".split()])
-_SPEAKABLE = re.compile(r'(?!\w[^aeiouyäöülrh]{2})(?!\w[lr][^aeiouyäöü])[A-ZÄÖÜ](?=.*[aeiouyäöü])(?!.*[^aeiouyäöü]{4})(?!.*(.)\1\1)[a-zäöüß]{3,10}')
+_SPEAKABLE = re.compile(r'(?!\w[^aeiouyäöülrh]{2})(?!\w[lr][^aeiouyäöü])[A-ZÄÖÜ](?=.*[aeiouyäöü])'
+                        r'(?!.*[^aeiouyäöü]{4})(?!.*(.)\1\1)[a-zäöüß]{3,10}')
 
 
 def some_of(draft: Draft, kind: str) -> str:
@@ -46,7 +48,7 @@ def _listed(kind: str, split: str) -> tuple[str, ...]:
 
 @functools.cache
 def _letters(kind: str, context: int) -> dict[str, str]:
-  """Return what follows each `context` letters in training's names: every letter as often as it does; "$" is the end."""
+  """Return what follows each `context` letters in training's names, as often as it does; "$" is the end."""
   follow = {}
   for text in _listed(kind, 'train'):
     padded = '^' * context + text + '$'

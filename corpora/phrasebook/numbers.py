@@ -70,7 +70,8 @@ def _counting(draft: Draft) -> list[Example]:
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.2) else None
   thing = noun_phrase(draft, noun, determiner, adjective, plural=True)
   tense = draft.weigh({'past': 0.6, 'present': 0.4} if verb.name == 'need' else
-                      {'past': 0.8, 'future': 0.2 if verb.name in ('buy', 'sell', 'wash', 'clean', 'eat', 'open') else 0.0})
+                      {'past': 0.8,
+                       'future': 0.2 if verb.name in ('buy', 'sell', 'wash', 'clean', 'eat', 'open') else 0.0})
   clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),))
   return statement(draft, 'number', relate_verb(draft, clause), timed=0.15)
 

@@ -142,7 +142,8 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
     pair = ' '.join(word.text for word in english(main))
     readings.append(example(draft, 'pronoun pair', spelt_english, spelt_german, reading=Reading(
         f'{pair} | {of_first} | {of_second} | {degree}', letter, ending('pronoun', antecedent.gender, 'nominative'),
-        antecedent.lemma, word, tuple(ending('pronoun', noun.gender, 'nominative') for noun in (first, second)), frame.name,
+        antecedent.lemma, word, tuple(ending('pronoun', noun.gender, 'nominative') for noun in (first, second)),
+        frame.name,
         any(split_of(('key', frame.name, decisive)) != 'train' for decisive in (of_first, of_second)))))
   return readings
 
@@ -196,7 +197,8 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
                          and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')])
   subject = some_person(draft)
-  tense = 'past' if BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED else draft.weigh({'past': 0.75, 'future': 0.25})
+  unplanned = BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED
+  tense = 'past' if unplanned else draft.weigh({'past': 0.75, 'future': 0.25})
   unit, of_second = draft.unit('v'), draft.unit('v')
   thing = some_noun(draft, noun, subject, indefinite=0.5, plural=0)
   one = relate_verb(draft, Clause(unit, subject, first, tense,

@@ -1,4 +1,4 @@
-"""The scores that the phrasebook alone allows: pronouns and names; and rules that do not understand, to be compared with.
+"""The scores that the phrasebook alone allows, of pronouns and names; and rules that do not understand, to compare with.
 
 Pronouns are scored in pairs, (frame, adjective) being the key of a reading: "cross", negated, "tired". With keys that
 training has, a table of them is enough; what a model has learnt of meaning shows in the pairs with unseen keys.
