@@ -105,9 +105,9 @@ _SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') fo
     'tired': 'sleep | work; dance; swim; sing; wake up; tidy up: room; clean: window car; wait for: person bus train',
     'sick': 'sleep; cry; call: mother father brother sister | work; dance; swim; sing; come back; visit: person museum',
     'hungry': 'eat: food; buy: food; wake up | sleep; sing; sell: food',
-    'sad': 'cry; call: person; disappear | laugh; sing; dance; invite: person',
+    'sad': 'cry; call: person | laugh; sing; dance; invite: person',
     'happy': 'laugh; sing; dance; thank: person; invite: person | cry',
-    'angry': 'kick: ball; disappear; cry | laugh; thank: person; listen to: person; help: person; invite: person',
+    'angry': 'kick: ball; cry | laugh; thank: person; listen to: person; help: person; invite: person',
     'lazy': ' | work; get up; tidy up: room; clean: car kitchen; wash: car shirt; help: person; read: book',
     'rich': 'buy: house boat car ring; help: person | work; sell: car house boat; need: car bicycle',
     'poor': 'sell: car house boat ring guitar; work | buy: car house boat ring; invite: person',
@@ -119,7 +119,7 @@ _SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') fo
 _PASSING = 'tired sick hungry sad happy angry'.split()  # what may be so tomorrow
 # Why somebody does something to somebody: what the other one is, or has done. They are "it" and "him" to each other.
 _TOWARDS = {deed: tuple(part.split(', ') for part in row.split(' | ')) for deed, row in {
-    'help': 'tired, sick, weak, poor, sad, friendly | thank, help, call, ask, trust, love',
+    'help': 'tired, sick, weak, poor, sad, friendly | thank, help, call, trust, love',
     'thank': 'friendly, clever | help, invite, visit, pick up, follow, wait for',
     'trust': 'friendly, clever, strong | help, love',
     'admire': 'clever, strong, famous, rich | help, invite',
@@ -128,7 +128,7 @@ _TOWARDS = {deed: tuple(part.split(', ') for part in row.split(' | ')) for deed,
     'invite': 'friendly, famous, sad | help, visit, love, call',
     'call': 'sick, sad, friendly | help, call, love, visit',
     'wait for': 'slow, tired | call, invite, help',
-    'listen to': 'clever, sad, famous | help, call, ask',
+    'listen to': 'clever, sad, famous | help, call',
 }.items()}
 
 

@@ -74,8 +74,8 @@ def described(draft: Draft) -> list[Example]:
   plural = 'one' not in noun.tags and draft.chance(0.2)
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
-  unit, deed = draft.unit('v'), draft.weigh({'dream of': 0.5, 'look at': 0.3, 'disappear': 0.2})
-  if deed == 'disappear' and not noun.tags.isdisjoint(('place', 'barrier', 'crossed', 'opening', 'bridge')):
+  unit, deed = draft.unit('v'), draft.weigh({'dream of': 0.5, 'see': 0.3, 'disappear': 0.2})
+  if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
     raise Unfit
   if plural and determiner is A:
     determiner = THE if deed == 'disappear' else BARE

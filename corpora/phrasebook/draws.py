@@ -186,8 +186,8 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     nominal = some_person(draft, subject)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
-    if verb.name == 'write' and nominal.english[0].text not in ('a', 'an', 'the', 'this'):
-      raise Unfit  # what is being written is nobody's yet
+    if verb.name == 'write' and (nominal.english[0].text not in ('a', 'an', 'the', 'this') or len(nominal.english) > 2):
+      raise Unfit  # what is being written is nobody's yet, and neither old nor good
   return (verb_object(draft, unit, verb, nominal, verb.government),)
 
 
@@ -202,7 +202,7 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-_HABITS = frozenset("""see draw wash clean visit meet ask hear follow help thank call invite sing dance sleep laugh cry
+_HABITS = frozenset("""see draw wash clean visit meet ask follow help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
@@ -254,7 +254,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
 
 
 # What one does to any thing of a kind, and so not to "a" thing: buys, but not closes.
-_NONE = frozenset('buy find need see read write draw eat repair break sell'.split())
+_NONE = frozenset('buy need write eat repair break sell'.split())
 
 
 def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:

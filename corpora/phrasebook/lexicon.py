@@ -238,7 +238,7 @@ museum, museums | Museum, Museen | n | thing place inside building
 room, rooms | Zimmer, Zimmer | n | thing place inside room
 office, offices | Büro, Büros | n | thing place inside room
 field, fields | Feld, Felder | n | thing crossed
-valley, valleys | Tal, Täler | n | thing crossed
+valley, valleys | Tal, Täler | n | thing place
 gate, gates | Tor, Tore | n | thing openable barrier leaped
 window, windows | Fenster, Fenster | n | thing openable opening
 """
@@ -303,7 +303,7 @@ hot | heiß | cake mushroom egg roll
 cold | kalt | mushroom egg roll
 broken | kaputt | device chair clock umbrella bicycle car
 empty | leer | container bottle cup house -package
-stable, more stable | stabil, stabiler | table chair shelf bench bridge; furniture
+sturdy, sturdier | stabil, stabiler | table chair shelf bench bridge; furniture
 """
 
 # English base, past[, -ing form] ("+" marks a particle) | German infinitive ("-" behind a separable prefix),
@@ -317,7 +317,7 @@ buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small contai
 sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet food guitar -letter -key
 need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -hat -house
 read, read, reading | lesen, liest, gelesen, haben | person | accusative | readable
-write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter book
+write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter
 draw, drew, drawing | zeichnen, zeichnet, gezeichnet, haben | person | accusative | animal building bridge garden vase
 eat, ate, eating | essen, isst, gegessen, haben | person | accusative | food
 eat, ate, eating | fressen, frisst, gefressen, haben | eater | accusative | food
@@ -343,7 +343,7 @@ listen to, listened to, listening to | zu-hören, hört, zugehört, haben | pers
 call, called | an-rufen, ruft, angerufen, haben | person | accusative | person
 invite, invited | ein-laden, lädt, eingeladen, haben | person | accusative | person
 look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | person animal picture building
-pick +up, picked +up | ab-holen, holt, abgeholt, haben | person | accusative | person package
+pick +up, picked +up | ab-holen, holt, abgeholt, haben | person | accusative | person
 turn +on, turned +on | ein-schalten, schaltet, eingeschaltet, haben | person | accusative | device
 turn +off, turned +off | aus-schalten, schaltet, ausgeschaltet, haben | person | accusative | device
 tidy +up, tidied +up, tidying +up | auf-räumen, räumt, aufgeräumt, haben | person | accusative | room
@@ -481,7 +481,7 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 # (verb, "not", adjective), that only the test has: what it means follows from the other keys of the verb and adjective.
 _FRAMES = """
 cross | not | animal | crossed | tired weak sick old lazy | wide dangerous deep
-cross | | animal | crossed | hungry clever strong fast | narrow quiet shallow
+cross | | animal | crossed | clever strong fast | narrow quiet shallow
 jump over | not | jumper | leaped | tired weak heavy small | high wide
 jump over | | jumper | leaped | strong fast light | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
@@ -490,26 +490,26 @@ carry | not | carrier | luggage barrel | weak tired lazy small* | heavy big
 carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food | sick tired | hard sour hot cold
 eat | | eater | food | hungry | sweet fresh
-fit into | not | cat dog rabbit snake duck packed luggage | container car truck | big long* wide tall | small narrow short low*
-fit into | | cat dog rabbit snake duck packed luggage | container car truck | small narrow short low | big long* wide* tall
-fit under | not | standing chair bench dog goat pig | table bench bed shelf | tall big wide | low small narrow
+fit into | not | cat dog rabbit snake duck packed luggage | container car truck | big long wide* tall | small narrow low*
+fit into | | cat dog rabbit snake duck packed luggage | container car truck | small narrow short low | big wide*
+fit under | not | standing chair bench dog goat pig | table bench bed shelf | tall big wide | low small* narrow
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low narrow
 fit under | | standing chair bench dog goat pig | table bench bed shelf | low small* narrow | high big wide
 fit under | | truck bus boat carriage camel | bridge | low small* narrow | high wide
-cover | not | screen | screen opening clock | small narrow low* short | big wide tall* long
-cover | | screen | screen opening clock | big* wide tall* long | small narrow low* short
+cover | not | screen | screen opening clock | small narrow* low* short | big wide tall long
+cover | | screen | screen opening clock | big wide tall long | small narrow* short low*
 support | not | table chair shelf bench | container device dog cat pig goat | weak old | heavy big
 support | not | bridge | vehicle load camel horse cow | weak old | heavy big
-support | | table chair shelf bench | container device dog cat pig goat | stable new | light small
-support | | bridge | vehicle load camel horse cow | stable wide | light small
-overtake | not | vehicle | vehicle | slow old* heavy | fast
-overtake | | vehicle | vehicle | fast* light new | slow old* heavy
+support | | table chair shelf bench | container device dog cat pig goat | sturdy new | light small
+support | | bridge | vehicle load camel horse cow | sturdy new | light small
+overtake | not | vehicle -carriage | vehicle -carriage | slow old* heavy | fast
+overtake | | vehicle -carriage | vehicle -carriage | fast* light | slow old* heavy
 catch | not | hunter | prey | slow tired* heavy lazy | fast clever strong*
 catch | | hunter | prey | fast clever strong | slow tired* weak old
 attack | not | hunter | animal | tired weak sick | strong big dangerous
-attack | | hunter | animal | hungry angry | weak small old sick tired*
-fear | not | animal | animal | big strong* dangerous | small weak* friendly
-fear | | animal | animal | small weak* young | big strong dangerous hungry
+attack | | hunter | animal | hungry angry | weak small tired*
+fear | not | animal | animal | big strong | small weak friendly
+fear | | animal | animal | small weak young | big strong dangerous hungry
 escape from | not | prey | hunter | slow* tired heavy old | fast clever* strong
 escape from | | prey | hunter | fast clever* | slow tired lazy old
 """

@@ -112,7 +112,7 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 _FRAME_WEIGHTS = {frame: {'fit into': 1.4, 'cover': 1.5, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
                   for frame in lexicon.FRAMES}
 # In the present, these say what can be done, or always is so; other deeds happen once, in the past.
-_CAN = frozenset(['cross', 'jump over', 'pull', 'carry', 'eat', 'overtake', 'catch', 'escape from'])
+_CAN = frozenset(['cross', 'jump over', 'pull', 'carry', 'overtake', 'catch', 'escape from'])
 _LASTING = frozenset(['fit into', 'fit under', 'cover', 'support', 'fear'])
 
 
@@ -153,14 +153,14 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
 _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
-    'buy': 'lose, sell, repair, wash, clean, break, read, eat, need', 'carry': 'lose, need, open, clean',
+    'buy': 'lose, repair, wash, clean, break, read, eat, need', 'carry': 'lose, open, clean',
     'clean': 'sell, need', 'draw': 'admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
-    'lose': 'find, need', 'need': 'buy, find, lose', 'open': 'close, read', 'pick up': 'lose, open, wash',
+    'lose': 'find, need', 'need': 'buy, find', 'open': 'close, read',
     'read': 'lose, need, sell', 'repair': 'sell, need, lose, clean', 'see': 'buy, draw, follow, visit, admire',
     'try on': 'buy, need', 'turn on': 'turn off', 'visit': 'admire, draw', 'wash': 'sell, lose, need, eat',
     'write': 'lose, read'}.items()}
 _AGAINST = frozenset('lose break'.split())  # joined by "but"
-_REVERSED = frozenset([('buy', 'sell'), ('find', 'lose'), ('lose', 'find')])
+_REVERSED = frozenset([('find', 'lose'), ('lose', 'find')])
 # What one may leave undone, joined by "but".
 _LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'find', 'buy', 'close', 'open', 'visit',
                           'turn off'])
@@ -168,7 +168,7 @@ _LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'fin
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
     'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour hard slow',
     'sell': 'old heavy big dirty slow | beautiful new good fast',
-    'need': 'strong fast good stable | heavy old broken slow bad',
+    'need': 'strong fast good sturdy | heavy old broken slow bad',
     'repair': 'broken | cheap old',
     'wash': 'dirty | clean',
     'clean': 'dirty | clean',
@@ -200,7 +200,8 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   unplanned = BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED
   tense = 'past' if unplanned else draft.weigh({'past': 0.75, 'future': 0.25})
   unit, of_second = draft.unit('v'), draft.unit('v')
-  thing = some_noun(draft, noun, subject, indefinite=0.5, plural=0)
+  # Whoever needs "a" car buys one, not "it".
+  thing = some_noun(draft, noun, subject, indefinite=0 if first.name == 'need' else 0.5, plural=0)
   one = relate_verb(draft, Clause(unit, subject, first, tense,
                                   (verb_object(draft, unit, first, thing, first.government),)))
   it = verb_object(draft, of_second, second, it_for(draft, thing), second.government)
