@@ -140,6 +140,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   optimizer.beta2 = 0.98  # kind adam, adamw, muon: decay rate of the mean squared gradient
   optimizer.epsilon = 1e-9  # kind adam, adamw, muon: constant in the denominator
   optimizer.momentum = 0.9  # kind sgd, muon: decay rate of the sum, or mean, of gradients
+  optimizer.muon_rms = 0.2  # kind muon: root mean square of a matrix's update, before the learning rate
   optimizer.weight_decay = config_dict.placeholder(float)  # decoupled; not on norms, biases; unset: adamw 0.01, else 0
   optimizer.clip_norm = 0.0  # largest global norm of a gradient, others are scaled down; 0 is off
 

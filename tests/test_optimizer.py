@@ -123,7 +123,7 @@ def muon(config, x, gradients):
     for _ in range(4):
       gram = m @ m.T
       m = 3.4445 * m + (-4.775 * gram + 2.0315 * gram @ gram) @ m
-    x = yield x, 0.2 * np.sqrt(max(m.shape)) * (m.T if tall else m).reshape(x.shape)
+    x = yield x, config.muon_rms * np.sqrt(max(m.shape)) * (m.T if tall else m).reshape(x.shape)
 
 
 LOOPS = {'adam': adam, 'adamw': adam, 'sgd': sgd, 'adafactor': adafactor, 'muon': muon}
@@ -155,7 +155,7 @@ def test_three_steps_of_each_rule_equal_a_loop_and_decay_spares_biases(kind, dec
       OptimizerConfig(kind=kind, weight_decay=decay)
     return
   config = OptimizerConfig(kind=kind, weight_decay=decay, schedule='linear', peak=0.2, warmup_steps=2, final_share=0.5,
-                           epsilon=1e-7, momentum=0.8)
+                           epsilon=1e-7, momentum=0.8, muon_rms=0.3)
   draw = np.random.default_rng(0)
   shapes = {'w1': (128, 131), 'b1': (7,), 'w_query': (131, 2, 127), 'w_out': (2, 137, 131)}
   x = {name: draw.normal(size=shape) for name, shape in shapes.items()}
@@ -244,7 +244,7 @@ def test_defaults_are_the_papers():
 
 @pytest.mark.parametrize('wrong', [
     dict(warmup_steps=0), dict(beta2=1.0), dict(clip_norm=-1.0), dict(epsilon=0.0), dict(learning_rate_scale=0.0),
-    dict(d_model=-3), dict(kind='adagrad'), dict(schedule='step'), dict(peak=0.1), dict(momentum=1.0),
+    dict(d_model=-3), dict(kind='adagrad'), dict(schedule='step'), dict(peak=0.1), dict(momentum=1.0), dict(muon_rms=0.0),
     dict(weight_decay=-0.1, kind='adamw'), dict(final_share=1.5), dict(peak=0.0, schedule='constant'),
     dict(warmup_steps=0, schedule='inverse_sqrt', peak=0.1), dict(warmup_steps=-1, schedule='constant', peak=0.1)])
 def test_mistaken_settings_are_refused(wrong):

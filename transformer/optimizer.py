@@ -152,12 +152,13 @@ def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
   """Jordan et al., 2024: a matrix moves along its mean gradient, whose singular values are all made about one.
 
   The mean is Nesterov's, with config.momentum. Four Newton-Schulz steps follow a scaling of the rows that bounds the
-  norm closely (Boissin et al., 2025), where five would without it. Directions have a root mean square of 0.2, Adam's
-  usual one (Liu et al., 2025, §2.2), so that one learning rate serves matrices and all else, which Adam updates.
+  norm closely (Boissin et al., 2025), where five would without it. Directions have a root mean square of
+  config.muon_rms: at 0.2, Adam's usual one (Liu et al., 2025, §2.2), one learning rate serves matrices and all else,
+  which Adam updates.
   """
   numbers = lambda tree: jax.tree_util.tree_map_with_path(lambda path, leaf: _matrix(path, leaf.ndim), tree)
   unscaled = -1.0  # build() turns the sign and brings the learning rate
-  return contrib.muon(unscaled, beta=config.momentum, ns_steps=4, preconditioning='aol', consistent_rms=0.2,
+  return contrib.muon(unscaled, beta=config.momentum, ns_steps=4, preconditioning='aol', consistent_rms=config.muon_rms,
                       adam_b1=config.beta1, adam_b2=config.beta2, eps=config.epsilon,
                       muon_weight_dimension_numbers=numbers)
 
@@ -167,7 +168,7 @@ OPTIMIZERS.add('adam', Rule(_adam, decays=False), 'the paper', uses=_MOMENTS)
 OPTIMIZERS.add('adamw', Rule(_adam, weight_decay=0.01), uses=_MOMENTS)
 OPTIMIZERS.add('adafactor', Rule(_adafactor), 'rates relative to each parameter')
 OPTIMIZERS.add('sgd', Rule(_sgd), uses=['momentum'])
-OPTIMIZERS.add('muon', Rule(_muon), 'orthogonal updates of matrices', uses=[*_MOMENTS, 'momentum'])
+OPTIMIZERS.add('muon', Rule(_muon), 'orthogonal updates of matrices', uses=[*_MOMENTS, 'momentum', 'muon_rms'])
 
 # Names, not ranks: layers stacked for a scan have one more axis, and biases of heads have two. `scale` and `bias` are
 # those of a norm, b1, b_query and the like those of a projection, bias_table is T5's.

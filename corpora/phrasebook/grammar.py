@@ -664,6 +664,12 @@ _NEUTER_PEOPLE = frozenset({'girl', 'child'})
 _OF_ONE_SEX = frozenset('he him his she her it its'.split())
 
 
+def _of_name(word: Word) -> str:
+  """Return the unit of the name, or noun phrase that begins with one ("Annas Ball"), of a word; '' for other words."""
+  found = re.fullmatch(r'(n\d+)\.(\d+|determiner)', word.units[0]) if word.units and word.text[0].isupper() else None
+  return found[1] if found else ''
+
+
 def example(draft: Draft, kind: str, english: Phrase, german: Phrase, mark: str = '.',
             reading: Reading = Reading()) -> Example:
   """Spells a sentence out, with its relations and alignment. Raises Unfit for one with two translations."""
@@ -671,6 +677,8 @@ def example(draft: Draft, kind: str, english: Phrase, german: Phrase, mark: str 
   if not _NEUTER_PEOPLE.isdisjoint(word.text for word in english) and not _OF_ONE_SEX.isdisjoint(
       word.text.lower() for word in english):
     raise Unfit
+  if any(_of_name(word) and _of_name(other) not in ('', _of_name(word)) for word, other in zip(german, german[1:])):
+    raise Unfit  # "gestern hat Anna Paul Huber gedankt", "wird Anna Pauls Ball finden": who thanked, whose ball?
   found = [word.text for word in english if word.text in _NOUN_FORMS or word.text in lexicon.LISTED_NAMES]
   if len(set(found)) < len(found):
     raise Unfit  # "the waitress will help the waitress": one or two?

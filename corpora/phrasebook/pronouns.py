@@ -109,7 +109,7 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 
 
 # "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
-_FRAME_WEIGHTS = {frame: {'fit into': 1.4, 'cover': 1.5, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
+_FRAME_WEIGHTS = {frame: {'fit into': 1.9, 'cover': 1.7, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
                   for frame in lexicon.FRAMES}
 # In the present, these say what can be done, or always is so; other deeds happen once, in the past.
 _CAN = frozenset(['cross', 'jump over', 'pull', 'carry', 'overtake', 'catch', 'escape from'])
@@ -233,7 +233,7 @@ def because_of_it(draft: Draft) -> list[Example]:
   it = it_for(draft, thing)
   draft.relate('adjective', it.head, f'{of_be}.adjective')
   degree = draft.choose(('', 'too') if negated else ('', 'very', 'so'))
-  degree = '' if adjective.english in UNGRADED else degree
+  degree = '' if adjective.english in UNGRADED | {'clean', 'cheap'} else degree
   reason = relate_verb(draft, Clause(of_be, it, BE, tense, complement=predicate(draft, of_be, adjective, degree)))
   return [example(draft, 'it', english(clause) + words('because', because) + english(reason),
                   german(clause) + [Word(',')] + words('weil', because) + german(reason, 'last'))]

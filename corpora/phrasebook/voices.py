@@ -141,7 +141,7 @@ _THERE = {place: tuple(deed.strip() for deed in deeds.split(',')) for place, dee
     'garden': 'work, sleep, draw tree bird, read book letter newspaper',
     'park': 'sing, dance, sleep, read book newspaper',
     'forest': 'sing, sleep, draw animal', 'kitchen': 'eat food, clean cupboard table, wash cup, work',
-    'school': 'work, sing', 'church': 'sing, draw picture', 'museum': 'look-at picture, draw picture, work',
+    'school': 'sing', 'church': 'sing, draw picture', 'museum': 'look-at picture, draw picture, work',
     'room': 'sleep, read letter book, clean mirror window', 'office': 'work, write letter, read newspaper letter',
     'house': 'sleep, eat food, turn-on television radio'}.items()}
 # What one does with a thing | in order to do what with it.

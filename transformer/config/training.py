@@ -81,6 +81,7 @@ class OptimizerConfig:
   beta2: float = 0.98
   epsilon: float = 1e-9
   momentum: float = 0.9  # sgd, muon
+  muon_rms: float = 0.2  # muon: root mean square of a matrix's direction, before the learning rate
   weight_decay: float | None = None  # times the learning rate; None: 0.01 for adamw, 0 for the others
   clip_norm: float = 0.0  # largest global norm of the mean gradient; 0 is off, as in the paper
   length_known: bool = True  # whether the run's length in updates is known; a run by minutes has none
@@ -92,8 +93,9 @@ class OptimizerConfig:
     yield from registries.OPTIMIZERS.mistakes(self.kind)
     yield from registries.SCHEDULES.mistakes(self.schedule)
     yield from positive(d_model=self.d_model)
-    if self.learning_rate_scale <= 0 or self.epsilon <= 0:
-      yield f'learning_rate_scale {self.learning_rate_scale} and epsilon {self.epsilon} must be positive'
+    if min(self.learning_rate_scale, self.epsilon, self.muon_rms) <= 0:
+      yield (f'learning_rate_scale {self.learning_rate_scale}, epsilon {self.epsilon} and muon_rms {self.muon_rms} '
+             'must be positive')
     for name in ('beta1', 'beta2', 'momentum'):
       if not 0.0 <= getattr(self, name) < 1.0:
         yield f'{name} is {getattr(self, name)}; expected a number of at least 0 and below 1'
