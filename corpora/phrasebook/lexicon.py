@@ -486,7 +486,7 @@ jump over | not | jumper | leaped | tired weak heavy small | high wide
 jump over | | jumper | leaped | strong fast light | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
 pull | | puller | load barrel | strong | light
-carry | not | carrier | luggage barrel | weak tired lazy small* | heavy big
+carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food | sick tired | hard sour
 eat | | eater | food | hungry | sweet fresh
