@@ -88,7 +88,7 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
 def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, words, tmp_path):
   with pytest.raises(ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
     train.main(train_options.parse(
-        ['train.py', f'--config={os.path.join(configurations.CONFIGS, "phrasebook.py")}', f'--workdir={tmp_path}/run',
+        ['train.py', f'--config={os.path.join(configurations.CONFIGS, "ablation.py")}', f'--workdir={tmp_path}/run',
          f'--config.{option}'], ''))
   assert not (tmp_path / 'run').exists()
 
