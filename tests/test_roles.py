@@ -199,7 +199,7 @@ def run(tmp_path, monkeypatch):
   workdir = tmp_path / 'run'
   workdir.mkdir()
   config = configurations.load_config('configs/phrasebook.py')
-  for name, value in dict(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post').items():
+  for name, value in dict(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post', positions='sinusoidal').items():
     config['model'][name] = value
   (workdir / 'config.json').write_text(json.dumps(config))
   RunFolder(str(workdir)).save_vocabularies(small_vocabulary().model, None)

@@ -192,7 +192,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
   with open(os.path.join(configurations.ROOT, 'docs', 'explorer.ipynb'), encoding='utf-8') as file:
     cells = json.load(file)['cells']
   config = configurations.load_config('configs/phrasebook.py')
-  config['model'].update(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post')
+  config['model'].update(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post', positions='sinusoidal')
   config['search'].update(beam_size=1, extra_length=3)
   donor = tmp_path / 'donor'
   donor.mkdir()
