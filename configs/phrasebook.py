@@ -3,8 +3,9 @@
     python train.py --config=configs/phrasebook.py --workdir=runs/phrasebook
 
 Data: generated offline by corpora/phrasebook/builder.py; nothing is downloaded.
-Hardware: two CPU cores, TIME.
-Expected: EXPECTED; the README has three seeds and the method.
+Hardware: two CPU cores, seven minutes.
+Expected: sacreBLEU 99.1, pronoun pairs 0.992 with keys that training has and 0.894 with others, all unseen names, on
+held-out text (seed 0, commit f7bcdfa, which held out one key more); the README says what that means.
 """
 
 from configs import default
