@@ -1,5 +1,7 @@
 """The phrasebook: right German, one translation each, nothing held out in training, annotations that point at words."""
 
+import importlib
+import inspect
 import math
 import os
 import random
@@ -534,6 +536,19 @@ def test_tfds_itself_reads_it(data_dir):
   source = tfds.builder('phrasebook', data_dir=data_dir).as_data_source('validation')
   first = source[0]
   assert first['en'].decode() and first['relations'].shape[1] == 3 and first['alignment'].shape[1] == 2
+
+
+def test_the_fingerprint_covers_all_that_makes_sentences():
+  """Whatever module of the package splits reaches through its imports: an edit to any gives another corpus."""
+  reached, ahead = set(), [splits]
+  while ahead:
+    module = ahead.pop()
+    reached.add(module.__name__)
+    found = re.findall(r'^from corpora\.phrasebook(?:\.(\w+))? import \(?([^)]*?)\)?$', inspect.getsource(module), re.M)
+    near = {name for inside, names in found for name in ([inside] if inside else re.split(r'[,\s]+', names)) if name}
+    ahead += [other for other in (importlib.import_module(f'corpora.phrasebook.{name}') for name in near)
+              if other.__name__ not in reached]
+  assert reached == {module.__name__ for module in builder.SOURCES} and len(reached) > 8
 
 
 def test_corpus_in_both_directions(data_dir):

@@ -34,6 +34,7 @@ from corpora.phrasebook import (
   pronouns,
   scores,
   splits,
+  voices,
 )
 from corpora.splits import Corpus, Pair, Split
 
@@ -45,11 +46,14 @@ RELATIONS = ('subject', 'object', 'adjective', 'antecedent')  # the first column
 # -------------------------------------------------------------------------------------------------- the builder
 
 
+SOURCES = (lexicon, grammar, names, draws, pronouns, deeds, places, numbers, clauses, voices, kinds, splits)
+
+
 @functools.cache
 def fingerprint() -> str:
   """Return the SHA-256 (hex) of the sources that make the sentences, sizes included."""
   digest = hashlib.sha256()
-  for module in (lexicon, grammar, names, draws, pronouns, deeds, places, numbers, clauses, kinds, splits):
+  for module in SOURCES:
     digest.update(inspect.getsource(module).encode())
   return digest.hexdigest()
 
