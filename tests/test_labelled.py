@@ -255,7 +255,8 @@ def test_adjectives_are_balanced():
     shares[first] += weight
     shares[second] -= weight
   assert max(map(abs, shares.values())) < 1e-3
-  assert weights[[frame.verb == 'cross' for frame, _, _ in readings]].sum() > 0.02
+  # The story's own verb stays, though most of its adjectives are said of a street alone.
+  assert weights[[frame.verb == 'cross' for frame, _, _ in readings]].sum() > 0.01
 
 
 # --------------------------------------------------------------------------------------------------- baselines

@@ -90,7 +90,7 @@ def test_a_schedule_is_one_entry_and_says_whether_it_ends():
   try:
     config = OptimizerConfig(schedule='halving', peak=4.0, warmup_steps=0)
     assert config.ends_with_run and [float(optimizer.learning_rate(config, 9)(n)) for n in range(3)] == [4.0, 2.0, 1.0]
-    assert set(config.idle()) == {'momentum', 'decay_steps'}
+    assert set(config.idle()) == {'momentum', 'muon_rms', 'decay_steps'}
     with pytest.raises(ValueError, match='schedule halving ends with the run, whose length'):
       dataclasses.replace(config, length_known=False)
   finally:
@@ -115,9 +115,11 @@ def test_every_registry_is_filled_on_import():
     (ModelConfig(29, 29, positions='relative'),
      {'position_layout', 'position_frequencies', 'max_positions', 'num_buckets', 'max_distance'}),
     (RecurrentConfig(29, 29), set()),
-    (OptimizerConfig(), {'momentum', 'decay_steps', 'final_share'}),
-    (OptimizerConfig(kind='sgd', schedule='cosine', peak=1.0), {'beta1', 'beta2', 'epsilon'}),
-    (OptimizerConfig(kind='adafactor', schedule='linear', peak=1.0), {'beta1', 'beta2', 'epsilon', 'momentum'}),
+    (OptimizerConfig(), {'momentum', 'muon_rms', 'decay_steps', 'final_share'}),
+    (OptimizerConfig(kind='sgd', schedule='cosine', peak=1.0), {'beta1', 'beta2', 'epsilon', 'muon_rms'}),
+    (OptimizerConfig(kind='adafactor', schedule='linear', peak=1.0),
+     {'beta1', 'beta2', 'epsilon', 'momentum', 'muon_rms'}),
+    (OptimizerConfig(kind='muon', schedule='linear', peak=1.0), set()),
     (LossConfig(), set()), (LossConfig(label_smoothing=0.0), {'smoothing_over'}),
     (ConsistencyConfig(), {'consistency_weight', 'cut_rate'}), (ConsistencyConfig(consistency='r_drop'), {'cut_rate'}),
     (ConsistencyConfig(consistency='simcut'), set())], ids=lambda value: type(value).__name__)
