@@ -142,7 +142,7 @@ def _comparison(draft: Draft) -> list[Example]:
     one = some_person(draft)
     other = some_person(draft, one, pronouns=False)
   else:
-    options = fitting(adjective.tags - {'role', 'person'})
+    options = [noun for noun in fitting(adjective.tags - {'role', 'person'}) if noun.english != 'animal']
     first = draft.choose(options)
     second = draft.choose([noun for noun in options if noun is not first and noun.tags & first.tags & _COMPARABLE])
     one = some_noun(draft, first, indefinite=0, described=0)
@@ -177,7 +177,10 @@ def _role_holder(draft: Draft) -> Nominal:
     return pronoun(draft, draft.choose((I, *PRONOUNS) if draft.wanted == 'train' else (HE, SHE)))
   if sort == 'name':
     return some_name(draft, familiar=True)
-  return some_noun(draft, draft.choose(fitting(frozenset({'gendered'}))), indefinite=0, described=0)
+  return some_noun(draft, draft.choose(_WITHOUT_TRADE), indefinite=0, described=0)
+
+
+_WITHOUT_TRADE = fitting(frozenset('gendered -king -queen -prince -princess -waiter -waitress -actor -actress'.split()))
 
 
 def _role(draft: Draft) -> list[Example]:

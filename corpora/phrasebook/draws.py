@@ -123,6 +123,8 @@ def some_noun(draft: Draft, noun: Noun, owner: Nominal | None = None, indefinite
   """A noun with what may stand before it."""
   determiner = _determiner(draft, noun, owner, indefinite)
   many = draft.chance(plural) and 'one' not in noun.tags
+  if determiner in (OUR, THEIR) and 'clothing' in noun.tags and not many:
+    raise Unfit  # nobody shares a hat
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(described) and adjectives_of(noun) else None
   if many and determiner is A:
     if adjective is None:

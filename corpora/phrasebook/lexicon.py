@@ -265,7 +265,7 @@ wide, wider | breit, breiter | bridge river street valley bed bench table sofa d
 narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
 tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
-low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture container television mirror
+low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture television mirror box basket barrel drawer package
 deep, deeper | tief, tiefer | river lake valley
 shallow, shallower | flach, flacher | river lake
 quiet, quieter | ruhig, ruhiger | street park lake garden room person -king -queen

@@ -27,7 +27,11 @@ _WORDS = frozenset(form.capitalize() for form in [
     *(form for adjective in lexicon.ADJECTIVES.values() for form in (adjective.english, adjective.german)),
     *"""the this that these and but because although when why who whom what will can must should did does had has was
         were are her his him she they them their our not now often der die das den dem ein eine mein dein sein ihr uns
-        wir sie mir mich was wer wen wem warum wann wenn weil dass mann man her hin han hat ist war""".split()])
+        wir sie mir mich was wer wen wem warum wann wenn weil dass mann man her hin han hat ist war aber auch oder noch
+        nach nicht nichts auf aus bei beim vom zum zur mit von ihm ihn ihnen seit hatte hatten wird werde werden waren
+        wurde wurden kann mehr als alle alles immer heute morgen gestern selten manchmal jeden sehr hier dort into from
+        over under with then than here there every never always sometimes today tomorrow very too much more many would
+        should could being been about after before over only also""".split()])
 _SPEAKABLE = re.compile(r'(?!\w[^aeiouyäöülrh]{2})(?!\w[lr][^aeiouyäöü])[A-ZÄÖÜ](?=.*[aeiouyäöü])'
                         r'(?!.*[^aeiouyäöü]{4})(?!.*(.)\1\1)[a-zäöüß]{3,10}')
 

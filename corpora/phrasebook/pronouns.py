@@ -195,7 +195,8 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   first = draft.choose([verb for verb in verbs if verb.name in _AND_THEN])
   negated = draft.chance(0.3)
   second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
-                         and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')])
+                         and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')
+                         and not (negated and (first.name, verb.name) in _REVERSED)])
   subject = some_person(draft)
   unplanned = BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED
   tense = 'past' if unplanned else draft.weigh({'past': 0.75, 'future': 0.25})

@@ -73,8 +73,8 @@ def _passive(draft: Draft) -> list[Example]:
   complement = Complement(spelt, words(verb.participle, main))
   if by_whom:
     agent = some_subject(draft, verb) if verb.subjects != PERSON else some_person(draft, subject, pronouns=False)
-    if agent.english[0].text == 'their' or agent.sort == 'pronoun':
-      raise Unfit  # "the cars were washed by their mother": whose? and "he was seen by me" is said in the active
+    if agent.sort == 'pronoun' or {subject.english[0].text, agent.english[0].text} & {'his', 'her', 'their'}:
+      raise Unfit  # "he was seen by me" is said in the active; "her cow was washed by Eva": whose?
     if agent.sort == 'name' and agent.lemma:
       draft.note('deed', agent.lemma, verb.name)
     by = placed(draft, ('by', 'von'), agent, 'dative', f'{unit}.by')
@@ -129,6 +129,8 @@ def _about(draft: Draft, verb: Verb, subject: Nominal) -> Nominal:
     if verb.name == 'fall in love with' and (
         kin or nominal.agreement == 'plural' or nominal.lemma in ('boy', 'girl', 'child')):
       raise Unfit
+    if verb.name == 'fall in love with' and subject.agreement == 'plural' and subject.lemma != 'we':
+      raise Unfit  # all with the same one
     return nominal
   noun = draft.choose(fitting(verb.objects - PERSON))
   return some_noun(draft, noun, subject, described=0 if verb.name == 'look forward to' else 0.2)
