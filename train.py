@@ -227,7 +227,8 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated), state.params))
   except DamagedError as error:
     raise DamagedError(f'{error}; or average only those after it, with --config.train.average_last=1') from None
-  print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
+  if len(steps) > 1:
+    print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
   found = {split: task.score(params, split, evaluator.sums) for split in task.examined}
   measured = per_token(evaluator.sums(params, task.corpus.validation))
   results = announcement.results_by_set(found) | {
@@ -241,8 +242,7 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
       text = ''.join(f'{line}\n' for line in score.outputs)
       task.folder.write(os.path.join(task.folder.samples, task.outputs_of(split)), text.encode())
     task.folder.write_json(task.folder.results, results)
-  for score in found.values():
-    print(score.summary)
+  print('\n'.join(score.summary for score in found.values()))
   print(announcement.next_commands(task, found[task.examined[0]].example, options))
 
 

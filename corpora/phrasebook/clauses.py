@@ -113,8 +113,8 @@ _SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') fo
     'poor': 'sell: car house boat ring guitar; work | buy: car house boat ring; invite: person',
     'strong': 'carry: table cupboard barrel suitcase; help: person | cry; need: bicycle car',
     'weak': 'need: bed chair | carry: table barrel suitcase; swim; get up; dance',
-    'clever': 'read: book newspaper; repair: radio clock bicycle; find: key ring | lose: key ring',
-    'friendly': 'help: person; thank: person; laugh; invite: person | ',
+    'clever': 'repair: radio clock bicycle; find: key ring | lose: key ring',
+    'friendly': 'help: person; thank: person; invite: person | ',
 }.items()}
 _PASSING = 'tired sick hungry sad happy angry'.split()  # what may be so tomorrow
 # Why somebody does something to somebody: what the other one is, or has done. They are "it" and "him" to each other.
@@ -305,6 +305,8 @@ def _and(draft: Draft) -> list[Example]:
   if first is second or one.sort == other.sort == 'pronoun' and one.lemma == other.lemma:
     raise Unfit
   clauses = [action(draft, tense, subject, verb, negated=0) for subject, verb in ((one, first), (other, second))]
+  if any(item.nominal.lemma in ('he', 'she', 'they') for clause in clauses for item in clause.objects):
+    raise Unfit  # who is that?
   return [coordinated(draft, 'and', clauses[0], ('but', 'aber') if contrast else ('and', 'und'), clauses[1])]
 
 

@@ -13,6 +13,7 @@ from corpora.phrasebook.draws import (
   fitting,
   genitive,
   no_such_thing,
+  placed,
   some_name,
   some_noun,
   some_person,
@@ -49,6 +50,8 @@ from corpora.phrasebook.grammar import (
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Verb, fits
 
+_DREAMED = frozenset('person kin animal own place clothing building bridge'.split())  # what one dreams of
+
 
 def _deed(draft: Draft) -> list[Example]:
   return statement(draft, 'action', action(draft))
@@ -74,12 +77,22 @@ def described(draft: Draft) -> list[Example]:
   plural = 'one' not in noun.tags and draft.chance(0.2)
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
-  unit, deed = draft.unit('v'), draft.weigh({'dream of': 0.5, 'see': 0.3, 'disappear': 0.2})
+  dreamed = not noun.tags.isdisjoint(_DREAMED)
+  unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, 'see': 0.3, 'disappear': 0.2})
   if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
     raise Unfit
   if plural and determiner is A:
     determiner = THE if deed == 'disappear' else BARE
   phrase = noun_phrase(draft, noun, determiner, adjective, plural)
+  if deed == 'lie':
+    lying = draft.choose(fitting(frozenset({'lying', '-guitar', '-blanket'})))
+    thing = some_noun(draft, lying, described=0, indefinite=0.2, plural=0)
+    if noun.english in (thing.lemma, 'guitar') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
+      raise Unfit
+    beside = placed(draft, ('next to', 'neben'), phrase, 'dative')
+    tense = draft.weigh({'past': 0.6, 'progressive': 0.4})
+    clause = Clause(unit, thing, lexicon.FRAME_VERBS['lie'], tense, complement=beside)
+    return statement(draft, 'place', relate_verb(draft, clause))
   verb = next(verb for verb in VERBS if verb.name == deed)
   if deed == 'disappear':
     return statement(draft, 'action', relate_verb(draft, Clause(unit, phrase, verb, 'past')), timed=0.2)
@@ -180,7 +193,8 @@ def _role_holder(draft: Draft) -> Nominal:
   return some_noun(draft, draft.choose(_WITHOUT_TRADE), indefinite=0, described=0)
 
 
-_WITHOUT_TRADE = fitting(frozenset('gendered -king -queen -prince -princess -waiter -waitress -actor -actress'.split()))
+_WITHOUT_TRADE = fitting(frozenset(
+    'gendered -boy -king -queen -prince -princess -waiter -waitress -actor -actress'.split()))
 
 
 def _role(draft: Draft) -> list[Example]:
@@ -199,7 +213,7 @@ def role_sentence(draft: Draft, subject: Nominal, role: lexicon.Role, adjective:
   if subject.lemma:
     draft.note('role', subject.lemma, role.english)
   plural = subject.agreement == 'plural'
-  if asked and subject.lemma in ('I', 'we'):
+  if asked and (subject.lemma in ('I', 'we') or subject.english[0].text in ('my', 'our')):
     raise Unfit  # one knows that oneself
   noun = role.feminine if subject.sex == 'f' else role.masculine
   determiner = BARE if plural else A

@@ -83,7 +83,7 @@ TAKES_IT = [verb for verb in VERBS if verb.government in ('accusative', 'dative'
 def _possessive(draft: Draft, owner: Nominal | None) -> Determiner:
   """A possessive that cannot be misread: of the owner if its sex is known, otherwise of the speaker."""
   if owner is None:
-    return draft.choose((MY, MY, HIS, HER, OUR, THEIR))
+    return draft.choose((MY, MY, MY, OUR, OUR, HIS, HER, THEIR))
   if owner.lemma in NOUNS and 'animal' in NOUNS[owner.lemma].tags:
     return draft.choose((MY, OUR))
   if owner.agreement == 'plural':
@@ -100,6 +100,9 @@ def genitive(draft: Draft) -> Determiner:
     raise Unfit
   note_name(draft, first, 'first name')
   return counted(f"{first}'s", f'{first}s')
+
+
+_YOUNG = ('boy', 'girl', 'child')
 
 
 def belongs(noun: Noun) -> bool:
@@ -123,6 +126,8 @@ def some_noun(draft: Draft, noun: Noun, owner: Nominal | None = None, indefinite
   """A noun with what may stand before it."""
   determiner = _determiner(draft, noun, owner, indefinite)
   many = draft.chance(plural) and 'one' not in noun.tags
+  if owner and owner.lemma in _YOUNG and noun.english in ('son', 'daughter'):
+    raise Unfit
   if determiner in (OUR, THEIR) and 'clothing' in noun.tags and not many:
     raise Unfit  # nobody shares a hat
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(described) and adjectives_of(noun) else None
@@ -149,7 +154,8 @@ def some_person(draft: Draft, owner: Nominal | None = None, pronouns: bool = Tru
   """Anybody: a name, a pronoun or a noun; `owner` is the subject when this is an object."""
   sort = draft.weigh({'noun': 0.36, 'name': 0.41, 'pronoun': 0.24 if pronouns else 0})
   if sort == 'noun':
-    return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12, described=described)
+    return some_noun(draft, draft.choose(fitting(PERSON)), owner, indefinite=0.12 if owner else 0.04,
+                     described=described)
   if sort == 'name':
     first = some_name(draft)
     return both(draft, first, some_name(draft)) if draft.chance(0.08) else first
@@ -163,7 +169,7 @@ def some_subject(draft: Draft, verb: Verb) -> Nominal:
   """Someone who may do what the verb says."""
   if 'person' in verb.subjects and (verb.subjects == PERSON or draft.chance(0.6)):
     return some_person(draft)
-  return some_noun(draft, draft.choose(fitting(verb.subjects)), indefinite=0.1)
+  return some_noun(draft, draft.choose(fitting(verb.subjects)), indefinite=0.04)
 
 
 def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str) -> Object:

@@ -5,8 +5,8 @@ Each word keeps the units of meaning that it stands for, so word alignments and 
 construction and need no annotation. To add words, see lexicon; to add kinds of sentences, kinds.
 German here follows one convention where two would do: the English past is the German perfect, except for "war",
 "hatte", "wurde" and the modal verbs; object pronouns stand before a subject that is a noun and not in front, unless
-their form could be the subject's ("sie", "es"); a trade has its masculine form where nothing tells the sex ("I am a
-student").
+they could be read as the subject or as its possessive ("sie", "es", "ihr"); a trade has its masculine form where
+nothing tells the sex ("I am a student").
 
 What may be held out is noted while a sentence is drawn (`Draft.note`): adjective with noun, verb with object, the two
 nouns of a pronoun pair, what decides a pronoun pair, names. A stable hash sends each such combination to a split, and a
@@ -590,7 +590,7 @@ def german(clause: Clause, order: str = 'second', fronted: Phrase = ()) -> Phras
   subject, (pronouns, middle) = clause.subject.german('nominative'), _german_middle(clause)
   if order == 'second' and not fronted:
     return [*subject, finite, *pronouns, *middle, *end]
-  clear = not any(word.text in ('sie', 'es') for word in pronouns)
+  clear = not any(word.text in ('sie', 'es', 'ihr') for word in pronouns)
   first, then = (pronouns, subject) if clear and clause.subject.sort != 'pronoun' else (subject, pronouns)
   if order == 'last':
     return [*fronted, *first, *then, *middle, *end, finite]

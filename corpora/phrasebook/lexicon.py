@@ -261,11 +261,11 @@ heavy, heavier | schwer, schwerer | container device furniture load mirror clock
 light, lighter | leicht, leichter | container device chair bicycle pillow blanket ball sled boat; animal load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
 short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror shelf sofa -cupboard
-wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen
-narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen
+wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence
+narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
 tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
-low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture television mirror box basket barrel drawer package
+low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture television mirror box basket barrel drawer
 deep, deeper | tief, tiefer | river lake valley
 shallow, shallower | flach, flacher | river lake
 quiet, quieter | ruhig, ruhiger | street park lake garden room person -king -queen
@@ -493,15 +493,15 @@ eat | | eater | food | hungry | sweet fresh
 fit into | not | cat dog rabbit snake duck packed luggage | container car truck | big long wide tall | small narrow* low*
 fit into | | cat dog rabbit snake duck packed luggage | container car truck | small narrow* short low | big wide
 fit under | not | standing chair bench dog goat pig | table bench bed shelf | tall big wide | low small* narrow
-fit under | not | truck bus boat carriage camel | bridge | tall big wide | low narrow
-fit under | | standing chair bench dog goat pig | table bench bed shelf | low small* narrow | high big wide
-fit under | | truck bus boat carriage camel | bridge | low small* narrow | high wide
+fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
+fit under | | standing chair bench dog goat pig | table bench bed shelf | low small* narrow | high big
+fit under | | truck bus boat carriage camel | bridge | low small* narrow | high
 cover | not | screen | screen opening clock | small narrow low* short | big wide tall long
 cover | | screen | screen opening clock | big wide tall long | small narrow short low*
-support | not | table chair shelf bench | container device dog cat pig goat | weak old | heavy big
+support | not | table chair shelf bench | container device cat | weak old | heavy big
 support | not | bridge | vehicle load camel horse cow | weak old | heavy big
-support | | table chair shelf bench | container device dog cat pig goat | sturdy new | light small
-support | | bridge | vehicle load camel horse cow | sturdy new | light small
+support | | table chair shelf bench | container device cat | sturdy | light small
+support | | bridge | vehicle load camel horse cow | sturdy | light small
 overtake | not | vehicle -carriage | vehicle -carriage | slow old* heavy | fast
 overtake | | vehicle -carriage | vehicle -carriage | fast light | slow old* heavy
 catch | not | hunter | prey | slow tired* heavy lazy | fast clever strong*

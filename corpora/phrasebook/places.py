@@ -77,7 +77,7 @@ def _where(draft: Draft) -> list[Example]:
   verb = _frame_named(draft.choose(tuple(_WHERE)))
   beast = verb.name in ('sleep', 'sit') and draft.chance(0.5)
   beasts = frozenset({'animal'} if verb.name == 'sleep' else 'dog cat bird monkey duck rabbit mouse bear wolf'.split())
-  subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.1) if beast else some_person(draft))
+  subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.04) if beast else some_person(draft))
   tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
   where = _place(draft, _BEASTS_WHERE if beast else _WHERE[verb.name], 'dative', verb.name)
   clause = Clause(draft.unit('v'), subject, verb, tense, complement=where,
@@ -92,7 +92,7 @@ def _whither(draft: Draft) -> list[Example]:
   verb = _frame_named(draft.choose(('run', 'jump', 'go')))
   onto = verb.name == 'jump'
   beast = verb.name != 'go' and draft.chance(0.6)
-  subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else _RUNNERS)), indefinite=0.1)
+  subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else _RUNNERS)), indefinite=0.04)
              if beast else some_person(draft))
   tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.2})
   choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, _OUTDOORS if beast else frozenset({'inside'})),)

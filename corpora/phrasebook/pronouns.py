@@ -153,22 +153,21 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
 _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
-    'buy': 'lose, repair, wash, clean, break, read, eat, need', 'carry': 'lose, open, clean',
-    'clean': 'sell, need', 'draw': 'admire, visit', 'find': 'lose, sell, repair, wash, clean, break, need',
-    'lose': 'find, need', 'need': 'buy, find', 'open': 'close, read',
-    'read': 'lose, need, sell', 'repair': 'sell, need, lose, clean', 'see': 'buy, draw, follow, visit, admire',
-    'try on': 'buy, need', 'turn on': 'turn off', 'visit': 'admire, draw', 'wash': 'sell, lose, need, eat',
-    'write': 'lose, read'}.items()}
+    'buy': 'lose, repair, wash, clean, break, read, eat', 'carry': 'lose, open, clean', 'clean': 'sell',
+    'draw': 'admire, visit', 'find': 'lose, sell, repair, wash, clean, break', 'lose': 'find', 'need': 'buy, find',
+    'open': 'close, read', 'read': 'lose, sell', 'repair': 'sell, lose, clean',
+    'see': 'buy, draw, follow, visit, admire', 'try on': 'buy', 'turn on': 'turn off', 'visit': 'admire, draw',
+    'wash': 'sell, lose', 'write': 'lose, read'}.items()}
 _AGAINST = frozenset('lose break'.split())  # joined by "but"
 _REVERSED = frozenset([('find', 'lose'), ('lose', 'find')])
 # What one may leave undone, joined by "but".
-_LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'need', 'find', 'buy', 'close', 'open', 'visit',
+_LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'find', 'buy', 'close', 'open', 'visit',
                           'turn off'])
 # Why one does something with a thing | why one does not.
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
     'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour hard slow',
     'sell': 'old heavy big dirty slow | beautiful new good fast',
-    'need': 'strong fast good sturdy | heavy old broken slow bad',
+    'need': 'strong fast good sturdy | old broken slow bad',
     'repair': 'broken | cheap old',
     'wash': 'dirty | clean',
     'clean': 'dirty | clean',
@@ -195,8 +194,7 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   first = draft.choose([verb for verb in verbs if verb.name in _AND_THEN])
   negated = draft.chance(0.3)
   second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
-                         and (verb.name in _LEFT_UNDONE if negated else verb.name != 'need')
-                         and not (negated and (first.name, verb.name) in _REVERSED)])
+                         and (not negated or verb.name in _LEFT_UNDONE and (first.name, verb.name) not in _REVERSED)])
   subject = some_person(draft)
   unplanned = BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED
   tense = 'past' if unplanned else draft.weigh({'past': 0.75, 'future': 0.25})

@@ -122,7 +122,7 @@ def _reflexive(draft: Draft) -> list[Example]:
 def _about(draft: Draft, verb: Verb, subject: Nominal) -> Nominal:
   """Whom or what one remembers, complains about, looks forward to; whom one falls in love with."""
   if draft.chance(0.6) or verb.objects == PERSON:
-    nominal = some_person(draft, subject)
+    nominal = some_person(draft, subject, described=0 if verb.name == 'look forward to' else 0.15)
     kin = nominal.sort == 'noun' and 'kin' in lexicon.NOUNS[nominal.lemma].tags
     if verb.name == 'look forward to' and nominal.sort != 'name' and not kin:
       raise Unfit
