@@ -255,7 +255,7 @@ def _esteem(draft: Draft) -> list[Example]:
   if esteemed.lemma in ('I', 'we', 'they') or esteemed.agreement == 'plural' or not esteemed.sex:
     raise Unfit
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
-                                      ('good', 'famous', 'clever'))]
+                                      ('good', 'good', 'clever'))]
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
   return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense,
                           subject.definite and draft.chance(0.12))]

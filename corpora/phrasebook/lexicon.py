@@ -503,7 +503,7 @@ support | not | bridge | vehicle load camel horse cow | weak old | heavy big
 support | | table chair shelf bench | container device cat | sturdy | light small
 support | | bridge | vehicle load camel horse cow | sturdy | light small
 overtake | not | vehicle -carriage | vehicle -carriage | slow old* heavy | fast
-overtake | | vehicle -carriage | vehicle -carriage | fast light | slow old* heavy
+overtake | | vehicle -carriage | vehicle -carriage | fast light | slow old*
 catch | not | hunter | prey | slow tired* heavy lazy | fast clever strong*
 catch | | hunter | prey | fast clever strong | slow tired* weak old
 attack | not | hunter | animal | tired weak sick | strong big dangerous

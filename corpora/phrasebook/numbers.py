@@ -76,12 +76,15 @@ def _counting(draft: Draft) -> list[Example]:
   return statement(draft, 'number', relate_verb(draft, clause), timed=0.15)
 
 
+_SOLD = frozenset('small device clothing container furniture food -letter -key -drawer -package -newspaper'.split())
+
+
 def _measure(draft: Draft) -> list[Example]:
   """ "The lamp costs forty-two euros.", "My brother is thirty years old."."""
   number, unit = draft.choose(tuple(NUMBERS)), draft.unit('v')
   count = f'{unit}.number'
   if draft.chance(0.5):
-    noun = draft.choose(fitting(frozenset('small device clothing container furniture food'.split())))
+    noun = draft.choose(fitting(_SOLD))
     least, most = (2, 5) if 'food' in noun.tags else (30, 99) if {'device', 'furniture'} & noun.tags else (7, 60)
     if not least <= list(NUMBERS).index(number) + 2 <= most:
       raise Unfit  # the price does not suit

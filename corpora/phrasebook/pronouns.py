@@ -109,8 +109,8 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 
 
 # "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
-_FRAME_WEIGHTS = {frame: {'fit into': 1.9, 'cover': 1.7, 'support': 0.6, 'overtake': 1.4}.get(frame.verb, 1.0)
-                  for frame in lexicon.FRAMES}
+_VERB_WEIGHTS = {'fit into': 1.9, 'fit under': 1.2, 'cover': 1.7, 'support': 0.6, 'overtake': 1.4}
+_FRAME_WEIGHTS = {frame: _VERB_WEIGHTS.get(frame.verb, 1.0) for frame in lexicon.FRAMES}
 # In the present, these say what can be done, or always is so; other deeds happen once, in the past.
 _CAN = frozenset(['cross', 'jump over', 'pull', 'carry', 'overtake', 'catch', 'escape from'])
 _LASTING = frozenset(['fit into', 'fit under', 'cover', 'support', 'fear'])
