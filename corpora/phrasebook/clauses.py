@@ -104,7 +104,7 @@ _SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') fo
                         for part in row.split(' | ')) for adjective, row in {
     'tired': 'sleep | work; dance; swim; sing; wake up; tidy up: room; clean: window car; wait for: person bus train',
     'sick': 'sleep; cry; call: mother father brother sister | work; dance; swim; sing; come back; visit: person museum',
-    'hungry': 'eat: food; buy: food; wake up | sleep; sing; sell: food',
+    'hungry': 'eat: food; buy: food | sleep; sing; sell: food',
     'sad': 'cry; call: person | laugh; sing; dance; invite: person',
     'happy': 'laugh; sing; dance; thank: person; invite: person | cry',
     'angry': 'kick: ball; cry | laugh; thank: person; listen to: person; help: person; invite: person',
@@ -289,7 +289,7 @@ def _relative(draft: Draft) -> list[Example]:
   draft.note('adjective', noun.english, adjective.english)
   draft.relate('adjective', nominal.head, f'{unit}.adjective')
   degree = '' if adjective.english in UNGRADED else draft.choose(('', 'very'))
-  main = Clause(unit, described, BE, 'past' if clause.tense == 'past' and draft.chance(0.5) else 'present',
+  main = Clause(unit, described, BE, 'past' if clause.tense == 'past' and (not person or draft.chance(0.5)) else 'present',
                 complement=predicate(draft, unit, adjective, degree))
   return [example(draft, 'relative', english(relate_verb(draft, main)), german(main))]
 

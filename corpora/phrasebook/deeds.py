@@ -78,7 +78,8 @@ def described(draft: Draft) -> list[Example]:
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
   dreamed = not noun.tags.isdisjoint(_DREAMED)
-  unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, 'see': 0.3, 'disappear': 0.2})
+  unit, deed = draft.unit('v'), draft.weigh(
+      {'dream of' if dreamed else 'lie': 0.5, 'eat' if 'food' in noun.tags else 'see': 0.3, 'disappear': 0.2})
   if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
     raise Unfit
   if plural and determiner is A:
@@ -257,12 +258,11 @@ def _esteem(draft: Draft) -> list[Example]:
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
                                       ('good', 'good', 'clever'))]
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
-  return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense,
-                          subject.definite and draft.chance(0.12))]
+  return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense)]
 
 
 def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nominal, adjective: Adjective,
-                    role: lexicon.Role, tense: str, negated: bool = False) -> Example:
+                    role: lexicon.Role, tense: str) -> Example:
   """Somebody admires somebody as something: the role stands in the accusative, too.
 
   German has no article there ("als guten Lehrer"), but for emphasis with "great": "als einen großartigen Regisseur".
@@ -275,7 +275,7 @@ def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nomina
   of_as = f'{unit}.as'
   complement = Complement(words('as' if emphatic else 'as a', of_as) + nominal.english,
                           words('als', of_as) + nominal.german('accusative'))
-  clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), negated, complement=complement))
+  clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), complement=complement))
   return example(draft, 'esteem', english(clause), german(clause))
 
 

@@ -219,7 +219,7 @@ _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw
     live""".split() + ['come back', 'arrive'])
 
 
-BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'disappear'])  # what nobody foretells
+BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'disappear', 'wake up'])  # what nobody foretells
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:
@@ -274,7 +274,7 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
   if not subject.definite:
     raise Unfit
   noun = draft.choose(fitting(verb.objects - PERSON))
-  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.15) else None
+  adjective = draft.choose(adjectives_of(noun)) if verb.name != 'write' and draft.chance(0.15) else None
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
   tense = tense or draft.weigh({'past': 0.4, 'present': 0.6} if verb.name == 'need' else

@@ -249,7 +249,7 @@ window, windows | Fenster, Fenster | n | thing openable opening
 _ADJECTIVES = """
 old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl -son -daughter
 young, younger | jung, jünger | person animal -grandfather -grandmother -child
-new, newer | neu, neuer | small device furniture vehicle clothing building container bridge
+new, newer | neu, neuer | small device furniture vehicle clothing building container bridge -newspaper
 big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street
 small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child; opening
 good | gut, besser | role readable
@@ -258,7 +258,7 @@ beautiful, more beautiful | schön, schöner | horse bird cat clothing picture v
 expensive, more expensive | teuer, teurer, teur | priced
 cheap, cheaper | billig, billiger | priced
 heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
-light, lighter | leicht, leichter | container device chair bicycle pillow blanket ball sled boat; animal load vehicle
+light, lighter | leicht, leichter | luggage ball bicycle sled boat; container device animal load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
 short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror shelf sofa -cupboard
 wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence
@@ -490,23 +490,23 @@ carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food | sick tired | hard sour
 eat | | eater | food | hungry | sweet fresh
-fit into | not | cat dog rabbit snake duck packed luggage | container car truck | big long wide tall | small narrow* low*
-fit into | | cat dog rabbit snake duck packed luggage | container car truck | small narrow* short low | big wide
-fit under | not | standing chair bench dog goat pig | table bench bed shelf | tall big wide | low small* narrow
+fit into | not | cat dog rabbit snake duck packed luggage | container car truck -barrel | big long wide tall | small narrow* low*
+fit into | | cat dog rabbit snake duck packed luggage | container car truck -barrel | small narrow* short low | big wide
+fit under | not | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | tall big wide | low small* narrow
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
-fit under | | standing chair bench dog goat pig | table bench bed shelf | low small* narrow | high big
+fit under | | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | low small* narrow | high big
 fit under | | truck bus boat carriage camel | bridge | low small* narrow | high
-cover | not | screen | screen opening clock | small narrow low* short | big wide tall long
-cover | | screen | screen opening clock | big wide tall long | small narrow short low*
-support | not | table chair shelf bench | container device cat | weak old | heavy big
-support | not | bridge | vehicle load camel horse cow | weak old | heavy big
-support | | table chair shelf bench | container device cat | sturdy | light small
-support | | bridge | vehicle load camel horse cow | sturdy | light small
+cover | not | curtain cupboard shelf sofa television box | mirror picture window door clock television | small narrow low* short | big wide tall long
+cover | | curtain cupboard shelf sofa television box | mirror picture window door clock television | big wide tall long | small narrow short low*
+support | not | table chair shelf bench | container television cat | weak old | heavy big
+support | not | bridge | vehicle camel horse cow | weak old | heavy big
+support | | table chair shelf bench | container television cat | sturdy | light small
+support | | bridge | vehicle camel horse cow | sturdy | light small
 overtake | not | vehicle -carriage | vehicle -carriage | slow old* heavy | fast
 overtake | | vehicle -carriage | vehicle -carriage | fast light | slow old*
 catch | not | hunter | prey | slow tired* heavy lazy | fast clever strong*
 catch | | hunter | prey | fast clever strong | slow tired* weak old
-attack | not | hunter | animal | tired weak sick | strong big dangerous
+attack | not | hunter | animal | tired weak | strong dangerous
 attack | | hunter | animal | hungry angry | weak small tired
 fear | not | animal | animal | big strong | small weak friendly
 fear | | animal | animal | small weak young | big strong dangerous hungry

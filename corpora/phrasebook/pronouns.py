@@ -71,7 +71,7 @@ _DECISIVE = frozenset(adjective for frame in lexicon.FRAMES for adjective in fra
 
 def _candidate(draft: Draft, noun: Noun) -> Nominal:
   """One of the two nouns that "it" may be, described by nothing that could decide."""
-  options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE]
+  options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE | {'broken'}]
   adjective = draft.choose(options) if options and draft.chance(0.2) else None
   whose = draft.weigh({MY: 0.3, OUR: 0.3, None: 0.4} if belongs(noun) and draft.chance(0.35) else {THE: 0.9, THIS: 0.1})
   determiner = whose or genitive(draft)
