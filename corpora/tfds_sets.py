@@ -168,6 +168,7 @@ def _prepared(config: CorpusConfig):
     ready = builder.is_prepared()
   if not ready:
     _prepare(builder)
+    builder = _builder(config.tfds_name, config.tfds_dir)  # as it lies there, whoever wrote it
   return builder
 
 
@@ -196,6 +197,8 @@ def _prepare(builder) -> None:
       builder.download_and_prepare(file_format='array_record',
                                    download_config=tfds.download.DownloadConfig(try_download_gcs=False))
   except Exception as error:  # downloads, checksums, archives, full disks: TFDS has no common class for them
+    if builder.is_prepared():
+      return  # a run that started at the same time was faster
     raise DataError(f'{builder.info.full_name} could not be prepared: {_first_line(error)}. '
                     f'{_by_hand(builder, archives)}') from error
 

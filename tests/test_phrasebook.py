@@ -581,6 +581,22 @@ def test_its_sentences_are_a_language_models_documents(data_dir, source, target)
   assert texts.target_language == '' and texts.tests[0].name == f'phrasebook {LANGUAGES[source]} test'
 
 
+def test_two_runs_may_prepare_it_at_the_same_time(tmp_path, monkeypatch):
+  folder, generate = str(tmp_path / 'prepared'), splits.generate
+
+  def few(split):
+    return generate(split, 20)
+
+  def the_other_is_faster(split):
+    monkeypatch.setattr(splits, 'generate', few)
+    builder.prepared(folder)
+    return few(split)
+
+  monkeypatch.setattr(splits, 'generate', the_other_is_faster)
+  assert builder.prepared(folder).info.splits['test'].num_examples == len(builder.examples('test', folder)) > 0
+  assert len(os.listdir(tmp_path / 'prepared' / 'phrasebook')) == 1
+
+
 def test_no_tensorflow_and_no_noise(data_dir):
   code = (f'import sys; from corpora.phrasebook import builder; builder.prepared({data_dir!r}); '
           'builder.examples("validation", sys.argv[1]); '

@@ -143,7 +143,12 @@ def prepared(data_dir: str | None = None) -> tfds.core.DatasetBuilder:
   try:
     with _quietly():
       builder = tfds.builder('phrasebook', data_dir=data_dir or cache_root.prepared())
-      builder.download_and_prepare(file_format='array_record')
+      try:
+        builder.download_and_prepare(file_format='array_record')
+      except OSError:
+        builder = tfds.builder('phrasebook', data_dir=data_dir or cache_root.prepared())
+        if not builder.is_prepared():  # otherwise a run that started at the same time was faster
+          raise
   except OSError as error:
     raise errors.DataError(f'the phrasebook cannot be prepared: {error}; give a folder with --config.data.cache_dir, '
                            'or set XDG_CACHE_HOME') from None
