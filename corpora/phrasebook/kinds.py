@@ -11,7 +11,7 @@ from corpora.phrasebook.pronouns import because_of_it, bought_and_lost, draw_pro
 
 # Kind -> weight: its share of the sentences (a pronoun pair makes two).
 KINDS: Kinds = {
-    draw_pronoun_pair: 60,
+    draw_pronoun_pair: 55,
     bought_and_lost: 5, because_of_it: 5, its: 3,
     **deeds.KINDS, **places.KINDS, **numbers.KINDS, **clauses.KINDS,
     **voices.KINDS,
