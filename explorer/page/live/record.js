@@ -1,0 +1,134 @@
+// The record of a typed sentence: what explorer/page.py writes of a sentence, computed here, so that every panel shows it.
+
+const TOP = 10;  // next tokens kept at each step, as in explorer/capture.py
+
+// What decode() and encode() are asked to record: weights, queries, keys and values of every head, the output of each
+// decoder layer.
+class Witness {
+  constructor(options) { Object.assign(this, {options, shapes: {}, weights: {}, vectors: {}, streams: []}); }
+
+  // Makes room for a kind of attention with so many queries and entries.
+  sized(kind, Q, M) {
+    const {layers, heads} = this.options;
+    this.shapes[kind] = [kind === 'encoder' ? layers.encoder : layers.decoder, heads, Q, M];
+    this.weights[kind] = new Uint16Array(this.shapes[kind].reduce((a, b) => a * b));
+  }
+
+  recorder(kind, layer) {
+    const [, heads, Q, M] = this.shapes[kind];
+    return (row, head, weights) => {
+      const start = ((layer * heads + head) * Q + row) * M;
+      for (let m = 0; m < weights.length; m++) this.weights[kind][start + m] = Math.round(weights[m] * 65535);
+    };
+  }
+
+  // Keeps one layer's queries, keys and values, each [heads, tokens, width].
+  operands(kind, layer, queries, entries) {
+    const {heads, kv_heads, key_size, value_size} = this.options, [, , Q, M] = this.shapes[kind];
+    const byHead = (numbers, tokens, own, width) => {
+      const found = new Float32Array(heads * tokens * width);
+      for (let h = 0; h < heads; h++) for (let t = 0; t < tokens; t++) {
+        const start = (t * own + Math.floor(h / (heads / own))) * width;
+        found.set(numbers.subarray(start, start + width), (h * tokens + t) * width);
+      }
+      return found;
+    };
+    (this.vectors[kind] ??= [])[layer] = {query: byHead(queries, Q, heads, key_size),
+      key: byHead(entries.keys, M, kv_heads, key_size), value: byHead(entries.values, M, kv_heads, value_size)};
+  }
+
+  afterLayer(stream) { this.streams.push(stream); }
+
+  // Queries, keys and values as data.js reads them: numbers with a scale for each layer, here as they are.
+  vectorRecord(scaled) {
+    const {heads, key_size, value_size} = this.options, parts = [];
+    for (const [kind, layers] of Object.entries(this.vectors)) for (const role of ['query', 'key', 'value']) {
+      const size = layers[0][role].length, numbers = new Float32Array(layers.length * size);
+      layers.forEach((layer, l) => numbers.set(layer[role], l * size));
+      const width = role === 'value' ? value_size : key_size;
+      parts.push({kind, role, shape: [layers.length, heads, size / heads / width, width],
+                  scales: layers.map(() => 32767), numbers});
+    }
+    return {scaled, parts};
+  }
+}
+
+// The ids that the model reads of a text: they end in EOS; of a text that is too long, the first.
+function sourceIds(text, live) {
+  const ids = [...live.source.encode(text), live.source.eos];
+  return ids.length <= live.longest ? ids : [...ids.slice(0, live.longest - 1), live.source.eos];
+}
+
+// The hypotheses for a source of so many tokens, and, of a beam, the tree; see search.js. Logits are divided by the
+// temperature.
+function searchFor(memory, live, search) {
+  const step = live.model.stepper(memory), limit = memory[0].count + search.extra_length;
+  const warm = (tokens, parents) => {
+    const logits = step(tokens, parents);
+    if (search.temperature !== 1) for (let i = 0; i < logits.length; i++) logits[i] /= search.temperature;
+    return logits;
+  };
+  return (search.beam_size === 1 ? greedySearch : beamSearch)(warm, limit, search);
+}
+
+// Gives the decoder a translation (teacher forcing); returns what it read, and logits [layers, T, V]: the last layer's
+// are the model's own, the others those of a decoder cut after the layer.
+function forced(memory, written, live, witness) {
+  const {model} = live, T = written.length, reads = [live.target.bos, ...written.slice(0, -1)], places = range(T);
+  witness.sized('decoder', T, T);
+  witness.sized('cross', T, memory[0].count);
+  model.decode(model.start(memory), reads, places, places.map(t => range(t + 1)), witness);
+  return {reads, logits: witness.streams.map(stream => model.logits(stream, T))};
+}
+
+// The step-by-step part of a record: the likeliest next tokens, and what each layer would predict.
+function stepRecords(written, logits, live, temperature) {
+  const size = live.target.pieces.length, shares = (layer, t) => {
+    const row = logits[layer].subarray(t * size, (t + 1) * size).map(logit => logit / temperature);
+    const normalizer = logSumExp(row);
+    return token => row[token] - normalizer;
+  };
+  const best = (logProb, count) => {
+    const found = [];
+    for (let token = 0; token < size; token++) {
+      if (found.length === count && logProb(token) <= logProb(found[count - 1])) continue;
+      let at = found.length;
+      while (at && logProb(token) > logProb(found[at - 1])) at--;
+      found.splice(at, 0, token);
+      found.length = Math.min(found.length, count);
+    }
+    return found.map(token => [tokenName(token, live.target), Math.exp(logProb(token))]);
+  };
+  const logProbs = written.map((token, t) => shares(logits.length - 1, t)(token));
+  return {logProbs, steps: written.map((token, t) => ({top: best(shares(logits.length - 1, t), TOP),
+    written: tokenName(token, live.target), lens: logits.map((_, l) => best(shares(l, t), 1)[0])}))};
+}
+
+// Translates a text and returns its record. search: see search.js, with a temperature.
+function sentenceRecord(text, live, search) {
+  const ids = sourceIds(text, live), witness = new Witness(live.model.options);
+  witness.sized('encoder', ids.length, ids.length);
+  const memory = live.model.encode(ids, witness), {found, nodes, best} = searchFor(memory, live, search);
+  const written = found[0].tokens, {reads, logits} = forced(memory, written, live, witness);
+  const {logProbs, steps} = stepRecords(written, logits, live, search.temperature);
+  const spell = tokens => live.target.decode(tokens.slice(0, -1)).replaceAll('\n', ' ');
+  const record = {
+    source: text, target: spell(written), origin: 'translated in this page', padded: [0, 0],
+    texts: {source: namedText(ids, live.source), reads: namedText(reads, live.target),
+            predicts: namedText(written, live.target)},
+    shapes: witness.shapes, log_probs: logProbs, steps,
+    snapshots: [{maps: witness.weights, pooled: new Map()}], unpacked: Promise.resolve(),
+    hypotheses: found.map(({tokens, score}) => ({text: spell(tokens), score}))};
+  if (live.computable) record.vectors = witness.vectorRecord(live.model.options.score === 'scaled_dot');
+  if (nodes) record.beam = {best, compared: false, nodes: nodes.map(([parent, step, token, ...rest]) =>
+    [parent, step, tokenName(token, live.target), ...rest])};
+  return record;
+}
+
+// The model, vocabularies and search of report.live, ready to translate.
+async function unpackLive(record) {
+  const source = new Subwords(record.vocabularies[0]);
+  return {model: new LiveModel(record.model, await unpackWeights(record.weights)), source,
+          target: record.vocabularies[1] ? new Subwords(record.vocabularies[1]) : source,
+          longest: record.longest, computable: record.computable, search: record.search};
+}

@@ -1,0 +1,232 @@
+"""The living page: what its scripts compute in a browser is what Python computes with the same rounded weights."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from checks.whole_files import write_whole
+from corpora import vocabulary
+from decoding.translator import Translator
+from explorer import capture, live, live_weights, page, reports, texts
+from explorer.capture import TokenPair
+from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
+from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
+from transformer import search, tokens
+from transformer.config import LanguageModelConfig
+from transformer.search import SearchProblem, Sentences
+
+TEXTS = [*LINES, *HOSTILE, 'the  street ', ' it', 'Gr\u00fc\u00dfe \U0001f600', '\u2581a\x00b', 'tiredtired\tdogs', '\u3042\u30fc\u6f22\u5b57',
+         'e\u0301 it\u2019s d\u2019', '']
+# Every choice of the model's options that the page computes, several at once.
+MODELS = {
+    'the_paper': {},
+    'modern': dict(norm='pre', normalization='rms_norm', positions='rotary', activation='swiglu', num_kv_heads=1, d_k=6,
+                   attention_bias=True, output_bias=True, tie_output=False, feed_forward_bias=False),
+    'learned': dict(norm='pre', positions='learned', max_positions=41, activation='gelu', norm_bias=False),
+    'relative': dict(positions='relative', clip_distance=2, attention_score='additive', d_v=5, num_decoder_layers=1),
+    't5': dict(positions='t5', num_buckets=8, max_distance=6, attention_score='dot', share_embeddings=False),
+    'turned': dict(positions='rotary', position_layout='halves', position_frequencies='tensor2tensor', d_k=6,
+                   attention_score='multiplicative'),
+    'halves': dict(position_layout='halves', activation='swish', scan_layers=True, dtype='bfloat16'),
+    'unordered': dict(positions='none', normalization='rms_norm'),
+}
+
+
+@pytest.fixture(scope='module')
+def prepared():
+  return live.prepare(small_translator(), LINES[:3])
+
+
+@pytest.fixture(scope='module')
+def written(prepared, tmp_path_factory):
+  """A living page that opens with two sentences."""
+  path = tmp_path_factory.mktemp('live') / 'live.html'
+  write_whole(str(path), reports.explain(prepared.translator, LINES[:2], live=prepared.record).html)
+  return path
+
+
+@pytest.fixture(scope='module')
+def engine(browser, written):
+  """The page, for tests that only call its functions."""
+  tab = Tab(browser, written)
+  yield tab
+  tab.close()
+
+
+@pytest.fixture
+def tab(browser, written):
+  opened = Tab(browser, written, viewport={'width': 1280, 'height': 900})
+  yield opened
+  opened.close()
+
+
+# ------------------------------------------------------------------------------------------------- weights and refusals
+
+
+@pytest.mark.parametrize('format, most', [('float16', 2**-11), ('int8', 1 / 254 + 1e-6)])
+def test_rounded_weights_are_near_the_models_own(format, most):
+  params = small_translator(d_k=6, d_v=5).params[0]
+  packed = live_weights.pack(params, format)
+  assert jax.tree.map(np.shape, packed.params) == jax.tree.map(np.shape, params)
+  for (name, kept), leaf in zip(jax.tree_util.tree_leaves_with_path(packed.params), jax.tree.leaves(params)):
+    assert np.abs(kept - leaf).max() <= most * np.abs(leaf).max(), name
+  assert len(live_weights.pack(params, 'int8').record['data']) < 0.8 * len(live_weights.pack(params, 'float16').record['data'])
+
+
+def test_weights_that_are_too_many_for_16_bits_take_8(monkeypatch):
+  monkeypatch.setattr(live, 'LARGEST', 1000)
+  assert live.prepare(small_translator()).record['weights']['format'] == 'int8'
+
+
+@pytest.mark.parametrize('changes, option', [
+    (dict(strategy='sample'), 'search.strategy'), (dict(groups=2), 'search.groups'),
+    (dict(coverage_penalty=0.2), 'search.coverage_penalty'), (dict(no_repeat_ngram=3), 'search.no_repeat_ngram')])
+def test_a_search_that_the_page_does_not_know_is_refused_by_name(changes, option):
+  translator = small_translator()
+  config = dataclasses.replace(translator.search_config, **changes)
+  other = Translator([translator.parts[0]], translator.params, *translator.parts[1:], config)
+  with pytest.raises(ValueError, match=f'^{option} is .*--search'):
+    live.prepare(other)
+
+
+def test_models_and_vocabularies_that_the_page_does_not_know_are_refused_by_name():
+  assert 'encoder-decoder' in next(live._refused_models(LanguageModelConfig(20, 20)))
+  words = vocabulary.Vocabulary(vocabulary.train(vocabulary.VocabularyConfig(kind='word', size=30), LINES), 'words')
+  assert next(live._refused_vocabularies(words)).startswith("vocabulary.kind is 'word'")
+
+
+# --------------------------------------------------------------------------------------------------------------- text
+
+
+def vocabularies():
+  yield 'bpe', small_vocabulary()
+  for kind, options in (('unigram', dict(size=310)), ('char', dict(size=300)), ('unigram', dict(size=50, byte_fallback=False)),
+                        ('bpe', dict(size=40, byte_fallback=False, dummy_prefix=False))):
+    config = vocabulary.VocabularyConfig(kind=kind, **options)
+    yield f'{kind} {options}', vocabulary.Vocabulary(vocabulary.train(config, LINES * 5), kind)
+
+
+@pytest.mark.parametrize('vocabulary', [pytest.param(found, id=name) for name, found in vocabularies()])
+def test_texts_become_the_same_tokens_names_and_texts(engine, vocabulary):
+  draw = np.random.default_rng(0)
+  random = [''.join(draw.choice(list('aeistdog  \u2581\u00e9\u00df\U0001f600\u6f22'), 12)) for _ in range(60)]
+  texts_given = [*TEXTS, *random]
+  ids = [vocabulary.encode(text) for text in texts_given]
+  drawn = [draw.integers(0, vocabulary.size, 9).tolist() for _ in range(60)]  # half characters, special ids, spaces first
+  found = engine.page.evaluate('''([record, texts, drawn]) => { const v = new Subwords(record);
+    const ids = texts.map(text => v.encode(text));
+    return [ids, [...ids, ...drawn].map(one => v.decode(one)), [...ids, ...drawn].map(one => namedText(one, v)),
+            drawn.map(one => one.map(id => tokenName(id, v)))]; }''', [live._vocabulary_record(vocabulary), texts_given, drawn])
+  assert found[0] == ids
+  assert found[1] == [vocabulary.decode(one) for one in [*ids, *drawn]]
+  described = [texts.describe(one, vocabulary) for one in [*ids, *drawn]]
+  assert found[2] == [json.loads(json.dumps(dataclasses.asdict(text))) for text in described]
+  assert found[3] == [texts.labels(one, vocabulary) for one in drawn]
+
+
+# ------------------------------------------------------------------------------------------------- logits and searches
+
+
+def hypotheses(translator, ids, **options):
+  """What the library's search finds for one source: tokens and scores, best first."""
+  model, source, target = translator.parts
+  config, params = dataclasses.replace(translator.search_config, **options), translator.params[0]
+  limit = len(ids) + config.extra_length
+  memory = model.encode(params, tokens.pad([ids], 1, len(ids), source.pad_id))
+  problem = SearchProblem(lambda cache, last: model.decode_step(params, cache, last), limit, target.bos_id,
+                          target.eos_id, target.pad_id)
+  sentences = Sentences(model.init_cache(params, memory, limit, config.width), jnp.array([limit]))
+  found = jax.jit(lambda: search.search(problem, sentences, config))()
+  return [(found.tokens[0, rank, :found.lengths[0, rank]].tolist(), float(found.scores[0, rank]))
+          for rank in np.flatnonzero(found.found[0])]
+
+
+SEARCHES = [dict(beam_size=1), dict(beam_size=1, min_length=2), dict(beam_size=4), dict(beam_size=3, early_stopping='full'),
+            dict(beam_size=4, early_stopping='heuristic', length_penalty='length', min_length=3)]
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_logits_and_hypotheses_are_pythons_with_the_same_weights(engine, name):
+  ready = live.prepare(small_translator(**MODELS[name]))
+  translator = ready.translator
+  model, _, target = translator.parts
+  ids = translator.encode([LINES[0]])[0]
+  written = [*target.encode('the wide dog sees it'), target.eos_id]
+  engine.page.evaluate('record => unpackLive(record).then(found => { window.other = found; })', ready.record)
+  read = tokens.shift_right(tokens.pad([written], 1, len(written), 0), target.bos_id)
+  logits = jax.jit(model.decode)(translator.params[0], model.encode(translator.params[0], tokens.pad([ids], 1, len(ids), 0)), read)
+  found = engine.page.evaluate('''([ids, written]) => { const witness = new Witness(other.model.options);
+    witness.sized('encoder', ids.length, ids.length);
+    return [...forced(other.model.encode(ids, witness), written, other, witness).logits.at(-1)]; }''', [ids, written])
+  np.testing.assert_allclose(np.reshape(found, logits.shape[1:]), logits[0], atol=1e-4)
+  for options in SEARCHES if name == 'the_paper' else SEARCHES[:3:2]:
+    config = dataclasses.replace(translator.search_config, **options)
+    record = live._search_record(config, 40, target)
+    found = engine.page.evaluate('''([ids, search]) => searchFor(other.model.encode(ids), other, search).found.map(
+      ({tokens, score}) => [tokens, score])''', [ids, record])
+    expected = hypotheses(translator, ids, **options)
+    assert [written for written, _ in found] == [written for written, _ in expected], options
+    np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=1e-4)
+
+
+def test_the_tree_of_the_beam_holds_what_was_found(engine, prepared):
+  tree = engine.page.evaluate('text => sentenceRecord(text, live, live.search).beam', LINES[2])
+  best, nodes = tree['best'], tree['nodes']
+  assert [nodes[node][0] for node in best] == [-1, *best[:-1]] and nodes[best[-1]][4] == 'finished'
+  assert max(node[5] for node in nodes if node[4] == 'finished') == nodes[best[-1]][5]
+  ids = prepared.translator.translate([LINES[2]])[0].ids
+  labels = texts.labels([*ids, prepared.translator.parts[2].eos_id], prepared.translator.parts[2])
+  assert [nodes[node][2] for node in best] == labels
+
+
+def test_the_record_of_a_typed_sentence_is_that_of_a_report(engine, prepared):
+  translator = prepared.translator
+  model, source, target = translator.parts
+  written = translator.translate([LINES[0]])[0]
+  pair = TokenPair(translator.encode([LINES[0]])[0], [*written.ids, target.eos_id])
+  seen = capture.record(model, translator.params[0], [pair], source, target, with_operands=True)[0]
+  expected = page.sentence_record(page.Sentence(LINES[0], written.text, seen), True, True)
+  found = engine.page.evaluate('''text => { const {snapshots, unpacked, vectors, ...record} = sentenceRecord(
+    text, live, live.search); return {...record, maps: Object.fromEntries(Object.entries(snapshots[0].maps).map(
+      ([kind, weights]) => [kind, [...weights]])), parts: vectors.parts.map(part => ({...part, numbers: [...part.numbers]}))}; }''',
+    LINES[0])
+  for name in ('source', 'target', 'texts', 'shapes'):
+    assert found[name] == json.loads(json.dumps(expected[name])), name
+  np.testing.assert_allclose(found['log_probs'], expected['log_probs'], atol=1e-4)
+  for kind, weights in seen.weights.items():
+    assert np.abs(np.reshape(found['maps'][kind], weights.shape) / 65535 - weights).max() < 1e-4, kind
+  for part in found['parts']:
+    np.testing.assert_allclose(np.reshape(part['numbers'], part['shape']), getattr(seen.operands[part['kind']], part['role']),
+                               atol=1e-4, err_msg=f'{part["kind"]} {part["role"]}')
+  for found_step, expected_step in zip(found['steps'], expected['steps'], strict=True):
+    assert [label for label, _ in found_step['top']] == [label for label, _ in expected_step['top']]
+    assert found_step['written'] == expected_step['written']
+
+
+# --------------------------------------------------------------------------------------------------------------- page
+
+
+def test_what_is_typed_is_translated_and_shown(tab, prepared):
+  expected = prepared.translator.translate([LINES[2]])[0].text
+  tab.page.fill('#typed', LINES[2])
+  tab.page.wait_for_function('text => document.getElementById("translation").textContent === text', arg=expected)
+  tab.ready()
+  assert tab.page.locator('.pane .texts span').all_inner_texts()[:2] == [LINES[2], expected]
+  for kind in ('encoder', 'cross', 'decoder'):
+    tab.page.click(f'#kind-{kind}')
+    assert tab.arcs() > 100
+  tab.page.fill('#typed', ' ')
+  tab.page.wait_for_function('text => sentence().source === text', arg=LINES[1])
+
+
+@pytest.mark.parametrize('text', HOSTILE)
+def test_hostile_texts_are_translated_and_stay_texts(tab, text):
+  tab.page.fill('#typed', text)
+  tab.page.wait_for_function('text => sentence().source === text', arg=text)
+  tab.ready()
+  assert tab.page.locator('img').count() == 0 and tab.page.locator('script').count() == 2
+  assert tab.page.evaluate('() => window.hurt') is None
