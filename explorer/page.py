@@ -37,7 +37,8 @@ SCRIPTS = (
     'panels/effects.js',
     'panels/model.js',
     'live/weights.js', 'live/products.js', 'live/subwords.js', 'live/naming.js', 'live/attention.js',
-    'live/transformer.js', 'live/search.js', 'live/record.js', 'live/box.js',
+    'live/transformer.js', 'live/search.js', 'live/record.js', 'live/session.js',
+    'live/save.js', 'live/box.js', 'live/effects.js',
     'start.js',
 )
 _LIVE = 'live/'  # parts that only a page with a model in it has, see explorer/live.py

@@ -11,7 +11,7 @@ import pytest
 from checks.whole_files import write_whole
 from corpora import vocabulary
 from decoding.translator import Translator
-from explorer import capture, live, live_weights, page, reports, texts
+from explorer import capture, gates, head_ablation, live, live_weights, page, reports, texts
 from explorer.capture import TokenPair
 from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
@@ -190,7 +190,7 @@ def test_the_record_of_a_typed_sentence_is_that_of_a_report(engine, prepared):
   pair = TokenPair(translator.encode([LINES[0]])[0], [*written.ids, target.eos_id])
   seen = capture.record(model, translator.params[0], [pair], source, target, with_operands=True)[0]
   expected = page.sentence_record(page.Sentence(LINES[0], written.text, seen), True, True)
-  found = engine.page.evaluate('''text => { const {snapshots, unpacked, vectors, ...record} = sentenceRecord(
+  found = engine.page.evaluate('''text => { const {snapshots, vectors, ...record} = sentenceRecord(
     text, live, live.search); return {...record, maps: Object.fromEntries(Object.entries(snapshots[0].maps).map(
       ([kind, weights]) => [kind, [...weights]])), parts: vectors.parts.map(part => ({...part, numbers: [...part.numbers]}))}; }''',
     LINES[0])
@@ -230,3 +230,127 @@ def test_hostile_texts_are_translated_and_stay_texts(tab, text):
   tab.ready()
   assert tab.page.locator('img').count() == 0 and tab.page.locator('script').count() == 2
   assert tab.page.evaluate('() => window.hurt') is None
+
+
+def typed(tab, text):
+  tab.page.fill('#typed', text)
+  tab.page.wait_for_function('text => sentence().source === text', arg=text)
+  tab.ready()
+
+
+def test_a_suggestion_is_typed_by_a_click(tab):
+  tab.page.locator('#suggestions button').nth(2).click()
+  assert tab.page.input_value('#typed') == LINES[2]
+  tab.page.wait_for_function('text => sentence().source === text', arg=LINES[2])
+
+
+def test_a_kept_sentence_stands_beside_what_is_typed_and_differences_are_marked(tab):
+  typed(tab, 'the dog sees it')
+  tab.page.click('#keep')
+  typed(tab, 'the cat sees it')
+  panes = tab.page.locator('.pane')
+  assert [panes.nth(n).locator('.texts span').nth(0).inner_text() for n in (0, 1)] == ['the cat sees it', 'the dog sees it']
+  assert [panes.nth(n).locator('.texts span').nth(0).locator('mark').all_inner_texts() for n in (0, 1)] == [['cat'], ['dog']]
+  far = tab.page.evaluate('''() => { const {map, differs} = panes[0].arcs.maps[0], other = panes[1].arcs.maps[0].map;
+    return range(map.rows.length).flatMap(i => range(map.columns.length).map(j =>
+      differs(i, j) === Math.abs(map.at(i, j) - other.at(i, j)) >= APART)); }''')
+  assert all(far)
+  tab.page.click('#keep')
+  tab.page.wait_for_function('() => panes.length === 1')
+
+
+def test_a_closed_head_changes_what_is_computed_until_it_is_opened(tab, prepared):
+  typed(tab, LINES[2])
+  log_probs = lambda: np.array(tab.page.evaluate('() => sentence().log_probs'))
+  before, target = log_probs(), tab.page.evaluate('() => sentence().ids')
+  tab.page.click('#kind-cross')
+  tab.page.click('#close-head')
+  tab.page.wait_for_function('() => state.closed')
+  head = gates.Head('cross', int(tab.state()['l']), int(tab.state()['h']))
+  assert tab.state()['closed'] == f'cross.{head.layer}.{head.head}'
+  translator = prepared.translator
+  params = gates.apply(translator.params[0], gates.closing(gates.open_gates(translator.params[0]), head))
+  model, *vocabularies = translator.parts
+  expected = Translator([model], [params], *vocabularies, translator.search_config, batch_tokens=8).translate([LINES[2]])[0]
+  assert tab.page.evaluate('() => sentence().ids') == [*expected.ids, vocabularies[1].eos_id]
+  np.testing.assert_allclose(log_probs(), expected.token_log_probs, atol=1e-4)
+  tab.page.click('#closed button')
+  tab.page.wait_for_function('() => !state.closed')
+  assert tab.page.evaluate('() => sentence().ids') == target
+  np.testing.assert_allclose(log_probs(), before)
+
+
+def test_closing_each_head_in_turn_is_measured_on_demand(tab, prepared):
+  typed(tab, LINES[2])
+  tab.page.click('#measure')
+  tab.page.wait_for_selector('#effects button', timeout=60_000)
+  translator = prepared.translator
+  written = translator.translate([LINES[2]])[0]
+  pair = TokenPair(translator.encode([LINES[2]])[0], [*written.ids, translator.parts[2].eos_id])
+  log_prob, effects = head_ablation.measure(translator, [LINES[2]], [pair])
+  found = tab.page.evaluate('() => sentence().effects')
+  assert found['log_prob'] == pytest.approx(float(log_prob[0]), abs=1e-3)
+  for head, effect in effects[0].items():
+    one = found['heads'][head.kind][head.layer][head.head]
+    assert one['text'] == effect.text and one['change'] == pytest.approx(effect.change, abs=1e-3), head
+
+
+def test_temperature_and_beam_size_change_the_search(tab):
+  typed(tab, LINES[2])
+  count = lambda: tab.page.evaluate('() => sentence().hypotheses.length')
+  top = lambda: tab.page.evaluate('() => sentence().steps[0].top[0][1]')
+  before = top()
+  tab.page.fill('#beams', '5')
+  tab.page.keyboard.press('Enter')
+  tab.page.wait_for_function('() => state.beams === 5')
+  assert count() > 2
+  tab.page.fill('#heat', '2')
+  tab.page.wait_for_function('() => state.heat === 2')
+  assert top() < before and tab.state()['heat'] == '2'
+
+
+def test_the_address_restores_what_was_typed_kept_and_closed(browser, written, tab):
+  typed(tab, 'the dog sees it')
+  tab.page.click('#keep')
+  typed(tab, 'the cat sees it')
+  tab.page.click('#close-head')
+  tab.page.wait_for_function('() => state.closed')
+  tab.ready()
+  fragment = tab.page.evaluate('() => location.hash')
+  other = Tab(browser, written, fragment)
+  assert other.page.evaluate('() => location.hash') == fragment
+  assert other.page.evaluate('() => panes.map(pane => pane.sentence.source)') == ['the cat sees it', 'the dog sees it']
+  assert other.text('#translation') == tab.text('#translation') and other.page.input_value('#typed') == 'the cat sees it'
+  other.close()
+  broken = Tab(browser, written, '#text=a&closed=cross.9.9_x_constructor.0.0&beams=1e9&heat=-1&s=77&c=9')
+  assert broken.state()['closed'] == '' and broken.state()['beams'] == '2' and broken.state()['heat'] == '1'
+  broken.close()
+
+
+def test_what_is_saved_is_a_report_without_the_model(browser, tab, tmp_path):
+  typed(tab, HOSTILE[0])
+  tab.page.click('#kind-cross')
+  with tab.page.expect_download() as kept:
+    tab.page.click('#save')
+  kept.value.save_as(tmp_path / 'report.html')
+  text = (tmp_path / 'report.html').read_text(encoding='utf-8')
+  assert text.count('</script>') == 2 and 'live' not in json.loads(text.split('id="report">')[1].split('</script>')[0])
+  saved = Tab(browser, tmp_path / 'report.html')
+  assert saved.page.locator('#typed').count() == 0
+  assert saved.page.evaluate('() => sentence().source') == HOSTILE[0]
+  values = '() => [...panes[0].heatMap.map.values]'
+  np.testing.assert_allclose(saved.page.evaluate(values), tab.page.evaluate(values), atol=1e-6)
+  vector = '() => vectors(sentence(), state.k, "query", state.l, state.h).flat()'
+  np.testing.assert_allclose(saved.page.evaluate(vector), tab.page.evaluate(vector), atol=1e-3)
+  assert saved.state()['k'] == 'cross'
+  saved.close()
+
+
+@pytest.mark.parametrize('width', [1280, 390])
+def test_it_fits_a_telephone(browser, written, width):
+  tab = Tab(browser, written, viewport={'width': width, 'height': 800})
+  typed(tab, 'https://' + 'x' * 100)
+  tab.page.click('#keep')
+  tab.page.wait_for_function('() => panes.length === 2')
+  assert tab.page.evaluate('() => document.documentElement.scrollWidth') <= width
+  tab.close()

@@ -83,26 +83,26 @@ function forced(memory, written, live, witness) {
 
 // The step-by-step part of a record: the likeliest next tokens, and what each layer would predict.
 function stepRecords(written, logits, live, temperature) {
-  const size = live.target.pieces.length, shares = (layer, t) => {
-    const row = logits[layer].subarray(t * size, (t + 1) * size).map(logit => logit / temperature);
-    const normalizer = logSumExp(row);
-    return token => row[token] - normalizer;
-  };
-  const best = (logProb, count) => {
-    const found = [];
+  const size = live.target.pieces.length, warm = logits.map(layer => layer.map(logit => logit / temperature));
+  const row = (layer, t) => warm[layer].subarray(t * size, (t + 1) * size), last = logits.length - 1;
+  const best = (row, count) => {
+    const found = [], normalizer = logSumExp(row);
     for (let token = 0; token < size; token++) {
-      if (found.length === count && logProb(token) <= logProb(found[count - 1])) continue;
+      if (found.length === count && row[token] <= row[found[count - 1]]) continue;
       let at = found.length;
-      while (at && logProb(token) > logProb(found[at - 1])) at--;
+      while (at && row[token] > row[found[at - 1]]) at--;
       found.splice(at, 0, token);
       found.length = Math.min(found.length, count);
     }
-    return found.map(token => [tokenName(token, live.target), Math.exp(logProb(token))]);
+    return found.map(token => [tokenName(token, live.target), Math.exp(row[token] - normalizer)]);
   };
-  const logProbs = written.map((token, t) => shares(logits.length - 1, t)(token));
-  return {logProbs, steps: written.map((token, t) => ({top: best(shares(logits.length - 1, t), TOP),
-    written: tokenName(token, live.target), lens: logits.map((_, l) => best(shares(l, t), 1)[0])}))};
+  return {logProbs: written.map((token, t) => row(last, t)[token] - logSumExp(row(last, t))),
+          steps: written.map((token, t) => ({top: best(row(last, t), TOP), written: tokenName(token, live.target),
+                                             lens: logits.map((_, l) => best(row(l, t), 1)[0])}))};
 }
+
+// The text of a hypothesis, which ends in EOS.
+const spellOut = (tokens, live) => live.target.decode(tokens.slice(0, -1)).replaceAll('\n', ' ');
 
 // Translates a text and returns its record. search: see search.js, with a temperature.
 function sentenceRecord(text, live, search) {
@@ -111,14 +111,13 @@ function sentenceRecord(text, live, search) {
   const memory = live.model.encode(ids, witness), {found, nodes, best} = searchFor(memory, live, search);
   const written = found[0].tokens, {reads, logits} = forced(memory, written, live, witness);
   const {logProbs, steps} = stepRecords(written, logits, live, search.temperature);
-  const spell = tokens => live.target.decode(tokens.slice(0, -1)).replaceAll('\n', ' ');
   const record = {
-    source: text, target: spell(written), origin: 'translated in this page', padded: [0, 0],
+    ids: written, source: text, target: spellOut(written, live), origin: 'translated in this page', padded: [0, 0],
     texts: {source: namedText(ids, live.source), reads: namedText(reads, live.target),
             predicts: namedText(written, live.target)},
     shapes: witness.shapes, log_probs: logProbs, steps,
     snapshots: [{maps: witness.weights, pooled: new Map()}], unpacked: Promise.resolve(),
-    hypotheses: found.map(({tokens, score}) => ({text: spell(tokens), score}))};
+    hypotheses: found.map(({tokens, score}) => ({text: spellOut(tokens, live), score}))};
   if (live.computable) record.vectors = witness.vectorRecord(live.model.options.score === 'scaled_dot');
   if (nodes) record.beam = {best, compared: false, nodes: nodes.map(([parent, step, token, ...rest]) =>
     [parent, step, tokenName(token, live.target), ...rest])};
