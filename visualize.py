@@ -82,13 +82,14 @@ def shown_in_browser(path: str) -> bool:
 def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """Return the page on the given sentences, and notes for the user on them."""
   translator, lines, references = read(options, folder)
-  prepared = None
+  prepared, rows = None, card(folder, options)
   if options.live:
     with config_errors():
       prepared = live.prepare(translator, suggestions(folder))
     translator = prepared.translator  # so that all of the page is computed with the weights that it holds
+    rows.append(('weights', f'rounded to {prepared.record["weights"]["format"]} for this page'))
   with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, config_errors():
-    report = reports.explain(translator, lines, references, card(folder, options), options.effects,
+    report = reports.explain(translator, lines, references, rows, options.effects,
                              options.vectors or None, lambda heads: bar.reset(heads) or bar.update,
                              prepared and prepared.record)
   return report, translator.notes()
@@ -137,8 +138,8 @@ def opening(options: VisualizeOptions, folder: RunFolder) -> list[str]:
   """Return the sentences with which a living page opens where none are given: the longest that the run suggests."""
   offered = read_json(folder.suggestions) if os.path.isfile(folder.suggestions) else []
   if not offered:
-    raise ConfigError(f'--live without --input: {options.workdir} suggests no sentences to open the page with; give '
-                      '--input=FILE, or --input=- for standard input')
+    raise ConfigError(f'--live without --input, and {options.workdir} suggests no sentences with which the page could open; '
+                      'give --input=FILE, or --input=- for standard input')
   return sorted(offered, key=len)[-OFFERED:]
 
 

@@ -54,10 +54,10 @@ def prepare(translator: Translator, suggestions: Sequence[str] = ()) -> Live:
     ValueError: naming each option of the model, the vocabulary or the search that the page's scripts cannot compute.
   """
   model, source, target = translator.parts
-  config, settings = model.config, translator.search_config
-  refuse([*_refused_models(config), *_refused_searches(settings),
-          *(message for vocabulary in {id(v): v for v in (source, target)}.values()
-            for message in _refused_vocabularies(vocabulary))])
+  config, vocabularies = model.config, [source] if source.fingerprint == target.fingerprint else [source, target]
+  refuse(_refused_models(config))
+  settings = translator.search_config
+  refuse([*_refused_searches(settings), *(message for each in vocabularies for message in _refused_vocabularies(each))])
   stacks = ('encoder_layers', 'decoder_layers') if config.scan_layers else ()
   params = layers.unstacked(translator.params[0], stacks)
   packed = live_weights.pack(params, 'float16')
@@ -68,8 +68,7 @@ def prepare(translator: Translator, suggestions: Sequence[str] = ()) -> Live:
   longest = min(rounded.longest_source, LONGEST)
   record = {
       'model': _model_record(config), 'weights': packed.record,
-      'vocabularies': [_vocabulary_record(vocabulary) for vocabulary in (
-          [source] if source.fingerprint == target.fingerprint else [source, target])],
+      'vocabularies': [_vocabulary_record(vocabulary) for vocabulary in vocabularies],
       'search': _search_record(settings, longest, target), 'longest': longest, 'suggestions': list(suggestions),
       'computable': reports.computable(rounded.parts[0])}
   return Live(record, rounded)
@@ -78,7 +77,8 @@ def prepare(translator: Translator, suggestions: Sequence[str] = ()) -> Live:
 def _refused_models(config: Any) -> Iterator[str]:
   """Yield a sentence for each option of a model that the page cannot compute."""
   if not isinstance(config, ModelConfig) or isinstance(config, LanguageModelConfig):
-    yield 'model.architecture: the living page computes the encoder-decoder Transformer alone; leave out --live'
+    yield ('model.architecture: the run is a language model or recurrent, and the living page computes the encoder-decoder '
+           'Transformer alone; leave out --live')
     return
   for name, choices in _COMPUTED.items():
     if getattr(config, name) not in choices:

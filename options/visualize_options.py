@@ -80,6 +80,8 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   if not values['training'] and (values['format'] == 'html' or values['figure'] in _OF_A_SENTENCE):
     if (path := _input(values)) is not None:
       yield from input_mistakes(path)
+  if values['live'] and values['format'] != 'html':
+    yield f'--live with --format={values["format"]}: a figure holds no model; leave out one of the two'
   yield from output_mistakes(_output(values))
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:

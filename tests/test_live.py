@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,8 @@ from explorer import capture, gates, head_ablation, live, live_weights, page, re
 from explorer.capture import TokenPair
 from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
-from transformer import search, tokens
-from transformer.config import LanguageModelConfig
+from transformer import architectures, search, tokens
+from transformer.config import LanguageModelConfig, RecurrentConfig
 from transformer.search import SearchProblem, Sentences
 
 TEXTS = [*LINES, *HOSTILE, 'the  street ', ' it', 'Gr\u00fc\u00dfe \U0001f600', '\u2581a\x00b', 'tiredtired\tdogs', '\u3042\u30fc\u6f22\u5b57',
@@ -94,7 +95,9 @@ def test_a_search_that_the_page_does_not_know_is_refused_by_name(changes, option
 
 
 def test_models_and_vocabularies_that_the_page_does_not_know_are_refused_by_name():
-  assert 'encoder-decoder' in next(live._refused_models(LanguageModelConfig(20, 20)))
+  for config in (LanguageModelConfig(20, 20), RecurrentConfig(20, 20)):
+    with pytest.raises(ValueError, match='^model.architecture.*leave out --live'):
+      live.prepare(types.SimpleNamespace(parts=(architectures.build(config), *[small_vocabulary()] * 2)))
   words = vocabulary.Vocabulary(vocabulary.train(vocabulary.VocabularyConfig(kind='word', size=30), LINES), 'words')
   assert next(live._refused_vocabularies(words)).startswith("vocabulary.kind is 'word'")
 
@@ -220,7 +223,7 @@ def test_what_is_typed_is_translated_and_shown(tab, prepared):
     tab.page.click(f'#kind-{kind}')
     assert tab.arcs() > 100
   tab.page.fill('#typed', ' ')
-  tab.page.wait_for_function('text => sentence().source === text', arg=LINES[1])
+  tab.page.wait_for_function('() => state.s === report.first_view.sentence && report.sentences.length === 2')
 
 
 @pytest.mark.parametrize('text', HOSTILE)

@@ -65,7 +65,7 @@ function setSession(changes) {
   Object.assign(state, {text: sentence().source}, changes);
   if (beside && isChanged() && !state.kept) state.kept = beside.source;  // else one side would be another model's
   translateAll();
-  const {length} = report.sentences, s = Math.min(typedPlace, length - 1);
+  const {length} = report.sentences, s = length > typedPlace ? typedPlace : report.first_view.sentence;
   const [newRows, newColumns] = axes(report.sentences[s]);
   return set({s, c: length > keptPlace ? keptPlace : state.c < length ? state.c : -1,
               q: counterpart(rows, newRows, q), m: counterpart(columns, newColumns, m)});
