@@ -39,7 +39,7 @@ _FOUND = '''([text, size]) => { const ids = sourceIds(text, live);
     ({tokens, score}) => [live.target.decode(tokens.slice(0, -1)), score])[0]; }'''
 _LOGITS = '''([text, written]) => { const ids = sourceIds(text, live), witness = new Witness(live.model.options);
   witness.sized('encoder', ids.length, ids.length);
-  return [...forced(live.model.encode(ids, witness), written, live, witness).logits.at(-1)]; }'''
+  return [...forced(live.model.encode(ids, witness), written, live, witness).logits]; }'''
 
 
 def main() -> None:

@@ -21,8 +21,16 @@ const preparations = [], restorers = [];
 const sentence = () => report.sentences[state.s];
 const shape = () => sentence().shapes[state.k];
 
-// Writes the state into the address.
+let saving = 0;  // the timer of a change of the address that waits
+
+// Writes the state into the address; while something is typed, in a pause: browsers allow few changes in a short time.
 function save() {
+  clearTimeout(saving);
+  if (document.activeElement.tagName === 'TEXTAREA') saving = setTimeout(writeAddress, 400);
+  else writeAddress();
+}
+
+function writeAddress() {
   if (location.protocol === 'about:') return;  // in a notebook's frame there is no address to keep
   const parts = {...state, on: state.on.join('.'), words: +state.words, padded: +state.padded,
                  q: state.q ?? '', m: state.m ?? ''};

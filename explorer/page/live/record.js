@@ -71,34 +71,40 @@ function searchFor(memory, live, search) {
   return (search.beam_size === 1 ? greedySearch : beamSearch)(warm, limit, search);
 }
 
-// Gives the decoder a translation (teacher forcing); returns what it read, and logits [layers, T, V]: the last layer's
-// are the model's own, the others those of a decoder cut after the layer.
+// Gives the decoder a translation (teacher forcing); returns what it read and the logits [T, V].
 function forced(memory, written, live, witness) {
   const {model} = live, T = written.length, reads = [live.target.bos, ...written.slice(0, -1)], places = range(T);
   witness.sized('decoder', T, T);
   witness.sized('cross', T, memory[0].count);
   model.decode(model.start(memory), reads, places, places.map(t => range(t + 1)), witness);
-  return {reads, logits: witness.streams.map(stream => model.logits(stream, T))};
+  return {reads, logits: model.logits(witness.streams.at(-1), T)};
 }
 
-// The step-by-step part of a record: the likeliest next tokens, and what each layer would predict.
-function stepRecords(written, logits, live, temperature) {
-  const size = live.target.pieces.length, warm = logits.map(layer => layer.map(logit => logit / temperature));
-  const row = (layer, t) => warm[layer].subarray(t * size, (t + 1) * size), last = logits.length - 1;
-  const best = (row, count) => {
-    const found = [], normalizer = logSumExp(row);
-    for (let token = 0; token < size; token++) {
-      if (found.length === count && row[token] <= row[found[count - 1]]) continue;
-      let at = found.length;
-      while (at && row[token] > row[found[at - 1]]) at--;
-      found.splice(at, 0, token);
-      found.length = Math.min(found.length, count);
-    }
-    return found.map(token => [tokenName(token, live.target), Math.exp(row[token] - normalizer)]);
-  };
-  return {logProbs: written.map((token, t) => row(last, t)[token] - logSumExp(row(last, t))),
-          steps: written.map((token, t) => ({top: best(row(last, t), TOP), written: tokenName(token, live.target),
-                                             lens: logits.map((_, l) => best(row(l, t), 1)[0])}))};
+// The likeliest tokens of a row of logits with their probabilities, [[name, share]].
+function likeliestTokens(row, count, live) {
+  const found = [], normalizer = logSumExp(row);
+  for (let token = 0; token < row.length; token++) {
+    if (found.length === count && row[token] <= row[found[count - 1]]) continue;
+    let at = found.length;
+    while (at && row[token] > row[found[at - 1]]) at--;
+    found.splice(at, 0, token);
+    found.length = Math.min(found.length, count);
+  }
+  return found.map(token => [tokenName(token, live.target), Math.exp(row[token] - normalizer)]);
+}
+
+// The step-by-step part of a record: log-probabilities, the likeliest next tokens, and what a decoder cut after each layer
+// would predict (streams: the layers' outputs), which is computed for the steps that are looked at alone.
+function stepRecords(written, logits, streams, live, temperature) {
+  const {model, target} = live, size = target.pieces.length, {width} = model.options;
+  const warm = numbers => temperature === 1 ? numbers : numbers.map(logit => logit / temperature);
+  const rows = written.map((_, t) => warm(logits.subarray(t * size, (t + 1) * size)));
+  const atLayer = (stream, t) => warm(model.logits(stream.subarray(t * width, (t + 1) * width), 1));
+  return {logProbs: written.map((token, t) => rows[t][token] - logSumExp(rows[t])), steps: written.map((token, t) => {
+    let lens = null;
+    return {top: likeliestTokens(rows[t], TOP, live), written: tokenName(token, target),
+            get lens() { return lens ??= streams.map(stream => likeliestTokens(atLayer(stream, t), 1, live)[0]); }};
+  })};
 }
 
 // The text of a hypothesis, which ends in EOS.
@@ -110,7 +116,7 @@ function sentenceRecord(text, live, search) {
   witness.sized('encoder', ids.length, ids.length);
   const memory = live.model.encode(ids, witness), {found, nodes, best} = searchFor(memory, live, search);
   const written = found[0].tokens, {reads, logits} = forced(memory, written, live, witness);
-  const {logProbs, steps} = stepRecords(written, logits, live, search.temperature);
+  const {logProbs, steps} = stepRecords(written, logits, witness.streams, live, search.temperature);
   const record = {
     ids: written, source: text, target: spellOut(written, live), origin: 'translated in this page', padded: [0, 0],
     texts: {source: namedText(ids, live.source), reads: namedText(reads, live.target),
