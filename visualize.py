@@ -7,8 +7,8 @@
     python visualize.py --workdir=runs/watched --training --output=training.html
     python visualize.py --workdir=runs/phrasebook --live --output=live.html --open
 
-The page needs no network and no server. It can show two sentences side by side. With --live it holds the model, too, and
-translates what is typed into it.
+The page needs no network and no server. It can show two sentences side by side. With --live it holds the model, too,
+and translates what is typed into it.
 Search options replace the run's own, as in decode.py.
 """
 
@@ -138,8 +138,8 @@ def opening(options: VisualizeOptions, folder: RunFolder) -> list[str]:
   """Return the sentences with which a living page opens where none are given: the longest that the run suggests."""
   offered = read_json(folder.suggestions) if os.path.isfile(folder.suggestions) else []
   if not offered:
-    raise ConfigError(f'--live without --input, and {options.workdir} suggests no sentences with which the page could open; '
-                      'give --input=FILE, or --input=- for standard input')
+    raise ConfigError(f'--live without --input, and {options.workdir} suggests no sentences with which the page could '
+                      'open; give --input=FILE, or --input=- for standard input')
   return sorted(offered, key=len)[-OFFERED:]
 
 

@@ -3,10 +3,10 @@
     python -m benchmarks.live_page --workdir=runs/phrasebook
     python -m benchmarks.live_page --workdir=runs/m30k --input=test.en --lines=200
 
-Writes the page that visualize.py --live writes, opens it in Chromium (requirements-test.txt), and has it translate lines
-greedily and with a beam of 4. Python translates the same lines with the same rounded weights. Logits are compared under
-teacher forcing, on Python's translations. Then a sentence of twelve words is typed key by key: from the event of the key
-to the translation and all panels drawn. Prints one line of JSON.
+Writes the page that visualize.py --live writes, opens it in Chromium (requirements-test.txt), and has it translate
+lines greedily and with a beam of 4. Python translates the same lines with the same rounded weights. Logits are compared
+under teacher forcing, on Python's translations. Then a sentence of twelve words is typed key by key: from the event of
+the key to the translation and all panels drawn. Prints one line of JSON.
 """
 
 import argparse
@@ -110,7 +110,7 @@ _COMPILED = {}
 
 def _logits(model):
   if model not in _COMPILED:
-    _COMPILED[model] = jax.jit(lambda params, source, target: model.decode(params, model.encode(params, source), target))
+    _COMPILED[model] = jax.jit(lambda params, source, read: model.decode(params, model.encode(params, source), read))
   return _COMPILED[model]
 
 

@@ -21,7 +21,7 @@ from transformer.config import LanguageModelConfig, ModelConfig
 from transformer.search import SearchConfig
 
 LARGEST = 5_500_000  # characters of the weights in a page; where float16 needs more, they are int8
-LONGEST = 128  # tokens of a sentence that the page reads, of longer ones the first: attention needs memory for its square
+LONGEST = 128  # tokens of a sentence that the page reads, of longer ones the first: its memory grows with their square
 
 # What page/live/ computes of each option; other choices are refused.
 _COMPUTED = {
@@ -33,7 +33,7 @@ _COMPUTED = {
 }
 _EARLY_STOPPING = ('exact', 'full', 'heuristic')
 _VOCABULARIES = ('bpe', 'unigram', 'char')
-_UNKNOWN, _CONTROL, _DEFINED, _UNUSED, _BYTE = 2, 3, 4, 5, 6  # SentencePiece's own numbers of the kinds of entries
+_CONTROL, _DEFINED, _UNUSED, _BYTE = 3, 4, 5, 6  # SentencePiece's own numbers of the kinds of entries
 
 
 class Live(NamedTuple):
@@ -77,12 +77,13 @@ def prepare(translator: Translator, suggestions: Sequence[str] = ()) -> Live:
 def _refused_models(config: Any) -> Iterator[str]:
   """Yield a sentence for each option of a model that the page cannot compute."""
   if not isinstance(config, ModelConfig) or isinstance(config, LanguageModelConfig):
-    yield ('model.architecture: the run is a language model or recurrent, and the living page computes the encoder-decoder '
-           'Transformer alone; leave out --live')
+    yield ('model.architecture: the run is a language model or recurrent, and the living page computes the '
+           'encoder-decoder Transformer alone; leave out --live')
     return
   for name, choices in _COMPUTED.items():
     if getattr(config, name) not in choices:
-      yield f'model.{name} is {getattr(config, name)!r}; the living page computes {", ".join(choices)}; leave out --live'
+      yield (f'model.{name} is {getattr(config, name)!r}; the living page computes {", ".join(choices)}; leave out '
+             '--live')
 
 
 def _refused_searches(config: SearchConfig) -> Iterator[str]:
@@ -90,28 +91,31 @@ def _refused_searches(config: SearchConfig) -> Iterator[str]:
   wanted = {'strategy': 'beam', 'groups': 1, 'coverage_penalty': 0.0, 'no_repeat_ngram': 0}
   for name, value in wanted.items():
     if getattr(config, name) != value:
-      yield f'search.{name} is {getattr(config, name)!r}; the living page searches with {value}: set --search.{name}={value}'
+      yield (f'search.{name} is {getattr(config, name)!r}; the living page searches with {value}: set '
+             f'--search.{name}={value}')
   if config.early_stopping not in _EARLY_STOPPING:
-    yield (f'search.early_stopping is {config.early_stopping!r}; the living page knows {", ".join(_EARLY_STOPPING)}: set '
-           'one of these, --search.early_stopping=exact')
+    yield (f'search.early_stopping is {config.early_stopping!r}; the living page knows {", ".join(_EARLY_STOPPING)}: '
+           'set one of these, --search.early_stopping=exact')
 
 
 def _refused_vocabularies(vocabulary: Vocabulary) -> Iterator[str]:
   """Yield a sentence for what the page cannot do of a vocabulary."""
   if type(vocabulary) is not Vocabulary:
-    yield 'the vocabulary is an imported MarianMT model\'s; the living page reads SentencePiece models; leave out --live'
+    yield ('the vocabulary is an imported MarianMT model\'s; the living page reads SentencePiece models; leave out '
+           '--live')
     return
   proto, advice = vocabulary.proto, 'leave out --live'
   if vocabulary.kind not in _VOCABULARIES:
-    yield f'vocabulary.kind is {vocabulary.kind!r}; the living page splits texts by {", ".join(_VOCABULARIES)}; {advice}'
+    yield (f'vocabulary.kind is {vocabulary.kind!r}; the living page splits texts by {", ".join(_VOCABULARIES)}; '
+           f'{advice}')
   normalizer = proto.normalizer_spec
   if (normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces or not normalizer.escape_whitespaces
       or proto.trainer_spec.treat_whitespace_as_suffix):
     yield ('vocabulary.source_model: the supplied SentencePiece model changes characters or spaces of a text '
            f'({normalizer.name}), and the living page takes texts as they are; {advice}')
   if any(piece.type in (_DEFINED, _UNUSED) for piece in proto.pieces):
-    yield ('vocabulary.source_model: the supplied SentencePiece model has user-defined or unused entries, which the living '
-           f'page does not know; {advice}')
+    yield ('vocabulary.source_model: the supplied SentencePiece model has user-defined or unused entries, which the '
+           f'living page does not know; {advice}')
 
 
 def _model_record(config: ModelConfig) -> dict[str, Any]:
@@ -139,10 +143,12 @@ def _model_record(config: ModelConfig) -> dict[str, Any]:
 
 def _vocabulary_record(vocabulary: Vocabulary) -> dict[str, Any]:
   """Return a vocabulary as page/live/subwords.js reads it."""
-  pieces, of_type = vocabulary.proto.pieces, lambda kind: [i for i, p in enumerate(vocabulary.proto.pieces) if p.type == kind]
-  return {'kind': vocabulary.kind, 'pieces': [piece.piece for piece in pieces], 'scores': [piece.score for piece in pieces],
-          'control': of_type(_CONTROL), 'bytes': of_type(_BYTE), 'unknown': vocabulary.unk_id, 'bos': vocabulary.bos_id,
-          'eos': vocabulary.eos_id, 'dummy_prefix': vocabulary.proto.normalizer_spec.add_dummy_prefix,
+  pieces = vocabulary.proto.pieces
+  of_type = lambda kind: [number for number, piece in enumerate(pieces) if piece.type == kind]
+  return {'kind': vocabulary.kind, 'pieces': [piece.piece for piece in pieces],
+          'scores': [piece.score for piece in pieces], 'control': of_type(_CONTROL), 'bytes': of_type(_BYTE),
+          'unknown': vocabulary.unk_id, 'bos': vocabulary.bos_id, 'eos': vocabulary.eos_id,
+          'dummy_prefix': vocabulary.proto.normalizer_spec.add_dummy_prefix,
           'byte_fallback': vocabulary.proto.trainer_spec.byte_fallback}
 
 

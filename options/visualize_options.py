@@ -28,8 +28,8 @@ FLAGS = (
          'make the page large', bool, False),
     Flag('training', 'a page about the attention that was recorded while the run was trained with '
          '--config.train.watch_attention, with a slider over its evaluations; it takes no --input', bool, False),
-    Flag('live', 'a page that holds the model and translates what is typed, offline; it opens with --input, or with the '
-         "run's suggestions", bool, False),
+    Flag('live', 'a page that holds the model and translates what is typed, offline; it opens with --input, or with '
+         "the run's suggestions", bool, False),
     Flag('open', 'shows the page in the browser', bool, False),
 )
 _OF_A_SENTENCE = ('encoder', 'decoder', 'cross', 'distributions')  # figures that read --input

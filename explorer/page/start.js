@@ -40,7 +40,8 @@ const KEYS = {
 };
 
 document.addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || ['SELECT', 'INPUT', 'TEXTAREA'].includes(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (['SELECT', 'INPUT', 'TEXTAREA'].includes(event.target.tagName)) return;
   if (!KEYS[event.key]) return;
   event.preventDefault();
   KEYS[event.key]();

@@ -15,8 +15,8 @@ const state = {
   e: report.training ? report.training.length - 1 : 0,  // snapshot of training
   theme: '',  // light, dark, or as the system has it
 };
-// For parts that need or keep more, such as live/box.js: promises that the first view waits for, and functions that read
-// the address before the state is read from it.
+// For parts that need or keep more, such as live/session.js: promises that the first view waits for, and functions that
+// read the address before the state is read from it.
 const preparations = [], restorers = [];
 const sentence = () => report.sentences[state.s];
 const shape = () => sentence().shapes[state.k];

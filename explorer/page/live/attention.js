@@ -26,8 +26,8 @@ class Entries {
 }
 
 class Attention {
-  // options: the model's record; weights: all; name: of this attention's parameters; side: 'encoder' or 'decoder', whose
-  // positions count, or null in cross-attention; layer: its number.
+  // options: the model's record; weights: all; name: of this attention's parameters; side: 'encoder' or 'decoder',
+  // whose positions count, or null in cross-attention; layer: its number.
   constructor(options, weights, name, side, layer) {
     const own = (part, ofScore = '') => weights[`${name}.${ofScore}${part}`];
     Object.assign(this, {options, side, layer, own, score: options.score,
@@ -111,10 +111,11 @@ class Attention {
     return scores;
   }
 
-  // Attends with rows of queries to entries, each row to those of its list; returns what the layer adds, [rows, d_model].
+  // Attends with rows of queries to entries, each row to those of its list; returns what the layer adds, [rows, width].
   // gates: for each head what its output is multiplied by. record(row, head, weights), if given, gets the weights.
   attend(q, rows, entries, lists, places, gates, record) {
-    const {heads, kv_heads, key_size, value_size, clip} = this.options, context = new Float32Array(rows * heads * value_size);
+    const {heads, kv_heads, key_size, value_size, clip} = this.options;
+    const context = new Float32Array(rows * heads * value_size);
     for (let row = 0; row < rows; row++) for (let h = 0; h < heads; h++) {
       const list = lists[row], group = Math.floor(h / (heads / kv_heads)) * value_size;
       const weights = this.scoresOf(q, (row * heads + h) * key_size, h, entries.keys, list, places[row]);

@@ -20,7 +20,9 @@ function showBox() {
   if (document.activeElement !== $('typed')) $('typed').value = of.source;
   $('translation').textContent = of.target;
   $('hypotheses').replaceChildren(...(of.hypotheses ?? []).slice(1).map(({text, score}) => element('li', {},
-    element('span', {dir: 'auto', textContent: text}), element('span', {className: 'aside', textContent: ` ${score.toFixed(2)}`}))));
+    element('span', {dir: 'auto', textContent: text}),
+    element('span', {className: 'aside', title: 'log-probability ÷ length penalty',
+                     textContent: ` ${score.toFixed(2)}`}))));
   $('keep').textContent = state.kept ? '✎ let A go' : '✎ keep this sentence as A';
   $('keep').setAttribute('aria-pressed', Boolean(state.kept));
   $('kept').textContent = state.kept ? `A: ${state.kept}` : '';
@@ -46,15 +48,16 @@ function boxElements() {
     element('label', {htmlFor: 'typed',
                       textContent: 'Type a sentence: this page holds the model and translates it itself.'}),
     element('textarea', {id: 'typed', rows: 2, maxLength: 1000, dir: 'auto', spellcheck: false, oninput: onTyped}),
-    element('p', {id: 'suggestions', hidden: !suggestions.length}, 'Try: ', ...suggestions.flatMap(text => [chip(text), ' '])),
+    element('p', {id: 'suggestions', hidden: !suggestions.length}, 'Try: ',
+            ...suggestions.flatMap(text => [chip(text), ' '])),
     element('p', {id: 'translation', role: 'status', dir: 'auto'}),
     element('ol', {id: 'hypotheses', start: 2, 'aria-label': 'Further translations that the beam found'}),
     element('p', {id: 'live-controls'},
       element('button', {type: 'button', id: 'keep', onclick: keepOrDrop}), ' ',
       element('label', {}, 'beam size ', element('input', {type: 'number', id: 'beams', min: 1, max: MOST_BEAMS,
         onchange: event => setSession({beams: clamp(Math.round(+event.target.value) - 1, MOST_BEAMS - 1) + 1})})), ' ',
-      element('label', {title: 'Logits are divided by it: above 1 likely and unlikely tokens come closer'}, 'temperature ',
-        element('input', {type: 'range', id: 'heat', min: HEAT.least, max: HEAT.most, step: 0.1,
+      element('label', {title: 'Logits are divided by it: above 1 likely and unlikely tokens come closer'},
+        'temperature ', element('input', {type: 'range', id: 'heat', min: HEAT.least, max: HEAT.most, step: 0.1,
                           oninput: event => setSession({heat: +event.target.value})}),
         element('span', {id: 'heat-value'})), ' ',
       element('button', {type: 'button', id: 'save', textContent: 'save as a report', onclick: saveReport,

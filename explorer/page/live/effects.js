@@ -4,7 +4,8 @@
 function forcedLogProb(ids, written, live, temperature) {
   const reads = [live.target.bos, ...written.slice(0, -1)], places = range(written.length), {model} = live;
   const states = model.decode(model.start(model.encode(ids)), reads, places, places.map(t => range(t + 1)));
-  const logits = model.logits(states, reads.length).map(logit => logit / temperature), size = logits.length / reads.length;
+  const logits = model.logits(states, reads.length).map(logit => logit / temperature);
+  const size = logits.length / reads.length;
   return written.reduce((sum, token, t) => sum + logits[t * size + token] -
     logSumExp(logits.subarray(t * size, (t + 1) * size)), 0);
 }
@@ -43,6 +44,7 @@ function showMeasuring() {
 }
 
 if (report.live) {
-  $('effects').before(element('button', {type: 'button', id: 'measure', className: 'of-live', onclick: measureEffects}));
+  $('effects').before(
+    element('button', {type: 'button', id: 'measure', className: 'of-live', onclick: measureEffects}));
   panels.push({show: showMeasuring, keys: {}});
 }

@@ -1,4 +1,4 @@
-// The record of a typed sentence: what explorer/page.py writes of a sentence, computed here, so that every panel shows it.
+// The record of a typed sentence: what explorer/page.py writes of one, computed here, so that every panel shows it.
 
 const TOP = 10;  // next tokens kept at each step, as in explorer/capture.py
 
@@ -93,8 +93,8 @@ function likeliestTokens(row, count, live) {
   return found.map(token => [tokenName(token, live.target), Math.exp(row[token] - normalizer)]);
 }
 
-// The step-by-step part of a record: log-probabilities, the likeliest next tokens, and what a decoder cut after each layer
-// would predict (streams: the layers' outputs), which is computed for the steps that are looked at alone.
+// The step-by-step part of a record: log-probabilities, the likeliest next tokens, and what a decoder cut after each
+// layer would predict (streams: the layers' outputs), which is computed for the steps that are looked at alone.
 function stepRecords(written, logits, streams, live, temperature) {
   const {model, target} = live, size = target.pieces.length, {width} = model.options;
   const warm = numbers => temperature === 1 ? numbers : numbers.map(logit => logit / temperature);

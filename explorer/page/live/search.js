@@ -1,8 +1,8 @@
 // Greedy and beam search over a step function, for one sentence: as transformer/search, see there what options mean.
 //
 // step(tokens, parents) -> logits [hypotheses, V], see LiveModel.stepper().
-// search: {beam_size, min_length, early_stopping, noise, penalties (by length, from 1), bos, eos}; limit: the longest output,
-// EOS included. A hypothesis that was found: {tokens, gained (log-probability of each), logProb, score}.
+// search: {beam_size, min_length, early_stopping, noise, penalties (by length, from 1), bos, eos}; limit: the longest
+// output, EOS included. A hypothesis that was found: {tokens, gained (log-probability of each), logProb, score}.
 
 const penaltyOf = (search, length) => search.penalties[length - 1];
 
@@ -61,7 +61,8 @@ function beamSearch(step, limit, search) {
     const allowed = token => isLast ? token === eos : token !== eos || t >= search.min_length;
     const next = [], ended = [];
     continuations(logits, live, 2 * beam_size, allowed).forEach(({parent, token, gained, total}, rank) => {
-      const fate = token === eos ? (rank < beam_size ? 'finished' : 'pruned') : next.length < beam_size ? 'kept' : 'pruned';
+      const [isGood, good] = token === eos ? [rank < beam_size, 'finished'] : [next.length < beam_size, 'kept'];
+      const fate = isGood ? good : 'pruned';
       const one = {tokens: [...live[parent].tokens, token], gained: [...live[parent].gained, gained], logProb: total,
                    node: nodes.length, parent};
       if (fate === 'kept') next.push(one);

@@ -51,14 +51,15 @@ function translateAll() {
   const made = sentences.splice(typedPlace);
   wanted.forEach((text, i) => {
     const madeOf = JSON.stringify([text, state.closed, state.beams, state.heat]);
-    const record = made.find(record => record.madeOf === madeOf) ?? {...sentenceRecord(text, live, sessionSearch()), madeOf};
+    const record = made.find(record => record.madeOf === madeOf) ??
+      {...sentenceRecord(text, live, sessionSearch()), madeOf};
     made.push(record);
     sentences.push({...record, origin: i ? 'A, kept' : 'typed'});
   });
 }
 
-// Changes the session and shows it. What is shown becomes what is typed; a word that was chosen stays chosen, or the one
-// at its place.
+// Changes the session and shows it. What is shown becomes what is typed; a word that was chosen stays chosen, or the
+// one at its place.
 function setSession(changes) {
   const axes = of => ['query', 'key'].map(side => axis(of, state.k, side, state.words));
   const [rows, columns] = axes(sentence()), {q, m} = state, beside = report.sentences[state.c];
@@ -73,6 +74,7 @@ function setSession(changes) {
 
 // Closes an open head, or opens a closed one.
 function toggleHead(kind, layer, head) {
-  const name = headName(kind, layer, head), names = closedHeads().map(closed => closed.name);
-  return setSession({closed: (names.includes(name) ? names.filter(other => other !== name) : [...names, name]).join('_')});
+  const name = headName(kind, layer, head), names = closedHeads().map(other => other.name);
+  const closed = names.includes(name) ? names.filter(other => other !== name) : [...names, name];
+  return setSession({closed: closed.join('_')});
 }

@@ -28,7 +28,7 @@ class Subwords {
     for (const piece of this.kind === 'unigram' ? this.likeliest(characters) : this.merged(characters)) {
       const id = this.ids.get(piece);
       if (id !== undefined) found.push(id);
-      else if (this.byte_fallback) for (const byte of new TextEncoder().encode(piece)) found.push(this.ofByte.get(byte));
+      else if (this.byte_fallback) new TextEncoder().encode(piece).forEach(byte => found.push(this.ofByte.get(byte)));
       else if (found.at(-1) !== this.unknown) found.push(this.unknown);  // several in a row are one
     }
     return found;

@@ -22,7 +22,8 @@ class LiveModel {
 
   norm(name, x, rows) {
     const {normalization, epsilon} = this.options, part = which => this.weights[`${name}.${which}`];
-    return normalized(x, rows, {centred: normalization === 'layer_norm', epsilon, scale: part('scale'), bias: part('bias')});
+    const centred = normalization === 'layer_norm';
+    return normalized(x, rows, {centred, epsilon, scale: part('scale'), bias: part('bias')});
   }
 
   // A sub-layer with what stands around it: normalisation and addition, §3.1.
@@ -96,9 +97,9 @@ class LiveModel {
   // A cache for decode(): nothing is read yet. `memory` is what encode() returned.
   start(memory) { return {memory, past: this.decoder.map(() => this.entries(16))}; }
 
-  // Reads one token in each row and returns the last layer's output, [rows, d_model]; the cache grows by as many entries.
-  // places: of the rows in their text. lists: for each row the entries of the cache that it may see, in the order of their
-  // text, its own included. seen, if given: records weights, operands and each layer's output.
+  // Reads one token in each row and returns the last layer's output, [rows, width]; the cache grows by as many entries.
+  // places: of the rows in their text. lists: for each row the entries of the cache that it may see, in the order of
+  // their text, its own included. seen, if given: records weights, operands and each layer's output.
   decode(cache, ids, places, lists, seen) {
     const rows = ids.length, sources = range(cache.memory[0].count), everything = ids.map(() => sources);
     let x = this.embed('target', ids, places);
@@ -112,7 +113,8 @@ class LiveModel {
       x = this.around(`${name}.around_cross`, x, rows, y => {
         const q = cross.queries(y, rows, places);
         seen?.operands('cross', l, q, cache.memory[l]);
-        return cross.attend(q, rows, cache.memory[l], everything, places, this.gates.cross[l], seen?.recorder('cross', l));
+        return cross.attend(q, rows, cache.memory[l], everything, places, this.gates.cross[l],
+                            seen?.recorder('cross', l));
       });
       x = this.around(`${name}.around_feed_forward`, x, rows, y => this.feedForward(name, y, rows));
       seen?.afterLayer(this.finished('decoder', x, rows));
