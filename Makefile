@@ -2,7 +2,7 @@
 # every test but the long drills. `make check` reads the code without running it: ruff, types, and the floors of the house.
 # `make test-tpu` compiles for TPUs and an H100 with their own compilers; neither has to be there.
 # `make test-peers` has transformers read exported runs, in an environment of its own with torch.
-# `make explore` shows what the heads of the trained run do.
+# `make explore` shows what the heads of the trained run do, in a page that translates what is typed.
 # Other Python: make train PYTHON=python3.12
 
 PYTHON ?= python3
@@ -21,7 +21,7 @@ explore: $(VENV)/ready
 	@test -f $(RUN)/config.json || { echo "There is no run in $(RUN) yet: make train"; exit 2; }
 	printf '%s\n' "The animal didn't cross the street because it was too tired." \
 	  "The animal didn't cross the street because it was too wide." \
-	  | $(VENV)/bin/python visualize.py --workdir=$(RUN) --output=$(RUN)/report.html --open
+	  | $(VENV)/bin/python visualize.py --workdir=$(RUN) --live --input=- --output=$(RUN)/live.html --open
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m ruff check .

@@ -5,8 +5,10 @@
     python visualize.py --workdir=runs/m30k --format=svg --figure=cross --input=some.en --output=cross.svg
     python visualize.py --workdir=runs/a --format=png --figure=curves --beside=runs/b,runs/c
     python visualize.py --workdir=runs/watched --training --output=training.html
+    python visualize.py --workdir=runs/phrasebook --live --output=live.html --open
 
-The page needs no network and no server. It can show two sentences side by side.
+The page needs no network and no server. It can show two sentences side by side. With --live it holds the model, too,
+and translates what is typed into it.
 Search options replace the run's own, as in decode.py.
 """
 
@@ -32,7 +34,7 @@ from matplotlib.figure import Figure  # noqa: E402
 from checks.errors import ConfigError, config_errors  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import scores, text_lines  # noqa: E402
-from explorer import capture, figures, reports, snapshots, texts, training_page  # noqa: E402
+from explorer import capture, figures, live, reports, snapshots, texts, training_page  # noqa: E402
 from options import programs  # noqa: E402
 from options.visualize_options import VisualizeOptions  # noqa: E402
 from tasks import TASKS, setup, task_of  # noqa: E402
@@ -41,6 +43,7 @@ from training.json_files import read_json, read_lines  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 from transformer import architectures  # noqa: E402
 
+OFFERED = 3  # sentences that a living page offers to try
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # Python's choice without a display
 
 
@@ -79,9 +82,16 @@ def shown_in_browser(path: str) -> bool:
 def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """Return the page on the given sentences, and notes for the user on them."""
   translator, lines, references = read(options, folder)
+  prepared, rows = None, card(folder, options)
+  if options.live:
+    with config_errors():
+      prepared = live.prepare(translator, suggestions(folder))
+    translator = prepared.translator  # so that all of the page is computed with the weights that it holds
+    rows.append(('weights', f'rounded to {prepared.record["weights"]["format"]} for this page'))
   with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, config_errors():
-    report = reports.explain(translator, lines, references, card(folder, options), options.effects,
-                             options.vectors or None, lambda heads: bar.reset(heads) or bar.update)
+    report = reports.explain(translator, lines, references, rows, options.effects,
+                             options.vectors or None, lambda heads: bar.reset(heads) or bar.update,
+                             prepared and prepared.record)
   return report, translator.notes()
 
 
@@ -107,7 +117,7 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
     raise ConfigError(f'{kind}; visualize.py shows translators and language models only')
   if options.reference and not task.references:
     raise ConfigError(f'--reference is for translations; {kind}')
-  lines = text_lines.read(options.input)
+  lines = text_lines.read(options.input) if options.input else opening(options, folder)
   if not any(line.strip() for line in lines):
     raise ConfigError(f'--input={options.input} has blank lines alone; expected at least one sentence')
   references = text_files.read_lines(options.reference) if options.reference else None
@@ -117,6 +127,20 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   # Few rows in a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
   return reports.readable(task.load([folder], [options.checkpoint], search)), lines, references
+
+
+def suggestions(folder: RunFolder) -> list[str]:
+  """Return sentences that the run suggests to try; none where it has no such file."""
+  return read_json(folder.suggestions)[:OFFERED] if os.path.isfile(folder.suggestions) else []
+
+
+def opening(options: VisualizeOptions, folder: RunFolder) -> list[str]:
+  """Return the sentences with which a living page opens where none are given: the longest that the run suggests."""
+  offered = read_json(folder.suggestions) if os.path.isfile(folder.suggestions) else []
+  if not offered:
+    raise ConfigError(f'--live without --input, and {options.workdir} suggests no sentences with which the page could '
+                      'open; give --input=FILE, or --input=- for standard input')
+  return sorted(offered, key=len)[-OFFERED:]
 
 
 def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:

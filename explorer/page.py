@@ -36,8 +36,12 @@ SCRIPTS = (
     'panels/beam.js',
     'panels/effects.js',
     'panels/model.js',
+    'live/weights.js', 'live/products.js', 'live/subwords.js', 'live/naming.js', 'live/attention.js',
+    'live/transformer.js', 'live/search.js', 'live/record.js', 'live/session.js',
+    'live/save.js', 'live/box.js', 'live/effects.js',
     'start.js',
 )
+_LIVE = 'live/'  # parts that only a page with a model in it has, see explorer/live.py
 _MOST_NUMBERS = 150_000  # of queries, keys and values in a sentence that a page has by default: 300 kB before packing
 
 
@@ -58,7 +62,12 @@ def packed(numbers: np.ndarray) -> str:
   """Encode an array of 16-bit integers as text: little endian, deflated, in base64."""
   if numbers.dtype not in (np.uint16, np.int16):
     raise TypeError(f'numbers are {numbers.dtype}; expected 16-bit integers')
-  return base64.b64encode(zlib.compress(numbers.astype(numbers.dtype.newbyteorder('<')).tobytes(), 9)).decode()
+  return in_base64(numbers.astype(numbers.dtype.newbyteorder('<')).tobytes())
+
+
+def in_base64(data: bytes) -> str:
+  """Encode bytes as text: deflated, in base64."""
+  return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
 def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
@@ -127,7 +136,8 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
 
 
 def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[tuple[str, str]],
-           compare: int | None = None, with_vectors: bool = True, scaled: bool = True) -> dict[str, Any]:
+           compare: int | None = None, with_vectors: bool = True, scaled: bool = True,
+           live: Mapping[str, Any] | None = None) -> dict[str, Any]:
   """Return all that the page shows, as JSON.
 
   Args:
@@ -136,9 +146,11 @@ def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[
     compare: the number of the sentence beside the first, if any.
     with_vectors: whether to include queries, keys and values, and with them the calculation behind a weight.
     scaled: whether scores are divided by √d_k.
+    live: the model that translates in the page, see explorer/live.py; None: the page does not translate.
   """
   return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],
-          'first_view': first_view._asdict(), 'card': [list(row) for row in card], 'compare': compare}
+          'first_view': first_view._asdict(), 'card': [list(row) for row in card], 'compare': compare,
+          **({'live': dict(live)} if live else {})}
 
 
 def as_script_text(content: Any) -> str:
@@ -147,15 +159,15 @@ def as_script_text(content: Any) -> str:
   return text.translate({ord(character): f'\\u{ord(character):04x}' for character in '<>&\u2028\u2029'})
 
 
-def script() -> str:
-  """Return the page's own script: its parts, joined."""
-  return '\n'.join(map(_read, SCRIPTS))
+def script(with_live: bool = True) -> str:
+  """Return the page's own script: its parts, joined; `with_live`: those that translate, too."""
+  return '\n'.join(_read(name) for name in SCRIPTS if with_live or not name.startswith(_LIVE))
 
 
 def page(content: dict[str, Any]) -> str:
   """Return the page as HTML: one file that loads nothing else."""
   text = _read('page.html')
-  parts = {'STYLE': _read('page.css'), 'SCRIPT': script(), 'REPORT': as_script_text(content)}
+  parts = {'STYLE': _read('page.css'), 'SCRIPT': script('live' in content), 'REPORT': as_script_text(content)}
   for mark, part in parts.items():  # the report last: its texts may hold the other marks
     before, after = text.split(f'/*{mark}*/')
     text = before + part + after

@@ -7,7 +7,7 @@
 
 import dataclasses
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from checks.whole_files import write_whole
@@ -83,7 +83,8 @@ def readable(run: Translator | Continuer | Continuing) -> Writer:
 
 def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str], references: Sequence[str] | None = None,
             card: Sequence[tuple[str, str]] = (), with_effects: bool = True, with_vectors: bool | None = None,
-            progress: Callable[[int], Callable[[], Any]] = lambda heads: lambda: None) -> Report:
+            progress: Callable[[int], Callable[[], Any]] = lambda heads: lambda: None,
+            live: Mapping[str, Any] | None = None) -> Report:
   """Make the report on sentences, or on prompts of a language model.
 
   Args:
@@ -94,6 +95,7 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
     with_effects: whether each head is closed in turn.
     with_vectors: whether the page has queries, keys and values; None: if they are few.
     progress: given the number of heads to be closed, returns what is called after each.
+    live: the translator as explorer/live.py writes it down, for a page that translates by itself.
 
   Raises:
     ValueError: when there is no line, or not one reference for each, or the model has no attention.
@@ -114,8 +116,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
             for pair, text in zip(pairs, references)]
   spelt = [*lines, *lines[:len(references)]]
   written = [*(each.text for each in found), *references]
-  computable = _computable(model)
-  captures = capture.record(model, translator.params[0], pairs, source, target, with_operands=computable)
+  with_products = computable(model)
+  captures = capture.record(model, translator.params[0], pairs, source, target, with_operands=with_products)
   if not captures[0].weights:
     raise ValueError('the model has no attention, so there is nothing to show; expected a model with attention heads')
   open_gates = gates.open_gates(translator.params[0])
@@ -133,8 +135,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   first = first_view.choose(captures[:len(lines)])
   beside = 1 - first.sentence if len(lines) == 2 else None
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
-  content = page.report(sentences, first, [*_card(model), *card], beside, with_vectors and computable,
-                        scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot')
+  content = page.report(sentences, first, [*_card(model), *card], beside, with_vectors and with_products,
+                        scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live)
   return Report(page.page(content), first, sentences)
 
 
@@ -148,7 +150,7 @@ def shortest_names(paths: Sequence[str]) -> list[str]:
   return names
 
 
-def _computable(model: Any) -> bool:
+def computable(model: Any) -> bool:
   """Return whether a head's weights follow from its queries and keys alone."""
   config = model.config
   return (isinstance(config, ModelConfig) and config.attention_score in _PRODUCTS

@@ -10,8 +10,8 @@ from options.programs import answering
 
 FLAGS = (
     WORKDIR,
-    Flag('input', 'sentences to show, one a line: a file, or - for standard input', default='-'),
-    Flag('output', 'the file to write; by default report.html, training.html or FIGURE.FORMAT'),
+    Flag('input', 'sentences to show, one a line: a file, or - for standard input, the default without --live'),
+    Flag('output', 'the file to write; by default report.html, training.html, live.html or FIGURE.FORMAT'),
     Flag('format', 'what is written', default='html',
          choices={'html': 'the page, one file that needs no network', 'png': 'a figure', 'svg': 'a figure'}),
     Flag('figure', 'what a figure shows; a figure of one sentence takes the first', default='encoder',
@@ -28,6 +28,8 @@ FLAGS = (
          'make the page large', bool, False),
     Flag('training', 'a page about the attention that was recorded while the run was trained with '
          '--config.train.watch_attention, with a slider over its evaluations; it takes no --input', bool, False),
+    Flag('live', 'a page that holds the model and translates what is typed, offline; it opens with --input, or with '
+         "the run's suggestions", bool, False),
     Flag('open', 'shows the page in the browser', bool, False),
 )
 _OF_A_SENTENCE = ('encoder', 'decoder', 'cross', 'distributions')  # figures that read --input
@@ -39,7 +41,7 @@ class VisualizeOptions:
   """The checked options of visualize.py."""
 
   workdir: str
-  input: str  # path, or - for standard input
+  input: str | None  # path, or - for standard input; None: the run's suggestions, for --live alone
   output: str  # path of the page or figure
   format: str  # html, png or svg
   figure: str  # which figure, where format is not html
@@ -49,6 +51,7 @@ class VisualizeOptions:
   effects: bool  # whether to close each head in turn
   vectors: bool  # whether the page holds queries, keys and values even where they make it large
   training: bool  # whether the page shows the attention that training recorded
+  live: bool  # whether the page holds the model
   open: bool  # whether to show the page in the browser
   search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
 
@@ -57,12 +60,17 @@ def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
   """Return the options of visualize.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
-    return VisualizeOptions(**values | {'output': _output(values)}, search=given)
+    return VisualizeOptions(**values | {'input': _input(values), 'output': _output(values)}, search=given)
+
+
+def _input(values: Mapping[str, Value]) -> str | None:
+  """Return the path to read sentences from, by default standard input; None for the run's suggestions."""
+  return None if values['live'] and not values['input'] else str(values['input'] or '-')
 
 
 def _output(values: Mapping[str, Value]) -> str:
   """Return the path to write, by default a name for what is shown."""
-  page = 'training' if values['training'] else 'report'
+  page = 'training' if values['training'] else 'live' if values['live'] else 'report'
   name = page if values['format'] == 'html' else values['figure']
   return str(values['output'] or f'{name}.{values["format"]}')
 
@@ -70,7 +78,10 @@ def _output(values: Mapping[str, Value]) -> str:
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   """Yield a sentence when there is no input or no way to write, and for each flag that has no effect beside --training."""
   if not values['training'] and (values['format'] == 'html' or values['figure'] in _OF_A_SENTENCE):
-    yield from input_mistakes(values['input'])
+    if (path := _input(values)) is not None:
+      yield from input_mistakes(path)
+  if values['live'] and values['format'] != 'html':
+    yield f'--live with --format={values["format"]}: a figure holds no model; leave out one of the two'
   yield from output_mistakes(_output(values))
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:

@@ -75,6 +75,7 @@ def test_the_scripts_parts_are_all_joined_and_share_no_name():
   assert sorted(page.SCRIPTS) == sorted(path.relative_to(root).as_posix() for path in root.rglob('*.js'))
   names = re.findall(r'^(?:async )?(?:function|class|const|let) (\w+)', page.script(), re.MULTILINE)
   assert len(names) > 50 and len(set(names)) == len(names)
+  assert 'class LiveModel' in page.script() and 'class LiveModel' not in page.script(with_live=False)
 
 
 def test_weights_lose_less_than_a_65000th(captures):

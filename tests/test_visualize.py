@@ -70,6 +70,25 @@ def test_references_stand_beside_what_the_search_found(run):
   assert 'reference' in reference['origin'] and 'effects' not in found
 
 
+def test_a_living_page_opens_with_what_the_run_suggests(run):
+  asked = options(f'--workdir={run}', '--live', f'--output={run}/page.html', '--effects=false')
+  with pytest.raises(ConfigError, match='--input=FILE'):
+    visualize.main(asked)
+  assert not (run / 'page.html').exists()
+  (run / 'suggestions.json').write_text(json.dumps(LINES))
+  assert visualize.main(asked) == 0
+  report = held(run / 'page.html')
+  assert [sentence['source'] for sentence in report['sentences']] == sorted(LINES, key=len)[1:]
+  assert report['live']['suggestions'] == LINES[:3] and report['live']['weights']['format'] == 'float16'
+  assert ['weights', 'rounded to float16 for this page'] in report['card']
+
+
+def test_a_figure_holds_no_model(capsys):
+  with pytest.raises(SystemExit):
+    options('--workdir=a', '--live', '--format=png')
+  assert '--live with --format=png' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('lines, message', [('\n\n', 'at least one sentence')])
 def test_no_sentence_is_an_error(run, lines, message):
   (run / 'in.txt').write_text(lines)

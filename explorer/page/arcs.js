@@ -1,12 +1,13 @@
 // The classic view: queries left, keys right, an arc for each weight, a colour for each head.
 
 const ROW = 24;  // pixels of a token
+const APART = 0.2;  // weights of two sentences that are as far apart, or farther, are marked as different
 
 // Arcs of the heads that are on: of one query, of one key, or, when nothing is chosen, all.
 function drawArcs(pen, maps, width, focus) {
-  for (const [n, {head, map}] of maps.entries()) {
+  const {ink} = theme();
+  for (const [n, {head, map, differs}] of maps.entries()) {
     const shift = maps.length > 1 ? (n / (maps.length - 1) - 0.5) * ROW * 0.5 : 0;  // heads beside each other
-    pen.strokeStyle = colour(head);
     const rows = focus.query === null ? range(map.rows.length) : [focus.query];
     const columns = focus.key === null ? range(map.columns.length) : [focus.key];
     const least = rows.length > 1 && columns.length > 1 ? 0.08 : 0.01;
@@ -14,12 +15,15 @@ function drawArcs(pen, maps, width, focus) {
       const weight = map.at(i, j);
       if (weight < least) continue;
       const from = i * ROW + ROW / 2 + shift, to = j * ROW + ROW / 2 + shift;
-      pen.globalAlpha = 0.2 + 0.8 * Math.min(1, weight);
-      pen.lineWidth = 1 + 4 * weight;
-      pen.beginPath();
-      pen.moveTo(0, from);
-      pen.bezierCurveTo(width * 0.5, from, width * 0.5, to, width, to);
-      pen.stroke();
+      const draw = (style, alpha, lineWidth) => {
+        Object.assign(pen, {strokeStyle: style, globalAlpha: alpha, lineWidth});
+        pen.beginPath();
+        pen.moveTo(0, from);
+        pen.bezierCurveTo(width * 0.5, from, width * 0.5, to, width, to);
+        pen.stroke();
+      };
+      if (differs?.(i, j)) draw(ink, 0.25, 8 + 4 * weight);
+      draw(colour(head), 0.2 + 0.8 * Math.min(1, weight), 1 + 4 * weight);
     }
   }
   pen.globalAlpha = 1;
@@ -37,7 +41,11 @@ function stripes(maps, weightOf) {
 class ArcView {
   constructor(pane) {
     this.pane = pane;
-    this.maps = state.on.map(head => ({head, map: attentionMap(pane.sentence, state.k, state.l, head, state.words)}));
+    const mapOf = (sentence, head) => attentionMap(sentence, state.k, state.l, head, state.words);
+    this.maps = state.on.map(head => {
+      const map = mapOf(pane.sentence, head);
+      return {head, map, differs: pane.other && this.comparing(map, mapOf(pane.other, head))};
+    });
     const list = (side, units) => element('ol', {className: side === 'query' ? 'queries' : 'keys'},
       ...units.map((unit, i) => element('li', {}, this.token(side, unit, i))));
     this.lists = {query: list('query', pane.queries), key: list('key', pane.keys)};
@@ -46,8 +54,16 @@ class ArcView {
                    decoder: ['read → predicted', 'read so far']}[state.k];
     this.root = element('div', {className: 'view'},
       element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${KINDS[state.k]}: ${sides.join(' | ')}`,
-              element('span', {}, ...exportButtons('arcs', make => this.picture(make)))),
+              element('span', {}, pane.other ? `shaded: ${APART} or more apart ` : '',
+                      ...exportButtons('arcs', make => this.picture(make)))),
       element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key));
+  }
+
+  // Returns whether the weight at a place of a map is far from that of the other sentence at its counterpart.
+  comparing(map, other) {
+    const there = (mine, theirs) => mine.map((_, i) => counterpart(mine, theirs, i));
+    const rows = there(map.rows, other.rows), columns = there(map.columns, other.columns);
+    return (i, j) => Math.abs(map.at(i, j) - other.at(rows[i], columns[j])) >= APART;
   }
 
   // A token as a button: hovered it shows its arcs, clicked it is chosen.

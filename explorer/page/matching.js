@@ -13,6 +13,13 @@ function matches(a, b) {
   return found;
 }
 
+// The words of a text, those marked that do not go with any word of the other: nodes for an element.
+function markedWords(text, other) {
+  const words = text.split(' '), labelled = list => list.map(label => ({label}));
+  const found = matches(labelled(words), labelled(other.split(' ')));
+  return words.flatMap((word, i) => [i ? ' ' : '', found[i] < 0 ? element('mark', {textContent: word}) : word]);
+}
+
 // The word of b that goes with word i of a: the same word, or, where the sentences differ, the one at its place.
 function counterpart(a, b, i) {
   if (i === null) return null;

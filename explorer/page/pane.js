@@ -11,9 +11,10 @@ class Pane {
     this.keys = this.axis('key');
     this.arcs = new ArcView(this);
     this.heatMap = new HeatMap(this);
-    const text = (className, textContent) => element('span', {className, dir: 'auto', textContent});
+    const text = name => element('span', {dir: 'auto'}, ...(other ? markedWords(sentence[name], other[name])
+      : [sentence[name]]));
     this.root = element('article', {className: 'pane'},
-      element('p', {className: 'texts'}, text('', sentence.source), text('', sentence.target),
+      element('p', {className: 'texts'}, text('source'), text('target'),
               element('span', {className: 'aside', textContent: sentence.origin})),
       element('div', {className: 'views'}, this.arcs.root, this.heatMap.root));
   }

@@ -40,7 +40,8 @@ const KEYS = {
 };
 
 document.addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || ['SELECT', 'INPUT'].includes(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (['SELECT', 'INPUT', 'TEXTAREA'].includes(event.target.tagName)) return;
   if (!KEYS[event.key]) return;
   event.preventDefault();
   KEYS[event.key]();
@@ -48,5 +49,4 @@ document.addEventListener('keydown', event => {
 window.addEventListener('hashchange', () => { restore(); show(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
 
-restore();
-show();
+Promise.all(preparations).then(() => { restore(); show(); });

@@ -15,11 +15,22 @@ const state = {
   e: report.training ? report.training.length - 1 : 0,  // snapshot of training
   theme: '',  // light, dark, or as the system has it
 };
+// For parts that need or keep more, such as live/session.js: promises that the first view waits for, and functions that
+// read the address before the state is read from it.
+const preparations = [], restorers = [];
 const sentence = () => report.sentences[state.s];
 const shape = () => sentence().shapes[state.k];
 
-// Writes the state into the address.
+let saving = 0;  // the timer of a change of the address that waits
+
+// Writes the state into the address; while something is typed, in a pause: browsers allow few changes in a short time.
 function save() {
+  clearTimeout(saving);
+  if (document.activeElement.tagName === 'TEXTAREA') saving = setTimeout(writeAddress, 400);
+  else writeAddress();
+}
+
+function writeAddress() {
   if (location.protocol === 'about:') return;  // in a notebook's frame there is no address to keep
   const parts = {...state, on: state.on.join('.'), words: +state.words, padded: +state.padded,
                  q: state.q ?? '', m: state.m ?? ''};
@@ -29,6 +40,7 @@ function save() {
 // Reads the state from the address; what does not fit the report becomes the nearest that does.
 function restore() {
   const found = new URLSearchParams(location.hash.slice(1));
+  restorers.forEach(read => read(found));
   if (location.hash.length > 1) state.q = state.m = null;  // what the address does not name is not chosen
   const number = (name, most, otherwise) => /^-?\d+$/.test(found.get(name) ?? '') ?
     Math.max(name === 'c' ? -1 : 0, Math.min(most, +found.get(name))) : found.get(name) === '' ? null : otherwise;

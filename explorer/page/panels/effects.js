@@ -25,13 +25,10 @@ function showEffects() {
   if (!effects) return;
   $('effects').replaceChildren(effectsTable(effects));
   const effect = effects.heads[state.k][state.l][state.h];
-  const before = of.target.split(' '), after = effect.text.split(' ');
-  const same = matches(after.map(label => ({label})), before.map(label => ({label})));
   const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => value.toFixed(2));
   $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
     `text goes from ${open} to ${closed}, and the search writes: `,
-    ...(effect.text === of.target ? ['the same.'] : after.flatMap((word, i) =>
-      [same[i] < 0 ? element('mark', {textContent: word}) : word, ' '])));
+    ...(effect.text === of.target ? ['the same.'] : markedWords(effect.text, of.target)));
 }
 
 addPanel({
