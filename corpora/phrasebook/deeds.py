@@ -51,6 +51,7 @@ from corpora.phrasebook.grammar import (
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Verb, fits
 
 _DREAMED = frozenset('person kin animal own place clothing building bridge'.split())  # what one dreams of
+_TRIED = frozenset('hard sour sweet fresh hot cold good bad'.split())  # what one finds out by eating or reading
 
 
 def _deed(draft: Draft) -> list[Example]:
@@ -77,9 +78,10 @@ def described(draft: Draft) -> list[Example]:
   plural = 'one' not in noun.tags and draft.chance(0.2)
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
-  dreamed = not noun.tags.isdisjoint(_DREAMED)
-  unit, deed = draft.unit('v'), draft.weigh(
-      {'dream of' if dreamed else 'lie': 0.5, 'eat' if 'food' in noun.tags else 'see': 0.3, 'disappear': 0.2})
+  tried = adjective.english in _TRIED
+  dreamed = tried or not noun.tags.isdisjoint(_DREAMED)
+  known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
+  unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
   if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
     raise Unfit
   if plural and determiner is A:
@@ -90,6 +92,8 @@ def described(draft: Draft) -> list[Example]:
     thing = some_noun(draft, lying, described=0, indefinite=0.2, plural=0)
     if noun.english in (thing.lemma, 'guitar') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
       raise Unfit
+    if adjective.english in ('fast', 'slow'):
+      raise Unfit  # something lies beside what stands still
     beside = placed(draft, ('next to', 'neben'), phrase, 'dative')
     tense = draft.weigh({'past': 0.6, 'progressive': 0.4})
     clause = Clause(unit, thing, lexicon.FRAME_VERBS['lie'], tense, complement=beside)
@@ -137,9 +141,14 @@ def _wish(draft: Draft) -> list[Example]:
   return [example(draft, 'modal', english(clause), german(clause))]
 
 
+def _one_knows(subject: Nominal) -> bool:
+  """Whether nobody has to ask about them: "Are my cupboards tall?"."""
+  return subject.lemma in ('I', 'we') or subject.english[0].text in ('my', 'our')
+
+
 def being(draft: Draft) -> list[Example]:
   clause = state(draft)
-  if not clause.negated and clause.subject.lemma not in ('I', 'we') and draft.chance(0.15):
+  if not clause.negated and not _one_knows(clause.subject) and draft.chance(0.15):
     return [example(draft, 'being', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'being', english(clause), german(clause))]
 
@@ -176,7 +185,7 @@ def _comparison(draft: Draft) -> list[Example]:
       words(adjective.german_comparative, f'{unit}.adjective') + words('als', than) + other.german('nominative'))
   tense = draft.weigh({'present': 0.7, 'past': 0.3})
   clause = relate_verb(draft, Clause(unit, one, BE, tense, negated=draft.chance(0.15), complement=complement))
-  if not clause.negated and draft.chance(0.15):
+  if not clause.negated and not _one_knows(one) and draft.chance(0.15):
     return [example(draft, 'comparison', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'comparison', english(clause), german(clause))]
 
@@ -214,8 +223,8 @@ def role_sentence(draft: Draft, subject: Nominal, role: lexicon.Role, adjective:
   if subject.lemma:
     draft.note('role', subject.lemma, role.english)
   plural = subject.agreement == 'plural'
-  if asked and (subject.lemma in ('I', 'we') or subject.english[0].text in ('my', 'our')):
-    raise Unfit  # one knows that oneself
+  if asked and _one_knows(subject):
+    raise Unfit
   noun = role.feminine if subject.sex == 'f' else role.masculine
   determiner = BARE if plural else A
   if negated and not asked:
@@ -252,7 +261,7 @@ def _esteem(draft: Draft) -> list[Example]:
   """ "Anthony Hopkins admired Michael Bay as a great director."."""
   admire = next(verb for verb in VERBS if verb.name == 'admire')
   verb = draft.choose([admire, admire, lexicon.FRAME_VERBS['respect'], lexicon.FRAME_VERBS['praise']])
-  subject, esteemed = some_person(draft), _role_holder(draft)
+  subject, esteemed = some_person(draft, described=0), _role_holder(draft)
   if esteemed.lemma in ('I', 'we', 'they') or esteemed.agreement == 'plural' or not esteemed.sex:
     raise Unfit
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else

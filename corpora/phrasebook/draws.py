@@ -210,7 +210,7 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-_HABITS = frozenset("""see draw wash clean visit meet ask follow help thank call invite sing dance sleep laugh cry
+HABITS = frozenset("""see draw wash clean visit meet ask follow help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
@@ -219,14 +219,14 @@ _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw
     live""".split() + ['come back', 'arrive'])
 
 
-BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'disappear', 'wake up'])  # what nobody foretells
+BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'kick', 'disappear', 'wake up'])  # what nobody foretells
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:
   """A tense that suits the verb in a sentence of its own: what happens but once has no simple present."""
   if verb.name in STATES:
     return draft.weigh({'past': 0.45, 'present': 0.55})
-  return draft.weigh({'past': 0.55, 'future': 0.18, 'present': 0.27 if verb.name in _HABITS else 0.0,
+  return draft.weigh({'past': 0.55, 'future': 0.18, 'present': 0.27 if verb.name in HABITS else 0.0,
                       'progressive': 0.08 if verb.progressive else 0.0})
 
 
@@ -236,7 +236,7 @@ def habitual(draft: Draft, clause: Clause) -> Clause:
   if clause.tense != 'present' or clause.modal or verb in STATES or (
       verb in _ABILITIES and not clause.complement and (clause.negated or draft.chance(0.3))):
     return clause
-  if verb not in _HABITS or clause.negated or any(not item.nominal.definite for item in clause.objects):
+  if verb not in HABITS or clause.negated or any(not item.nominal.definite for item in clause.objects):
     raise Unfit
   clause.time = some_time(draft, clause)
   return clause

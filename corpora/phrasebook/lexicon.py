@@ -496,8 +496,8 @@ fit under | not | standing -cup -bottle chair bench dog goat pig | table bench b
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
 fit under | | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | low small* narrow | high big
 fit under | | truck bus boat carriage camel | bridge | low small* narrow | high
-cover | not | curtain cupboard shelf sofa television box | mirror picture window door clock television | small narrow low short | big wide tall long
-cover | | curtain cupboard shelf sofa television box | mirror picture window door clock television | big wide tall long | small narrow short low
+cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
+cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow short low
 support | not | table chair shelf bench | container television cat | weak old | heavy big
 support | not | bridge | vehicle camel horse cow | weak old | heavy big
 support | | table chair shelf bench | container television cat | sturdy | light small

@@ -53,6 +53,11 @@ _AGES = {'boy': (2, 15), 'girl': (2, 15), 'child': (2, 12), 'son': (2, 60), 'dau
          'princess': (2, 60), 'brother': (2, 90), 'sister': (2, 90), 'grandfather': (55, 99), 'grandmother': (55, 99)}
 
 
+def _some_number(draft: Draft) -> str:
+  """A number, oftener one whose word is not put together from others."""
+  return draft.choose([*_ONES, *_TEENS] if draft.chance(0.4) else tuple(NUMBERS))
+
+
 # What is bought and sold in large numbers; of anything else somebody has to do with a few.
 _MANY = frozenset('small food clothing chair table bed lamp book'.split())
 _COUNTED = frozenset('find buy sell need read write draw wash clean eat open close'.split())
@@ -64,7 +69,7 @@ def _counting(draft: Draft) -> list[Example]:
   subject, unit = some_person(draft), draft.unit('v')
   noun = draft.choose(fitting(verb.objects - PERSON))
   few = verb.name not in ('buy', 'sell', 'need') or not fits(_MANY, noun)
-  number = 'many' if draft.chance(0.15) else draft.choose(tuple(NUMBERS)[:5 if few else None])
+  number = 'many' if draft.chance(0.15) else draft.choose(tuple(NUMBERS)[:5]) if few else _some_number(draft)
   draft.note('number', number, noun.english)
   determiner = counted(number, NUMBERS.get(number, 'viele'))
   adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.2) else None
@@ -81,7 +86,7 @@ _SOLD = frozenset('small device clothing container furniture food -letter -key -
 
 def _measure(draft: Draft) -> list[Example]:
   """ "The lamp costs forty-two euros.", "My brother is thirty years old."."""
-  number, unit = draft.choose(tuple(NUMBERS)), draft.unit('v')
+  number, unit = _some_number(draft), draft.unit('v')
   count = f'{unit}.number'
   if draft.chance(0.5):
     noun = draft.choose(fitting(_SOLD))

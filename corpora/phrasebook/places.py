@@ -53,7 +53,7 @@ _WHERE = {
 _BEASTS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_UNDER, _SURFACES | {'bridge'}), *_BY)
 _INDOORS = frozenset('cat dog monkey goat rabbit'.split())
 _RUNNERS = frozenset('dog cat horse goat pig rabbit donkey'.split())
-_OUTDOORS = frozenset('garden park forest house kitchen room'.split())
+_OUTDOORS = frozenset('garden park forest'.split())
 _WHERE_THINGS = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
                  (_BEHIND, frozenset('door cupboard sofa shelf curtain'.split())),
                  (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))

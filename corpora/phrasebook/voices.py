@@ -147,9 +147,9 @@ _THERE = {place: tuple(deed.strip() for deed in deeds.split(',')) for place, dee
     'room': 'sleep, read letter book, clean mirror window', 'office': 'work, write letter, read newspaper letter',
     'house': 'sleep, eat food, turn-on television radio'}.items()}
 # What one does with a thing | in order to do what with it.
-_WITH_IT = {'buy': 'read eat repair sell', 'open': 'read clean'}
+_WITH_IT = {'buy': 'read eat repair sell', 'open': 'read'}
 _BY_LIGHT = {'turn on': ('lamp', 'work read'), 'turn off': ('television radio computer lamp', 'sleep')}
-_CALLED_TO = ('invite', 'thank', 'help')
+_CALLED_TO = ('invite', 'thank')
 _VISITED = ('visit', 'meet', 'see', 'help', 'pick up')
 
 
@@ -206,7 +206,7 @@ def _called(draft: Draft) -> list[Example]:
   called = some_name(draft, familiar=True) if draft.chance(0.5) else some_person(draft, subject, pronouns=False)
   clause = Clause(unit, subject, call, _tense(draft), (verb_object(draft, unit, call, called, 'accusative'),))
   if subject.sex == called.sex or subject.lemma == 'they' or subject.agreement == called.agreement == 'plural':
-    raise Unfit  # "he called Paul to help him": to help whom?
+    raise Unfit  # "he called Paul to thank him": to thank whom?
   return _in_order(draft, clause, _named(draft.choose(_CALLED_TO)), echo(draft, called))
 
 
