@@ -136,20 +136,19 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
 
 
 def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[tuple[str, str]],
-           compare: int | None = None, with_vectors: bool = True, scaled: bool = True,
+           with_vectors: bool = True, scaled: bool = True,
            live: Mapping[str, Any] | None = None) -> dict[str, Any]:
   """Return all that the page shows, as JSON.
 
   Args:
     first_view: what the page shows first.
     card: rows (name, value) that describe the model.
-    compare: the number of the sentence beside the first, if any.
     with_vectors: whether to include queries, keys and values, and with them the calculation behind a weight.
     scaled: whether scores are divided by √d_k.
     live: the model that translates in the page, see explorer/live.py; None: the page does not translate.
   """
   return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],
-          'first_view': first_view._asdict(), 'card': [list(row) for row in card], 'compare': compare,
+          'first_view': first_view._asdict(), 'card': [list(row) for row in card],
           **({'live': dict(live)} if live else {})}
 
 

@@ -133,9 +133,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
       for text, translation, one, by_layer, log_prob, change, tree in zip(
           spelt, written, captures, _layer_predictions(translator, pairs), log_probs, changes, trees))
   first = first_view.choose(captures[:len(lines)])
-  beside = 1 - first.sentence if len(lines) == 2 else None
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
-  content = page.report(sentences, first, [*_card(model), *card], beside, with_vectors and with_products,
+  content = page.report(sentences, first, [*_card(model), *card], with_vectors and with_products,
                         scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live)
   return Report(page.page(content), first, sentences)
 

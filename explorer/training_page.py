@@ -33,7 +33,7 @@ def explain(snapshots: Sequence[Snapshot], vocabularies: tuple[Any, Any], summar
   snapshots = fitting(snapshots, MOST_CHARACTERS)
   last = tuple(_sentence(seen, vocabularies) for seen in snapshots[-1].sentences)
   first = first_view.choose([sentence.capture for sentence in last])
-  content = page.report(last, first, card, 1 - first.sentence if len(last) == 2 else None, with_vectors=False)
+  content = page.report(last, first, card, with_vectors=False)
   for number, record in enumerate(content['sentences']):
     seen = [snapshot.sentences[number] for snapshot in snapshots]
     record['weights'] = [_packed(each) for each in seen]

@@ -172,6 +172,29 @@ def test_a_report_first_shows_the_largest_weight_that_counts(links, expected):
   assert chosen[1:6] == expected
 
 
+@pytest.mark.parametrize('links, other_links, expected', [
+    # "it" looks at the animal, and in the other sentence at the street; a larger weight that stays is no contrast.
+    ({'encoder': [(0, 1, 6, 1, 0.8), (2, 1, 6, 4, 0.9)]}, {'encoder': [(0, 1, 6, 4, 0.7), (2, 1, 6, 4, 0.9)]},
+     (0, 'encoder', 0, 1, 6, 1)),
+    # Words that differ count, pronouns before them, in cross-attention only where the translations differ.
+    ({'cross': [(1, 0, 8, 1, 0.8)]}, {'cross': [(1, 0, 8, 4, 0.7)]}, (0, 'cross', 1, 0, 8, 1)),
+    ({'encoder': [(1, 1, 6, 1, 0.6)], 'cross': [(1, 0, 8, 1, 0.8)]},
+     {'encoder': [(1, 1, 6, 4, 0.6)], 'cross': [(1, 0, 8, 4, 0.7)]}, (0, 'encoder', 1, 1, 6, 1)),
+    # Nothing moves clearly: the largest weight.
+    ({'encoder': [(1, 1, 6, 1, 0.5)], 'cross': [(2, 0, 1, 4, 0.8)]},
+     {'encoder': [(1, 1, 6, 1, 0.6)], 'cross': [(2, 0, 1, 8, 0.9)]}, (1, 'encoder', 1, 1, 6, 1))])
+def test_a_report_of_two_alike_sentences_opens_with_what_differs(links, other_links, expected):
+  other = [*WORDS[:-1], 'wide']
+  chosen = first_view.choose([constructed(WORDS, **links), constructed(other, **other_links)])
+  assert chosen[:6] == expected and chosen.beside == 1 - chosen.sentence
+
+
+def test_sentences_with_little_in_common_are_not_contrasted():
+  other = 'she reads books while it rains on mondays again'.split()
+  chosen = first_view.choose([constructed(WORDS, cross=[(0, 1, 8, 1, 0.8)]), constructed(other, cross=[(0, 1, 8, 2, 0.9)])])
+  assert chosen[:6] == (1, 'cross', 0, 1, 8, 2)
+
+
 def test_a_sentence_of_one_word_has_a_first_view():
   chosen = first_view.choose([constructed(['a'], encoder=[], cross=[])])
   assert chosen == first_view.FirstView(0, 'encoder', 0, 0, 0, 0, 1.0)

@@ -195,6 +195,17 @@ def test_two_sentences_are_hovered_together(tab):
   assert tab.page.locator('.pane').nth(1).locator('.queries button.chosen').inner_text() == 'wide'
 
 
+def test_the_headline_says_what_differs_between_two_sentences(tab, captures):
+  tab.page.select_option('#compare', '1')
+  tab.ready()
+  rows = [capture.by_word('encoder')[1, 2, 3] for capture in captures[:2]]
+  words = [text.words[row.argmax()] for text, row in zip((SOURCE, OTHER), rows)]
+  tab.page.locator('.pane').nth(0).locator('.queries button').nth(3).click()
+  seconds = f'; reading “wide”, at “{words[1]}”, {rows[1].max():.2f}.'
+  assert words[0] != words[1]
+  assert tab.text('#headline').endswith(f'reading “tired”, it looks at “{words[0]}”, {rows[0].max():.2f}{seconds}')
+
+
 def test_heads_are_ranked_as_numpy_ranks_them(tab, captures):
   weights = captures[0].by_word('encoder')[:, :, 1, 3]
   order = sorted(np.ndindex(weights.shape), key=lambda place: -weights[place])

@@ -53,7 +53,7 @@ def test_lines_become_a_page(run):
   assert visualize.main(options(f'--workdir={run}', f'--input={run}/in.txt', f'--output={run}/page.html')) == 0
   report = held(run / 'page.html')
   assert [sentence['source'] for sentence in report['sentences']] == LINES[:2]
-  assert report['compare'] == 1 - report['first_view']['sentence']
+  assert report['first_view']['beside'] == 1 - report['first_view']['sentence']
   assert len(report['sentences'][0]['effects']['heads']['cross'][1]) == 2 and 'vectors' in report['sentences'][0]
   assert ['run', str(run)] in report['card']
   first = report['first_view']

@@ -2,7 +2,7 @@
 
 const state = {
   s: report.first_view.sentence,
-  c: report.compare ?? -1,  // the sentence beside it, or -1
+  c: report.first_view.beside ?? -1,  // the sentence beside it, or -1
   k: report.first_view.kind,  // of attention
   l: report.first_view.layer,
   h: report.first_view.head,  // whose heat map is large

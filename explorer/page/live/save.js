@@ -48,8 +48,8 @@ async function savedContent() {
     `beam size ${state.beams}`, `temperature ${state.heat}`,
     ...closedHeads().map(closed => `closed: ${KINDS[closed.kind]}, layer ${closed.layer + 1}, head ${closed.head + 1}`),
   ].join(', ')]] : content.card;
-  return {...content, sentences, card, compare: c < 0 ? null : c,
-          first_view: {...content.first_view, sentence: s, kind, layer, head, query, key}};
+  return {...content, sentences, card,
+          first_view: {...content.first_view, sentence: s, kind, layer, head, query, key, beside: c < 0 ? null : c}};
 }
 
 // The page as HTML: as it came, without what scripts have added, and with other JSON.
