@@ -57,7 +57,7 @@ def get_config(arg: str = ''):
   config.optimizer.decay_steps = 1200
   config.optimizer.final_share = 0.05  # the rate with which a lengthened run goes on
   # Without decay, what decides "it" is remembered word by word, and words in new places are not understood.
-  config.optimizer.weight_decay = 0.6
+  config.optimizer.weight_decay = 0.8
   config.optimizer.clip_norm = 1.0
 
   config.train.label_smoothing = 0.0  # every sentence has one right translation

@@ -190,8 +190,8 @@ def _comparison(draft: Draft) -> list[Example]:
   return [example(draft, 'comparison', english(clause), german(clause))]
 
 
-def _role_holder(draft: Draft) -> Nominal:
-  """Somebody whose role has one right German word, as the sex is known.
+def _role_holder(draft: Draft, owner: Nominal | None = None) -> Nominal:
+  """Somebody whose role has one right German word, as the sex is known; `owner`: as in some_noun.
 
   In training also I, we and they, with the masculine form, so that "I am a student" is learnt; none is tested.
   """
@@ -200,7 +200,7 @@ def _role_holder(draft: Draft) -> Nominal:
     return pronoun(draft, draft.choose((I, *PRONOUNS) if draft.wanted == 'train' else (HE, SHE)))
   if sort == 'name':
     return some_name(draft, familiar=True)
-  return some_noun(draft, draft.choose(_WITHOUT_TRADE), indefinite=0, described=0)
+  return some_noun(draft, draft.choose(_WITHOUT_TRADE), owner, indefinite=0, described=0)
 
 
 _WITHOUT_TRADE = fitting(frozenset(
@@ -261,7 +261,8 @@ def _esteem(draft: Draft) -> list[Example]:
   """ "Anthony Hopkins admired Michael Bay as a great director."."""
   admire = next(verb for verb in VERBS if verb.name == 'admire')
   verb = draft.choose([admire, admire, lexicon.FRAME_VERBS['respect'], lexicon.FRAME_VERBS['praise']])
-  subject, esteemed = some_person(draft, described=0), _role_holder(draft)
+  subject = some_person(draft, described=0)
+  esteemed = _role_holder(draft, subject)
   if esteemed.lemma in ('I', 'we', 'they') or esteemed.agreement == 'plural' or not esteemed.sex:
     raise Unfit
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else

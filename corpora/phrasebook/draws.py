@@ -180,6 +180,9 @@ def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str
   return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
 
 
+_WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
+
+
 def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple[Object, ...]:
   """Objects as the verb governs them."""
   if not verb.government:
@@ -194,6 +197,8 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     nominal = some_person(draft, subject)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
+    if 'broken' in (word.text for word in nominal.english) and verb.name not in _WITH_BROKEN:
+      raise Unfit
     if verb.name == 'write' and (nominal.english[0].text not in ('a', 'an', 'the', 'this') or len(nominal.english) > 2):
       raise Unfit  # what is being written is nobody's yet, and neither old nor good
   return (verb_object(draft, unit, verb, nominal, verb.government),)
@@ -210,7 +215,7 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-HABITS = frozenset("""see draw wash clean visit meet ask follow help thank call invite sing dance sleep laugh cry
+HABITS = frozenset("""draw wash clean visit meet follow help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"

@@ -55,7 +55,7 @@ _AGES = {'boy': (2, 15), 'girl': (2, 15), 'child': (2, 12), 'son': (2, 60), 'dau
 
 def _some_number(draft: Draft) -> str:
   """A number, oftener one whose word is not put together from others."""
-  return draft.choose([*_ONES, *_TEENS] if draft.chance(0.4) else tuple(NUMBERS))
+  return draft.choose([*_ONES, *_TEENS, *_TENS] if draft.chance(0.4) else tuple(NUMBERS))
 
 
 # What is bought and sold in large numbers; of anything else somebody has to do with a few.

@@ -19,6 +19,7 @@ from corpora.phrasebook.grammar import (
   Complement,
   Draft,
   Example,
+  Nominal,
   Unfit,
   english,
   example,
@@ -50,22 +51,23 @@ _WHERE = {
     'sit': ((_ON, frozenset('bed sofa bench chair'.split())), (_IN, frozenset({'inside'})), *_BY),
     'cry': ((_IN, frozenset('kitchen room office garden church school'.split())), (_ON, _LYING)),
 }
-_BEASTS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_UNDER, _SURFACES | {'bridge'}), *_BY)
 _INDOORS = frozenset('cat dog monkey goat rabbit'.split())
+_PETS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_UNDER, _SURFACES | {'bridge'}), *_BY)
+_BEASTS_WHERE = ((_IN, frozenset('garden park forest'.split())), (_UNDER, frozenset({'bridge'})), *_BY)
 _RUNNERS = frozenset('dog cat horse goat pig rabbit donkey'.split())
 _OUTDOORS = frozenset('garden park forest'.split())
 _WHERE_THINGS = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
-                 (_BEHIND, frozenset('door cupboard sofa shelf curtain'.split())),
+                 (_BEHIND, frozenset('cupboard sofa shelf curtain'.split())),
                  (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
 
 
-def _place(draft: Draft, choices, case: str, verb: str, other_than: str = '') -> Complement:
+def _place(draft: Draft, choices, case: str, verb: str, owner: Nominal, other_than: str = '') -> Complement:
   preposition, tags = draft.choose(choices)
   noun = draft.choose(fitting(tags))
   if noun.english == other_than:
     raise Unfit
   draft.note('place', verb, noun.english)
-  return placed(draft, preposition, some_noun(draft, noun, indefinite=0.1, described=0.2, plural=0), case)
+  return placed(draft, preposition, some_noun(draft, noun, owner, indefinite=0.1, described=0.2, plural=0), case)
 
 
 def _frame_named(label: str) -> Verb:
@@ -79,7 +81,8 @@ def _where(draft: Draft) -> list[Example]:
   beasts = frozenset({'animal'} if verb.name == 'sleep' else 'dog cat bird monkey duck rabbit mouse bear wolf'.split())
   subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.04) if beast else some_person(draft))
   tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
-  where = _place(draft, _BEASTS_WHERE if beast else _WHERE[verb.name], 'dative', verb.name)
+  places = _WHERE[verb.name] if not beast else _PETS_WHERE if subject.lemma in _INDOORS else _BEASTS_WHERE
+  where = _place(draft, places, 'dative', verb.name, subject)
   clause = Clause(draft.unit('v'), subject, verb, tense, complement=where,
                   negated=subject.definite and tense != 'present' and draft.chance(0.12))
   if tense == 'present':
@@ -96,7 +99,8 @@ def _whither(draft: Draft) -> list[Example]:
              if beast else some_person(draft))
   tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.2})
   choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, _OUTDOORS if beast else frozenset({'inside'})),)
-  clause = Clause(draft.unit('v'), subject, verb, tense, complement=_place(draft, choices, 'accusative', verb.name),
+  clause = Clause(draft.unit('v'), subject, verb, tense,
+                  complement=_place(draft, choices, 'accusative', verb.name, subject),
                   negated=subject.definite and draft.chance(0.12))
   return statement(draft, 'place', relate_verb(draft, clause), timed=0.2)
 
@@ -109,7 +113,7 @@ def _put(draft: Draft) -> list[Example]:
   thing, unit = some_noun(draft, noun, subject, indefinite=0.3, plural=0), draft.unit('v')
   tense = draft.weigh({'past': 0.7, 'future': 0.3})
   clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),),
-                  complement=_place(draft, _WHERE_THINGS, 'accusative', verb.name, noun.english))
+                  complement=_place(draft, _WHERE_THINGS, 'accusative', verb.name, subject, noun.english))
   return statement(draft, 'place', relate_verb(draft, clause), timed=0.1)
 
 
@@ -119,7 +123,7 @@ def _lies(draft: Draft) -> list[Example]:
   noun = draft.choose(fitting(frozenset({'lying' if verb.name == 'lie' else 'standing'})))
   subject = some_noun(draft, noun, indefinite=0.15)
   clause = Clause(draft.unit('v'), subject, verb, 'progressive',
-                  complement=_place(draft, _WHERE_THINGS, 'dative', verb.name, noun.english))
+                  complement=_place(draft, _WHERE_THINGS, 'dative', verb.name, subject, noun.english))
   clause = relate_verb(draft, clause)
   if draft.chance(0.15):
     return [example(draft, 'place', english(clause, inverted=True), german(clause, 'first'), '?')]

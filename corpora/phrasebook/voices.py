@@ -184,7 +184,8 @@ def _went(draft: Draft) -> list[Example]:
   if not things:
     return _in_order(draft, clause, verb)
   thing = draft.choose([noun for noun in fitting(frozenset(things)) if fits(verb.objects, noun)])
-  return _in_order(draft, clause, verb, some_noun(draft, thing, subject, indefinite=0.5, plural=0.1))
+  return _in_order(draft, clause, verb, some_noun(draft, thing, subject, indefinite=0.5, plural=0.1,
+                                               described=0 if 'food' in thing.tags else 0.3))
 
 
 def _traveled(draft: Draft) -> list[Example]:
