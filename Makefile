@@ -2,6 +2,7 @@
 # every test but the long drills. `make check` reads the code without running it: ruff, types, and the floors of the house.
 # `make test-tpu` compiles for TPUs and an H100 with their own compilers; neither has to be there.
 # `make test-peers` has transformers read exported runs, in an environment of its own with torch.
+# `make docs` fills in what the documents say of the trained run, and draws their pictures of it.
 # `make explore` shows what the heads of the trained run do, in a page that translates what is typed.
 # Other Python: make train PYTHON=python3.12
 
@@ -10,18 +11,28 @@ VENV ?= .venv
 VENV_TPU ?= .venv-tpu
 VENV_PEERS ?= .venv-peers
 RUN ?= runs/phrasebook
+TIRED_OR_WIDE = printf 'The animal didn%st cross the street because it was too %s.\n' "'" tired "'" wide
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: train explore check test drill test-peers test-tpu clean
+.PHONY: train explore docs check test drill test-peers test-tpu clean
 
 train: $(VENV)/ready
 	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
 
 explore: $(VENV)/ready
 	@test -f $(RUN)/config.json || { echo "There is no run in $(RUN) yet: make train"; exit 2; }
-	printf '%s\n' "The animal didn't cross the street because it was too tired." \
-	  "The animal didn't cross the street because it was too wide." \
-	  | $(VENV)/bin/python visualize.py --workdir=$(RUN) --live --input=- --output=$(RUN)/live.html --open
+	$(TIRED_OR_WIDE) | $(VENV)/bin/python visualize.py --workdir=$(RUN) --live --input=- --output=$(RUN)/live.html --open
+
+# Needs three runs of one commit, and Chromium for the picture of the page.
+docs: $(VENV)/ready-to-test
+	@test -n "$(LOG)" -a -n "$(SEEDS)" || { echo "make docs LOG=train.log SEEDS=runs/seed1,runs/seed2"; exit 2; }
+	$(VENV)/bin/python analyze.py --workdir=$(RUN) --pruning --output=$(RUN)/analysis.json
+	$(VENV)/bin/python -m benchmarks.documents --workdir=$(RUN) --analysis=$(RUN)/analysis.json --log=$(LOG) --seeds=$(SEEDS)
+	$(TIRED_OR_WIDE) | $(VENV)/bin/python visualize.py --workdir=$(RUN) --input=- --output=$(RUN)/report.html
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,860 --virtual-time-budget=5000 \
+	  --screenshot=docs/report.png $(RUN)/report.html
+	$(TIRED_OR_WIDE) | $(VENV)/bin/python visualize.py --workdir=$(RUN) --input=- --format=png --figure=cross \
+	  --output=docs/cross_attention.png
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m ruff check .

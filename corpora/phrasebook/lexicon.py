@@ -489,12 +489,12 @@ carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food | sick tired | hard sour
 eat | | eater | food | hungry | sweet fresh
-fit into | not | cat dog rabbit snake duck packed luggage | container car truck -barrel | big long wide tall | small narrow low*
-fit into | | cat dog rabbit snake duck packed luggage | container car truck -barrel | small narrow short low | big wide
-fit under | not | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | tall big | low small*
-fit under | not | truck bus boat carriage camel | bridge | tall big | low
-fit under | | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | low small* | high
-fit under | | truck bus boat carriage camel | bridge | low small* | high
+fit into | not | cat dog rabbit snake duck packed luggage | container car truck -barrel | big long wide tall | small narrow* low*
+fit into | | cat dog rabbit snake duck packed luggage | container car truck -barrel | small narrow* short low | big wide
+fit under | not | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | tall big wide | low small*
+fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
+fit under | | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | low small* narrow | high
+fit under | | truck bus boat carriage camel | bridge | low small* narrow | high
 cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow short low
 support | not | table chair shelf bench | container television cat -drawer -cupboard | weak old | heavy
