@@ -54,7 +54,6 @@ PATIENCE = 3  # seconds that a stop waits for the tokens on disk to be verified,
 
 def main(options: TrainOptions) -> int:
   """Read the options, lock the run's folder, train, and return the exit code."""
-  hardware.keep_memory()
   records = setup.read(options)
   if options.compile_for:
     jax.config.update('jax_platforms', 'cpu')  # nothing is computed: what is here may be busy

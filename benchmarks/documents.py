@@ -2,10 +2,10 @@
 
     make docs LOG=train.log SEEDS=runs/seed1,runs/seed2      # LOG: all that `make train` printed
 
-In README.md and docs/ a figure of that run stands between `<!--run:NAME-->` and `<!---->`. This command takes all of
-them from the run's results.json, from what it printed, from what analyze.py --pruning found, and from runs with other
-seeds; writes them into the documents, and to docs/run.json together with where they are from. tests/test_documents.py
-holds that the documents say what docs/run.json has, so that a figure cannot be changed by hand.
+In README.md, docs/ and benchmarks/RESULTS.md a figure of that run stands between `<!--run:NAME-->` and `<!---->`. This
+command takes all of them from the run's results.json, from what it printed, from what analyze.py --pruning found, and
+from runs with other seeds; writes them into the documents, and to docs/run.json together with where they are from.
+tests/test_documents.py holds that the documents say what docs/run.json has, so that no figure is changed by hand.
 """
 
 import argparse
@@ -42,6 +42,7 @@ def main() -> None:
                       'changed, in one environment')
   log = pathlib.Path(options.log).read_text(encoding='utf-8').splitlines()
   found = figures([read_json(folder.results) for folder in folders], read_json(options.analysis), log)
+  found['commit'] = origins[0]['commit'][:7]
   write_json(str(RECORD), {'from': origins[0], 'figures': found})
   for path in documents():
     write_whole(str(path), filled(path.read_text(encoding='utf-8'), found, path))
@@ -58,7 +59,7 @@ def origin(folder: RunFolder) -> dict[str, Any]:
 
 def documents() -> list[pathlib.Path]:
   """Return the documents that may have figures."""
-  return [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
+  return [ROOT / 'README.md', ROOT / 'benchmarks' / 'RESULTS.md', *sorted((ROOT / 'docs').rglob('*.md'))]
 
 
 def filled(text: str, figures: Mapping[str, str], path: pathlib.Path) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from training import hardware
+from checks import memory
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.model import Model, count_parameters
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 def main() -> None:
-  hardware.keep_memory()  # as train.py does
+  memory.keep()  # as train.py does
   options = parse()
   transformer = architectures.build(ModelConfig(
       options.vocabulary, options.vocabulary, options.d_model, num_heads=options.d_model // 32 or 1,

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from benchmarks import step_options
+from checks import memory
 from training import hardware
 from transformer import architectures, optimizer, training
 from transformer.config import LossConfig, ModelConfig, OptimizerConfig
@@ -38,7 +39,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-  hardware.keep_memory()  # as train.py does
+  memory.keep()  # as train.py does
   options = parse()
   on_weights = options.dropout if options.attention_dropout is None else options.attention_dropout
   model = architectures.build(ModelConfig(

@@ -4,20 +4,21 @@ import os
 import sys
 from types import TracebackType
 
-from checks import signals
+from checks import memory, signals
 from checks.exit_codes import CONFIG
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def begin(message: str = 'Interrupted.') -> None:
-  """From now on, let Ctrl-C and SIGTERM end the program, and report a package that is not installed as a sentence.
+  """From now on, keep memory, let Ctrl-C and SIGTERM end the program, and report a package that is missing in a sentence.
 
   Call it first of all.
 
   Args:
     message: printed on Ctrl-C and SIGTERM, see signals.end_at_once().
   """
+  memory.keep()  # before signals start a thread
   signals.end_at_once(message)
   sys.excepthook = _report
 

@@ -7,7 +7,6 @@ keys and values (a few percent at the lengths of translation), normalisation, re
 """
 
 import contextlib
-import ctypes
 import math
 import os
 import re
@@ -27,9 +26,6 @@ PEAKS = {
     'TPU7x': 1153.5, 'TPU v6 lite': 918.0, 'TPU v6e': 918.0, 'TPU v5': 459.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0,
     'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 61.5, 'TPU v2': 23.0,
 }
-# Parameters of glibc's mallopt: M_MMAP_MAX 0: map no block separately; M_TRIM_THRESHOLD -1: return none to the system;
-# M_ARENA_MAX 1: one heap for all threads, because the heaps of single threads are too small for such blocks.
-_MALLOC_OPTIONS = ((-4, 0), (-1, -1), (-8, 1))
 _MOST_PARTS = 8  # devices on one processor; more have not been tried
 _SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 8192  # the second is a guess: accelerators need more rows
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
@@ -99,20 +95,6 @@ def step_flops(costs: tuple[float, float], batch: Any) -> float:
   if isinstance(batch, Batch):
     return costs[0] * real(batch.source) + costs[1] * real(batch.target)
   return costs[1] * real(batch.sequences)
-
-
-def keep_memory() -> None:
-  """Make the C library keep the memory that a step frees for the next step. Call it before JAX starts its threads.
-
-  XLA allocates its working memory anew at every step. By default glibc takes such large blocks from the system and
-  returns them at once, and the system clears each of their pages again: on two cores that takes a quarter of a training
-  step or more. Where the C library has no mallopt (macOS, musl) this does nothing. The process keeps the largest amount
-  of memory that it has needed.
-  """
-  mallopt = getattr(ctypes.CDLL(None), 'mallopt', None) if os.name == 'posix' else None
-  if mallopt is not None:
-    for option, value in _MALLOC_OPTIONS:
-      mallopt(option, value)
 
 
 def keep_programs(given: str | None = None) -> None:
