@@ -489,7 +489,7 @@ carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food | sick tired | hard sour
 eat | | eater | food | hungry | sweet fresh
-fit into | not | cat dog rabbit snake duck packed luggage | container car truck -barrel | big long wide tall | small narrow* low*
+fit into | not | cat dog rabbit snake duck packed luggage | container car truck -barrel | big long wide tall | small narrow low*
 fit into | | cat dog rabbit snake duck packed luggage | container car truck -barrel | small narrow* short low | big wide
 fit under | not | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | tall big wide | low small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
