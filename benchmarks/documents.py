@@ -14,9 +14,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+import tasks
 from checks.errors import ConfigError
 from checks.whole_files import write_whole
-from explorer.gates import KINDS
+from explorer import page, reports
+from explorer.first_view import FirstView
+from explorer.gates import KINDS, Head
 from options import programs
 from training.json_files import read_json, write_json
 from training.run_folder import RunFolder
@@ -24,8 +29,10 @@ from training.run_folder import RunFolder
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = ROOT / 'docs' / 'run.json'
 _FIGURE = re.compile(r'(<!--run:([a-z_0-9]+)-->)(.*?)(<!---->)', re.DOTALL)
+LINES = tuple(f"The animal didn't cross the street because it was too {adjective}." for adjective in ('tired', 'wide'))
 # Of the shown sentences and what follows, the README has these; … stands for the others.
 _SHOWN = ('too tired.', 'too wide.')
+_SHOWN_RELATIONS = ('object → verb', 'verb → subject')
 
 
 def main() -> None:
@@ -41,12 +48,15 @@ def main() -> None:
     raise ConfigError(f'the runs differ in commit or versions: {origins}; expected runs of one commit, with nothing '
                       'changed, in one environment')
   log = pathlib.Path(options.log).read_text(encoding='utf-8').splitlines()
+  report = reports.explain(tasks.load(options.workdir), LINES)
   found = figures([read_json(folder.results) for folder in folders], read_json(options.analysis), log)
+  found |= of_two_sentences(report.sentences, report.first_view)
   found['commit'] = origins[0]['commit'][:7]
-  write_json(str(RECORD), {'from': origins[0], 'figures': found})
-  for path in documents():
-    write_whole(str(path), filled(path.read_text(encoding='utf-8'), found, path))
-    print(path)
+  texts = {path: filled(path.read_text(encoding='utf-8'), found, path) for path in documents()}
+  write_json(str(RECORD), {'from': origins[0], 'figures': dict(sorted(
+      figure for text in texts.values() for figure in figures_in(text)))})
+  for path, text in texts.items():
+    write_whole(str(path), text)
 
 
 def origin(folder: RunFolder) -> dict[str, Any]:
@@ -148,7 +158,8 @@ def _about_it(it: Mapping[str, Any]) -> dict[str, str]:
            ['the same, random weights', *(f'{adjective(kind, "random weights")["test"]:.3f}'
                                           for kind in ('encoder', 'cross'))]]
   head = ['', f'{KINDS["encoder"]}, from "it"', f'{KINDS["cross"]}, at er / sie / es']
-  return {'it_heads': _table(head, rows), 'it_adjective': _table(head, looks),
+  return {'it_cross_share': f'{share("cross", "trained"):.2f}',
+          'it_random_share': f'{share("cross", "random weights"):.2f}', 'it_heads': _table(head, rows), 'it_adjective': _table(head, looks),
           'it_validation_pairs': str(it['pairs']['validation']), 'it_test_pairs': str(it['pairs']['test'])}
 
 
@@ -163,7 +174,11 @@ def _of_heads(analysis: Mapping[str, Any]) -> dict[str, str]:
   roles = [[KINDS[kind], place, ', '.join(of['roles'])] for (kind, place), of in heads.items() if of['roles']]
   kind, place = min((key for key in heads if 'alignment_error' in heads[key]),
                     key=lambda key: heads[key]['alignment_error'])
-  return {'heads': str(len(heads)), 'heads_with_roles': str(len(roles)),
+  relations = {name: (max(of['relations'][name]['met'] for (kind, _), of in heads.items() if kind == 'encoder'), known)
+               for name, known in analysis['heads']['encoder'][0][0].get('relations', {}).items()}
+  return {**{f'{name.replace(" → ", "_")}_{part}': f'{value:.2f}' for name, (met, known) in relations.items()
+             if name in _SHOWN_RELATIONS for part, value in (('met', met), ('fixed', known['best_fixed_offset']))},
+          'heads': str(len(heads)), 'heads_with_roles': str(len(roles)),
           'roles': _table(['heads with a role', '', 'role'], roles), 'best_aligner': f'{KINDS[kind]}, {place}',
           'best_aligner_error': f'{heads[kind, place]["alignment_error"]:.2f}'}
 
@@ -174,7 +189,37 @@ def _of_layers(analysis: Mapping[str, Any]) -> dict[str, str]:
   rows = [[f'{KINDS[kind]}, layer {number + 1}', *(f'{of[name]:.2f} ({random[name]:.2f})' for name in names)]
           for kind, layers in analysis['layers'].items()
           for number, (of, random) in enumerate(zip(layers, analysis['layers_of_random_weights'][kind]))]
-  return {'layers': _table(['mean of heads (random weights)', *names.values()], rows)}
+  encoder = {f'encoder_{name}{suffix}': ', '.join(f'{layer[name]:.2f}' for layer in analysis[key]['encoder'])
+             for name in ('entropy', 'last') for suffix, key in (('', 'layers'), ('_random', 'layers_of_random_weights'))}
+  return {'layers': _table(['mean of heads (random weights)', *names.values()], rows), **encoder}
+
+
+# ------------------------------------------------------------------------------------- the two sentences of `make explore`
+
+
+def of_two_sentences(sentences: Sequence[page.Sentence], first: FirstView) -> dict[str, str]:
+  """Return where heads look when the pronoun is written, and what closing some of them does."""
+  found = {}
+  for sentence, pronoun, words in zip(sentences, ('es', 'sie'), (('animal', 'tired'), ('street', 'wide'))):
+    weights = sentence.capture.by_word('cross')[:, :, sentence.capture.predicts.words.index(pronoun)]
+    for word in words:
+      to_word = weights[:, :, sentence.capture.source.words.index(word)]
+      head = Head('cross', *map(int, np.unravel_index(to_word.argmax(), to_word.shape)))
+      found |= {f'{pronoun}_{word}_head': _place(head.name), f'{pronoun}_{word}_weight': f'{to_word.max():.2f}',
+                f'without_{pronoun}_{word}_head': _without(head, sentences)}
+  head = Head(*first[1:4])
+  return found | {'first_head': head.name, 'first_change': f'{sentences[0].effects[head].change:.2f}',
+                  'without_first_head': _without(head, sentences)}
+
+
+def _without(head: Head, sentences: Sequence[page.Sentence]) -> str:
+  """Say what the search writes when a head is closed."""
+  texts = [sentence.effects[head].text for sentence in sentences]
+  if all(text == sentence.target for text, sentence in zip(texts, sentences)):
+    return 'changes no word of either'
+  pronouns = {text.split('weil ')[-1].split(' ')[0] for text in texts}
+  return (f'makes both sentences say *{pronouns.pop()}*' if len(pronouns) == 1 else
+          f'makes them "{texts[0]}" and "{texts[1]}"')
 
 
 if __name__ == '__main__':
