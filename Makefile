@@ -12,6 +12,7 @@ VENV_TPU ?= .venv-tpu
 VENV_PEERS ?= .venv-peers
 RUN ?= runs/phrasebook
 TIRED_OR_WIDE = printf 'The animal didn%st cross the street because it was too %s.\n' "'" tired "'" wide
+FIGURE = $(VENV)/bin/python visualize.py --workdir=$(RUN) --format=png --figure
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
 .PHONY: train explore docs check test drill test-peers test-tpu clean
@@ -31,8 +32,13 @@ docs: $(VENV)/ready-to-test
 	$(TIRED_OR_WIDE) | $(VENV)/bin/python visualize.py --workdir=$(RUN) --input=- --output=$(RUN)/report.html
 	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,860 --virtual-time-budget=5000 \
 	  --screenshot=docs/report.png $(RUN)/report.html
-	$(TIRED_OR_WIDE) | $(VENV)/bin/python visualize.py --workdir=$(RUN) --input=- --format=png --figure=cross \
-	  --output=docs/cross_attention.png
+	$(TIRED_OR_WIDE) | $(FIGURE)=cross --output=docs/cross_attention.png
+	echo "The animal didn't cross the street because it was too tired." | $(FIGURE)=encoder --output=docs/course/04_encoder.png
+	for side in cross decoder; do \
+	  echo "Bob kicked the ball." | $(FIGURE)=$$side --output=docs/course/05_$$side.png || exit 1; done
+	$(FIGURE)=curves --output=docs/course/07_curves.png
+	echo "Ich bin Student." > $(RUN)/student.de
+	echo "I am a student." | $(FIGURE)=distributions --reference=$(RUN)/student.de --output=docs/course/07_distributions.png
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m ruff check .

@@ -19,16 +19,18 @@ import numpy as np
 import tasks
 from checks.errors import ConfigError
 from checks.whole_files import write_whole
-from explorer import page, reports
+from explorer import logit_lens, page, reports
 from explorer.first_view import FirstView
 from explorer.gates import KINDS, Head
 from options import programs
 from training.json_files import read_json, write_json
 from training.run_folder import RunFolder
+from transformer import tokens
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = ROOT / 'docs' / 'run.json'
 _FIGURE = re.compile(r'(<!--run:([a-z_0-9]+)-->)(.*?)(<!---->)', re.DOTALL)
+BOB = 'Bob kicked the ball.', 'Bob hat den Ball getreten.'
 LINES = tuple(f"The animal didn't cross the street because it was too {adjective}." for adjective in ('tired', 'wide'))
 # Of the shown sentences and what follows, the README has these; … stands for the others.
 _SHOWN = ('too tired.', 'too wide.')
@@ -50,7 +52,7 @@ def main() -> None:
   log = pathlib.Path(options.log).read_text(encoding='utf-8').splitlines()
   report = reports.explain(tasks.load(options.workdir), LINES)
   found = figures([read_json(folder.results) for folder in folders], read_json(options.analysis), log)
-  found |= of_two_sentences(report.sentences, report.first_view)
+  found |= of_two_sentences(report.sentences, report.first_view) | of_bob(tasks.load(options.workdir, n_best=4))
   found['commit'] = origins[0]['commit'][:7]
   texts = {path: filled(path.read_text(encoding='utf-8'), found, path) for path in documents()}
   write_json(str(RECORD), {'from': origins[0], 'figures': dict(sorted(
@@ -220,6 +222,23 @@ def _without(head: Head, sentences: Sequence[page.Sentence]) -> str:
   pronouns = {text.split('weil ')[-1].split(' ')[0] for text in texts}
   return (f'makes both sentences say *{pronouns.pop()}*' if len(pronouns) == 1 else
           f'makes them "{texts[0]}" and "{texts[1]}"')
+
+
+# ----------------------------------------------------------------------------------------------- the course's sentence
+
+
+def of_bob(translator: Any) -> dict[str, str]:
+  """Return tables of what the decoder would say if it ended early, and of the four best translations of a sentence."""
+  network, source, target = translator.parts
+  sides = translator.encode([BOB[0]])[0], [*target.encode(BOB[1]), target.eos_id]
+  read, written = (tokens.pad([side], 1, len(side), vocabulary.pad_id)
+                   for side, vocabulary in zip(sides, (source, target)))
+  ids, _ = logit_lens.predictions(network, translator.params[0], read, written, target.bos_id)
+  lens = [[f'layer {layer}', f'`{" ".join(target.pieces(step.tolist()))}`'] for layer, step in enumerate(ids[0], 1)]
+  best = translator.translate([BOB[0]])[0]
+  return {'lens': _table(['decoder cut after', 'the likeliest token at each step'], lens),
+          'beams': _table(['', 'log_prob', 'score'], [[each.text, f'{each.log_prob:.3g}', f'{each.score:.3g}']
+                                                      for each in (best, *best.others)])}
 
 
 if __name__ == '__main__':
