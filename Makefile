@@ -33,9 +33,8 @@ docs: $(VENV)/ready-to-test
 	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,860 --virtual-time-budget=5000 \
 	  --screenshot=docs/report.png $(RUN)/report.html
 	$(TIRED_OR_WIDE) | $(FIGURE)=cross --output=docs/cross_attention.png
-	echo "The animal didn't cross the street because it was too tired." | $(FIGURE)=encoder --output=docs/course/04_encoder.png
-	for side in cross decoder; do \
-	  echo "Bob kicked the ball." | $(FIGURE)=$$side --output=docs/course/05_$$side.png || exit 1; done
+	for picture in 04_encoder 05_cross 05_decoder; do \
+	  echo "Bob kicked the ball." | $(FIGURE)=$${picture#*_} --output=docs/course/$$picture.png || exit 1; done
 	$(FIGURE)=curves --output=docs/course/07_curves.png
 	echo "Ich bin Student." > $(RUN)/student.de
 	echo "I am a student." | $(FIGURE)=distributions --reference=$(RUN)/student.de --output=docs/course/07_distributions.png
