@@ -11,7 +11,7 @@ import pytest
 
 from checks.whole_files import write_whole
 from explorer import beam, capture, first_view, page, reports, texts
-from explorer.gates import Head
+from explorer.gates import KINDS, Head
 from explorer.head_ablation import Effect
 from explorer.texts import Text
 from tests.explorer_stand_ins import drawn, text_of
@@ -141,13 +141,13 @@ def test_hovering_a_cell_shows_its_value(tab, captures):
   size, left, top = tab.page.evaluate(
       '() => { const g = panes[0].heatMap.geometry(); return [g.size, g.left, g.top]; }')
   tab.page.mouse.move(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
-  assert tab.text('.value') == f'“.” attends to “is”: {captures[0].by_word("encoder")[1, 2, 4, 2]:.2f}'
+  assert captures[0].by_word('encoder')[1, 2, 4, 2] < 0.005 and tab.text('.value') == '“.” attends to “is”: <.01'
   tab.page.mouse.click(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
   assert (tab.state()['q'], tab.state()['m']) == ('4', '2')
 
 
 def test_selectors_heads_and_keyboard(tab):
-  tab.page.select_option('#layer', '0')
+  tab.page.click('[data-kind=encoder] [data-layer="0"]')
   assert tab.text('#headline').startswith('Encoder self-attention, layer 1, head 3')
   squares = tab.page.locator('#heads button')
   squares.nth(0).click()
@@ -320,6 +320,97 @@ def test_it_fits_a_telephone_and_the_dark(browser, written, width, scheme):
   assert (ground == 'rgb(255, 255, 255)') == (scheme == 'light')
   assert tab.printed == []
   tab.page.close()
+
+
+@pytest.fixture
+def telephone(browser, written):
+  opened = Tab(browser, written, viewport={'width': 390, 'height': 844})
+  yield opened
+  opened.close()
+
+
+def test_a_telephone_shows_tokens_without_scrolling(telephone):
+  for selector in ('#headline', '#architecture', '#heads', '.queries button', '.keys button.chosen'):
+    box = telephone.page.locator(selector).first.bounding_box()
+    assert 0 <= box['y'] and box['y'] + box['height'] <= 844, selector
+  assert not telephone.page.locator('#sentence').is_visible()
+  telephone.page.click('#more summary')
+  telephone.page.select_option('#sentence', '1')
+  telephone.ready()
+  assert telephone.state()['s'] == '1'
+
+
+def test_the_bar_stays_in_sight_and_covers_no_token_that_the_keyboard_chooses(telephone):
+  for to in ('0', 'document.body.scrollHeight'):  # from above and from below
+    telephone.page.evaluate(f'() => window.scrollTo(0, {to})')
+    for _ in range(6):
+      telephone.page.keyboard.press('ArrowDown')
+      telephone.ready()
+      telephone.page.wait_for_function('''() => { const chosen = document.querySelector('.queries .chosen');
+        const box = chosen.getBoundingClientRect();
+        return chosen.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)) &&
+          chosen.contains(document.elementFromPoint(box.x + box.width / 2, box.y + 2)); }''', timeout=2000)
+  telephone.page.evaluate('() => window.scrollTo(0, document.body.scrollHeight)')
+  bar = telephone.page.locator('#bar').bounding_box()
+  assert bar['y'] == 0 and bar['height'] <= 844 / 5
+
+
+def test_the_picture_of_the_model_is_the_way_through_it(tab):
+  for kind, layer in (('decoder', 0), ('cross', 1), ('encoder', 0)):
+    tab.page.click(f'[data-kind={kind}] [data-layer="{layer}"]')
+    assert (tab.state()['k'], tab.state()['l']) == (kind, str(layer))
+    pressed = tab.page.locator('#architecture [aria-pressed=true]').evaluate_all(
+        'buttons => buttons.map(b => b.ariaLabel ?? b.textContent)')
+    assert pressed == [f'{KINDS[kind]}, layer {layer + 1}', KINDS[kind]]
+  tab.page.keyboard.press('ArrowUp')  # within the stack, whose button has the focus
+  tab.ready()
+  assert tab.state()['l'] == '1' and tab.page.evaluate('() => document.activeElement.ariaLabel') == (
+      'encoder self-attention, layer 2')
+  tab.page.focus('#kind-decoder')
+  tab.page.keyboard.press('Enter')
+  assert tab.state()['k'] == 'decoder'
+  assert tab.page.locator('#architecture .place > button').all_inner_texts() == [
+      KINDS[kind] for kind in ('encoder', 'cross', 'decoder')]
+
+
+@pytest.mark.parametrize('kinds', [('decoder',), ('cross',)])
+def test_the_picture_has_only_what_the_model_has(browser, captures, tmp_path, kinds):
+  seen = dataclasses.replace(captures[0], weights={kind: captures[0].weights[kind] for kind in kinds}, operands={})
+  first = first_view.FirstView(0, kinds[0], 0, 0, 1, 0, 0.5)
+  write_whole(path := str(tmp_path / 'one.html'), page.page(page.report([page.Sentence('s', 't', seen)], first, [])))
+  tab = Tab(browser, path)
+  assert tab.page.locator('#architecture .place > button').all_inner_texts() == [KINDS[kind] for kind in kinds]
+  assert tab.page.locator('#architecture svg').count() == 0
+  tab.close()
+
+
+def test_every_panel_is_a_dozen_tab_stops_away_and_a_group_is_one(tab):
+  inside = lambda selector: tab.page.evaluate('s => document.querySelector(s).contains(document.activeElement)', selector)
+
+  def presses_to(selector, most):
+    for count in range(most):
+      if inside(selector):
+        return count
+      tab.page.keyboard.press('Tab')
+    raise AssertionError(f'{selector} is not reached by {most} presses of Tab')
+
+  presses_to('#skips a:last-child', 3)
+  tab.page.keyboard.press('Enter')
+  shown = tab.state()
+  assert inside('#grid-panel') and shown['q'] == '1'  # the choice stays
+  presses_to('#effects-panel', 12)
+  tab.page.reload()
+  tab.ready()
+  presses_to('#skips a:first-child', 3)
+  tab.page.keyboard.press('Enter')
+  presses_to('.queries', 5)
+  tab.page.keyboard.press('ArrowDown')
+  tab.ready()
+  assert tab.state()['q'] == '2' and inside('.queries')
+  presses_to('.keys', 2)
+  tab.page.keyboard.press('ArrowUp')
+  tab.ready()
+  assert tab.state()['q'] == '2' and tab.state()['m'] == '5' and inside('.keys')
 
 
 def test_a_long_sentence_is_quick(browser, tmp_path):

@@ -53,10 +53,20 @@ class ArcView {
     const sides = {encoder: ['queries', 'keys'], cross: ['read → predicted', 'source'],
                    decoder: ['read → predicted', 'read so far']}[state.k];
     this.root = element('div', {className: 'view'},
-      element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${KINDS[state.k]}: ${sides.join(' | ')}`,
-              element('span', {}, pane.other ? `shaded: ${APART} or more apart ` : '',
-                      ...exportButtons('arcs', make => this.picture(make)))),
-      element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key));
+      element('div', {className: 'caption'}, sides.join(' | '),
+              element('span', {}, ...exportButtons('arcs', make => this.picture(make)))),
+      element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key),
+      this.legend());
+    rove(this.lists.query, `queries ${pane.place}`, pane.here('query', state.q) ?? 0);
+    rove(this.lists.key, `keys ${pane.place}`, pane.here('key', state.m) ?? 0,
+         {ArrowUp: () => nextKey(-1), ArrowDown: () => nextKey(1)});
+  }
+
+  // What arcs and their colours mean, in a line.
+  legend() {
+    return element('p', {className: 'legend'}, 'An arc: a weight, the larger the thicker; ',
+      ...this.maps.flatMap(({head}) => [swatch(colour(head)), ` head ${head + 1} `]),
+      this.pane.other ? `· shaded: ${APART} or more apart` : '');
   }
 
   // Returns whether the weight at a place of a map is far from that of the other sentence at its counterpart.

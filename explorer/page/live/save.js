@@ -60,7 +60,7 @@ async function savedPage() {
   const copy = document.documentElement.cloneNode(true);
   for (const name of Object.keys(copy.dataset)) delete copy.dataset[name];
   copy.querySelectorAll('#live, .of-live').forEach(part => part.remove());
-  copy.querySelector('#panels').replaceChildren();
+  copy.querySelectorAll('#panels, #architecture').forEach(part => part.replaceChildren());
   copy.querySelector('#report').textContent = json;
   return `<!doctype html>\n${copy.outerHTML}\n`;
 }

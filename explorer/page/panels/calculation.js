@@ -36,7 +36,7 @@ function showCalculation() {
   const rows = found.dot.map((dot, m) => {
     const isChosen = column && m >= column.first && m <= column.last;
     const cells = [dot.toFixed(2), ...(of.vectors.scaled ? [found.scaled[m].toFixed(2)] : []),
-                   found.weights[m].toFixed(3)];
+                   shown(found.weights[m], 3)];
     return element('tr', {className: isChosen ? 'chosen' : ''},
       element('td', {dir: 'auto', textContent: piece('key')[m].label}),
       ...cells.map(text => element('td', {textContent: text})),

@@ -24,6 +24,7 @@ function showEffects() {
   $('effects-panel').hidden = $('to-effects').hidden = !effects;
   if (!effects) return;
   $('effects').replaceChildren(effectsTable(effects));
+  rove($('effects'), 'effects', state.l * shape()[1] + state.h, headMoves);
   const effect = effects.heads[state.k][state.l][state.h];
   const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => value.toFixed(2));
   $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
