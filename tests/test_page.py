@@ -230,6 +230,27 @@ def test_the_calculation_is_numpys(tab, captures, kind):
     np.testing.assert_allclose(found['context'], parts.sum(0), atol=1e-3)
 
 
+@pytest.mark.parametrize('kind', ['encoder', 'decoder', 'cross'])
+def test_the_products_of_the_strips_add_up_to_the_score_that_is_shown(tab, captures, kind):
+  tab.page.click(f'#kind-{kind}')
+  tab.page.locator('.queries button').nth(3).click()
+  tab.page.locator('.keys button').nth(2).click()
+  tab.ready()
+  strips = tab.page.locator('#strips .strip')
+  titles = [strips.nth(n).locator('span').evaluate_all('cells => cells.map(c => c.title)') for n in range(3)]
+  numbers = np.array([[float(re.split('[:=] ', title)[-1]) for title in strip] for strip in titles])
+  assert numbers.shape == (3, captures[0].operands[kind].query.shape[-1]) and np.abs(numbers).max() > 0.1
+  np.testing.assert_allclose(numbers[0] * numbers[1], numbers[2], atol=6e-3)
+  row = dict(cells.split('\t')[:2] for cells in tab.page.locator('#calculation tr').all_inner_texts())
+  name = strips.nth(1).get_attribute('aria-label').split('“')[1].rstrip('”')
+  assert numbers[2].sum() == pytest.approx(float(row[name]), abs=0.02)
+  assert f'the products add up to q·k = {row[name]}' in tab.text('#products')
+  colour = lambda number: tab.page.evaluate('number => signed(theme(), number).background', number)
+  cells = strips.nth(2).locator('span').evaluate_all('cells => cells.map(c => c.style.background)')
+  most = int(np.abs(numbers[2]).argmax())
+  assert cells[most].replace(' ', '') == colour(float(np.sign(numbers[2, most]))).replace(' ', '')
+
+
 def test_padding_and_the_future_are_hatched_and_hold_no_value(tab):
   tab.page.click('#kind-decoder')
   tab.page.click('#padded')
@@ -253,6 +274,28 @@ def test_closing_a_head_marks_the_words_that_change(tab):
   tab.page.click('#effects button[data-layer="0"][data-head="1"]')
   assert 'goes from -3.50 to -3.75' in tab.text('#effect')
   assert tab.page.locator('#effect mark').all_inner_texts() == ['breit']
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+def test_help_and_harm_have_colours_of_their_own_on_which_text_is_legible(browser, captures, tmp_path, scheme):
+  changed = dataclasses.replace(sentence(captures[0]), effects={
+      head: Effect(change, 'x') for head, change in zip(sentence(captures[0]).effects, np.linspace(-2, 2, 18))})
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'signed.html'), page.page(page.report([changed], first, [])))
+  tab = Tab(browser, path, color_scheme=scheme)
+  found = {}
+  for kind in captures[0].weights:
+    tab.page.click(f'#kind-{kind}')
+    for change, back, ink in tab.page.locator('#effects button').evaluate_all(
+        'cells => cells.map(c => [c.textContent, c.style.background, c.style.color])'):
+      found[float(change)] = [tuple(int(x) for x in re.findall(r'\d+', style)) for style in (back, ink)]
+  for change, (back, ink) in found.items():
+    assert (back[2] > back[0]) == (change < 0) or abs(change) < 0.3, change  # blue helps, orange harms
+    light, dark = sorted((sum(share * (part / 255)**2.2 for share, part in zip((0.2126, 0.7152, 0.0722), rgb))
+                          for rgb in (back, ink)), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 4.5, change
+  assert 'the head helps' in tab.text('#effects-legend') and tab.page.locator('#effects-legend .swatch').count() == 2
+  tab.close()
 
 
 def test_the_beam_is_described_and_drawn(tab):
@@ -284,10 +327,31 @@ def test_hostile_texts_stay_texts(tab):
   tab.page.select_option('#sentence', '2')
   tab.ready()
   tab.page.click('#kind-cross')
-  assert tab.page.locator('.keys button').all_inner_texts() == [text.replace('\u2028', ' ') for text in HOSTILE] or (
-      tab.page.locator('.keys button span').evaluate_all('spans => spans.map(s => s.textContent)') == HOSTILE)
+  assert tab.page.locator('.keys button').evaluate_all('tokens => tokens.map(t => t.textContent)') == HOSTILE
   assert tab.page.locator('img').count() == 0 and tab.page.locator('script').count() == 2
   assert tab.page.evaluate('() => window.hurt') is None
+
+
+def test_long_words_wrap_and_arcs_end_at_their_tokens(browser, tmp_path):
+  words = text_of(['Donaudampfschifffahrtsgesellschaft' * 3, 'שלום', 'a', 'unausgesprochenermaßen'])
+  path, first = str(tmp_path / 'words.html'), first_view.FirstView(0, 'encoder', 1, 2, 0, 2, 0.5)
+  write_whole(path, page.page(page.report([sentence(drawn(words, words, seed=5))], first, [])))
+  tab = Tab(browser, path, viewport={'width': 390, 'height': 844})
+  boxes = {side: [tab.page.locator(f'.{side} button').nth(n).bounding_box() for n in range(4)]
+           for side in ('queries', 'keys')}
+  canvas = tab.page.locator('.classic canvas').bounding_box()
+  assert boxes['keys'][0]['height'] > 2 * boxes['keys'][2]['height'] > boxes['keys'][2]['height'] == boxes['keys'][1]['height']
+  for side, name in (('queries', 'query'), ('keys', 'key')):
+    places = tab.page.evaluate(f'() => panes[0].arcs.sizes.places.{name}')
+    centres = [box['y'] + box['height'] / 2 - canvas['y'] for box in boxes[side]]
+    np.testing.assert_allclose(places, centres, atol=2)
+  text_box = '''token => { const range = document.createRange(); range.selectNodeContents(token);
+    const text = range.getBoundingClientRect(), box = token.getBoundingClientRect();
+    const glyphs = [...range.getClientRects()].filter(r => r.width < box.width / 1.5);
+    return [Math.min(...glyphs.map(r => r.left)) - box.left, box.right - Math.max(...glyphs.map(r => r.right))]; }'''
+  assert tab.page.locator('.keys button').nth(1).evaluate(text_box)[0] < 10  # right-to-left, beside its arcs
+  assert tab.page.locator('.queries button').nth(1).evaluate(text_box)[1] < 10
+  tab.close()
 
 
 @pytest.mark.parametrize('format', ['SVG', 'PNG'])

@@ -6,8 +6,8 @@ function showControls() {
     select.replaceChildren(...labels.map(([value, text]) => element('option', {value, textContent: text})));
     select.value = chosen;
   };
-  const short = text => [...text].length <= 36 ? text :
-    `${[...text].slice(0, 14).join('')} … ${[...text].slice(-19).join('')}`;
+  const short = text => [...text].length <= 30 ? text :
+    `${[...text].slice(0, 10).join('')} … ${[...text].slice(-17).join('')}`;
   const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${short(s.source || s.target)}` +
     (s.origin === report.sentences[0].origin ? '' : ` (${s.origin})`)]);
   fill($('sentence'), sentences, state.s);
