@@ -396,18 +396,3 @@ def test_it_fits_a_telephone(browser, written, width):
   tab.page.wait_for_function('() => panes.length === 2')
   assert tab.page.evaluate('() => document.documentElement.scrollWidth') <= width
   tab.close()
-
-
-def test_a_telephone_shows_what_is_typed_and_its_tokens_at_once(browser, written):
-  tab = Tab(browser, written, viewport={'width': 390, 'height': 844})
-  for selector in ('#typed', '#translation', '#headline', '#architecture', '.queries button'):
-    box = tab.page.locator(selector).first.bounding_box()
-    assert 0 <= box['y'] and box['y'] + box['height'] <= 844, selector
-  assert not tab.page.locator('#heat').is_visible()
-  tab.page.click('#live-controls summary')
-  assert tab.page.locator('#heat').is_visible()
-  height = lambda: tab.page.locator('#typed').bounding_box()['height']
-  before = height()
-  tab.page.fill('#typed', 'the dog ' * 20)
-  assert height() >= 2 * before and tab.page.evaluate('() => document.documentElement.scrollWidth') <= 390
-  tab.close()

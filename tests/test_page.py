@@ -10,47 +10,12 @@ import numpy as np
 import pytest
 
 from checks.whole_files import write_whole
-from explorer import beam, capture, first_view, page, reports, texts
-from explorer.gates import KINDS, Head
+from explorer import capture, first_view, page, reports, texts
+from explorer.gates import Head
 from explorer.head_ablation import Effect
-from explorer.texts import Text
 from tests.explorer_stand_ins import drawn, text_of
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
-
-SOURCE = Text(('The', 'ani', '·mal', 'is', 'tired', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'tired', '.', '⟨eos⟩'),
-              (0, 1, 1, 2, 3, 4, 5), (False,) * 6 + (True,))
-OTHER = Text(('The', 'ani', '·mal', 'is', 'wide', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'wide', '.', '⟨eos⟩'),
-             (0, 1, 1, 2, 3, 4, 5), (False,) * 6 + (True,))
-TARGET = Text(('Das', 'Ti', '·er', 'ist', 'müde', '⟨eos⟩'), ('Das', 'Tier', 'ist', 'müde', '⟨eos⟩'),
-              (0, 1, 1, 2, 3, 4), (False,) * 5 + (True,))
-
-
-def sentence(capture):
-  heads = [Head(kind, layer, head) for kind in capture.weights for layer in range(2) for head in range(3)]
-  effects = {head: Effect(-0.25 * n, 'Das Tier ist breit') for n, head in enumerate(heads)}
-  nodes = [beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(-1, 0, 1, -1.5, beam.PRUNED, None),
-           beam.Node(0, 1, 2, -0.9, beam.FINISHED, -0.8)]
-  tree = page.beam_record(beam.Tree(nodes, [0, 2]), lambda ids: [HOSTILE[i] for i in ids],
-                          beam.Departure(1, 3, -4.0, -0.9), compared=True)
-  lens = [[(piece, 0.5) for piece in capture.written]] * 2
-  return page.Sentence(' '.join(capture.source.words), 'Das Tier ist müde', capture, lens, -3.5, effects, tree)
-
-
-@pytest.fixture(scope='module')
-def captures():
-  hostile = text_of(HOSTILE)
-  return [drawn(SOURCE, TARGET, seed=1), drawn(OTHER, TARGET, seed=2), drawn(hostile, hostile, seed=3)]
-
-
-@pytest.fixture(scope='module')
-def written(captures, tmp_path_factory):
-  """A page on three sentences that opens on the first: query "animal", key "tired"."""
-  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, float(captures[0].by_word('encoder')[1, 2, 1, 3]))
-  content = page.report([sentence(capture) for capture in captures], first, [('run', HOSTILE[0])])
-  path = tmp_path_factory.mktemp('page') / 'report.html'
-  write_whole(str(path), page.page(content))
-  return path
-
+from tests.small_page import OTHER, SOURCE, TARGET, drawn_captures, opened_tab, sentence, written_page  # noqa: F401
 
 # --------------------------------------------------------------------------------------------------- without a browser
 
@@ -98,13 +63,6 @@ def test_vectors_are_kept_unasked_only_where_they_are_few(captures):
 
 
 # ---------------------------------------------------------------------------------------------------- in a real browser
-
-
-@pytest.fixture
-def tab(browser, written):
-  opened = Tab(browser, written, viewport={'width': 1280, 'height': 900})
-  yield opened
-  opened.close()
 
 
 def test_the_first_screen_states_one_weight(tab, captures):
@@ -230,27 +188,6 @@ def test_the_calculation_is_numpys(tab, captures, kind):
     np.testing.assert_allclose(found['context'], parts.sum(0), atol=1e-3)
 
 
-@pytest.mark.parametrize('kind', ['encoder', 'decoder', 'cross'])
-def test_the_products_of_the_strips_add_up_to_the_score_that_is_shown(tab, captures, kind):
-  tab.page.click(f'#kind-{kind}')
-  tab.page.locator('.queries button').nth(3).click()
-  tab.page.locator('.keys button').nth(2).click()
-  tab.ready()
-  strips = tab.page.locator('#strips .strip')
-  titles = [strips.nth(n).locator('span').evaluate_all('cells => cells.map(c => c.title)') for n in range(3)]
-  numbers = np.array([[float(re.split('[:=] ', title)[-1]) for title in strip] for strip in titles])
-  assert numbers.shape == (3, captures[0].operands[kind].query.shape[-1]) and np.abs(numbers).max() > 0.1
-  np.testing.assert_allclose(numbers[0] * numbers[1], numbers[2], atol=6e-3)
-  row = dict(cells.split('\t')[:2] for cells in tab.page.locator('#calculation tr').all_inner_texts())
-  name = strips.nth(1).get_attribute('aria-label').split('“')[1].rstrip('”')
-  assert numbers[2].sum() == pytest.approx(float(row[name]), abs=0.02)
-  assert f'the products add up to q·k = {row[name]}' in tab.text('#products')
-  colour = lambda number: tab.page.evaluate('number => signed(theme(), number).background', number)
-  cells = strips.nth(2).locator('span').evaluate_all('cells => cells.map(c => c.style.background)')
-  most = int(np.abs(numbers[2]).argmax())
-  assert cells[most].replace(' ', '') == colour(float(np.sign(numbers[2, most]))).replace(' ', '')
-
-
 def test_padding_and_the_future_are_hatched_and_hold_no_value(tab):
   tab.page.click('#kind-decoder')
   tab.page.click('#padded')
@@ -274,28 +211,6 @@ def test_closing_a_head_marks_the_words_that_change(tab):
   tab.page.click('#effects button[data-layer="0"][data-head="1"]')
   assert 'goes from -3.50 to -3.75' in tab.text('#effect')
   assert tab.page.locator('#effect mark').all_inner_texts() == ['breit']
-
-
-@pytest.mark.parametrize('scheme', ['light', 'dark'])
-def test_help_and_harm_have_colours_of_their_own_on_which_text_is_legible(browser, captures, tmp_path, scheme):
-  changed = dataclasses.replace(sentence(captures[0]), effects={
-      head: Effect(change, 'x') for head, change in zip(sentence(captures[0]).effects, np.linspace(-2, 2, 18))})
-  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
-  write_whole(path := str(tmp_path / 'signed.html'), page.page(page.report([changed], first, [])))
-  tab = Tab(browser, path, color_scheme=scheme)
-  found = {}
-  for kind in captures[0].weights:
-    tab.page.click(f'#kind-{kind}')
-    for change, back, ink in tab.page.locator('#effects button').evaluate_all(
-        'cells => cells.map(c => [c.textContent, c.style.background, c.style.color])'):
-      found[float(change)] = [tuple(int(x) for x in re.findall(r'\d+', style)) for style in (back, ink)]
-  for change, (back, ink) in found.items():
-    assert (back[2] > back[0]) == (change < 0) or abs(change) < 0.3, change  # blue helps, orange harms
-    light, dark = sorted((sum(share * (part / 255)**2.2 for share, part in zip((0.2126, 0.7152, 0.0722), rgb))
-                          for rgb in (back, ink)), reverse=True)
-    assert (light + 0.05) / (dark + 0.05) >= 4.5, change
-  assert 'the head helps' in tab.text('#effects-legend') and tab.page.locator('#effects-legend .swatch').count() == 2
-  tab.close()
 
 
 def test_the_beam_is_described_and_drawn(tab):
@@ -332,28 +247,6 @@ def test_hostile_texts_stay_texts(tab):
   assert tab.page.evaluate('() => window.hurt') is None
 
 
-def test_long_words_wrap_and_arcs_end_at_their_tokens(browser, tmp_path):
-  words = text_of(['Donaudampfschifffahrtsgesellschaft' * 3, 'שלום', 'a', 'unausgesprochenermaßen'])
-  path, first = str(tmp_path / 'words.html'), first_view.FirstView(0, 'encoder', 1, 2, 0, 2, 0.5)
-  write_whole(path, page.page(page.report([sentence(drawn(words, words, seed=5))], first, [])))
-  tab = Tab(browser, path, viewport={'width': 390, 'height': 844})
-  boxes = {side: [tab.page.locator(f'.{side} button').nth(n).bounding_box() for n in range(4)]
-           for side in ('queries', 'keys')}
-  canvas = tab.page.locator('.classic canvas').bounding_box()
-  assert boxes['keys'][0]['height'] > 2 * boxes['keys'][2]['height'] > boxes['keys'][2]['height'] == boxes['keys'][1]['height']
-  for side, name in (('queries', 'query'), ('keys', 'key')):
-    places = tab.page.evaluate(f'() => panes[0].arcs.sizes.places.{name}')
-    centres = [box['y'] + box['height'] / 2 - canvas['y'] for box in boxes[side]]
-    np.testing.assert_allclose(places, centres, atol=2)
-  text_box = '''token => { const range = document.createRange(); range.selectNodeContents(token);
-    const text = range.getBoundingClientRect(), box = token.getBoundingClientRect();
-    const glyphs = [...range.getClientRects()].filter(r => r.width < box.width / 1.5);
-    return [Math.min(...glyphs.map(r => r.left)) - box.left, box.right - Math.max(...glyphs.map(r => r.right))]; }'''
-  assert tab.page.locator('.keys button').nth(1).evaluate(text_box)[0] < 10  # right-to-left, beside its arcs
-  assert tab.page.locator('.queries button').nth(1).evaluate(text_box)[1] < 10
-  tab.close()
-
-
 @pytest.mark.parametrize('format', ['SVG', 'PNG'])
 @pytest.mark.parametrize('view', [0, 1])
 def test_pictures_can_be_kept(tab, format, view):
@@ -384,97 +277,6 @@ def test_it_fits_a_telephone_and_the_dark(browser, written, width, scheme):
   assert (ground == 'rgb(255, 255, 255)') == (scheme == 'light')
   assert tab.printed == []
   tab.page.close()
-
-
-@pytest.fixture
-def telephone(browser, written):
-  opened = Tab(browser, written, viewport={'width': 390, 'height': 844})
-  yield opened
-  opened.close()
-
-
-def test_a_telephone_shows_tokens_without_scrolling(telephone):
-  for selector in ('#headline', '#architecture', '#heads', '.queries button', '.keys button.chosen'):
-    box = telephone.page.locator(selector).first.bounding_box()
-    assert 0 <= box['y'] and box['y'] + box['height'] <= 844, selector
-  assert not telephone.page.locator('#sentence').is_visible()
-  telephone.page.click('#more summary')
-  telephone.page.select_option('#sentence', '1')
-  telephone.ready()
-  assert telephone.state()['s'] == '1'
-
-
-def test_the_bar_stays_in_sight_and_covers_no_token_that_the_keyboard_chooses(telephone):
-  for to in ('0', 'document.body.scrollHeight'):  # from above and from below
-    telephone.page.evaluate(f'() => window.scrollTo(0, {to})')
-    for _ in range(6):
-      telephone.page.keyboard.press('ArrowDown')
-      telephone.ready()
-      telephone.page.wait_for_function('''() => { const chosen = document.querySelector('.queries .chosen');
-        const box = chosen.getBoundingClientRect();
-        return chosen.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)) &&
-          chosen.contains(document.elementFromPoint(box.x + box.width / 2, box.y + 2)); }''', timeout=2000)
-  telephone.page.evaluate('() => window.scrollTo(0, document.body.scrollHeight)')
-  bar = telephone.page.locator('#bar').bounding_box()
-  assert bar['y'] == 0 and bar['height'] <= 844 / 5
-
-
-def test_the_picture_of_the_model_is_the_way_through_it(tab):
-  for kind, layer in (('decoder', 0), ('cross', 1), ('encoder', 0)):
-    tab.page.click(f'[data-kind={kind}] [data-layer="{layer}"]')
-    assert (tab.state()['k'], tab.state()['l']) == (kind, str(layer))
-    pressed = tab.page.locator('#architecture [aria-pressed=true]').evaluate_all(
-        'buttons => buttons.map(b => b.ariaLabel ?? b.textContent)')
-    assert pressed == [f'{KINDS[kind]}, layer {layer + 1}', KINDS[kind]]
-  tab.page.keyboard.press('ArrowUp')  # within the stack, whose button has the focus
-  tab.ready()
-  assert tab.state()['l'] == '1' and tab.page.evaluate('() => document.activeElement.ariaLabel') == (
-      'encoder self-attention, layer 2')
-  tab.page.focus('#kind-decoder')
-  tab.page.keyboard.press('Enter')
-  assert tab.state()['k'] == 'decoder'
-  assert tab.page.locator('#architecture .place > button').all_inner_texts() == [
-      KINDS[kind] for kind in ('encoder', 'cross', 'decoder')]
-
-
-@pytest.mark.parametrize('kinds', [('decoder',), ('cross',)])
-def test_the_picture_has_only_what_the_model_has(browser, captures, tmp_path, kinds):
-  seen = dataclasses.replace(captures[0], weights={kind: captures[0].weights[kind] for kind in kinds}, operands={})
-  first = first_view.FirstView(0, kinds[0], 0, 0, 1, 0, 0.5)
-  write_whole(path := str(tmp_path / 'one.html'), page.page(page.report([page.Sentence('s', 't', seen)], first, [])))
-  tab = Tab(browser, path)
-  assert tab.page.locator('#architecture .place > button').all_inner_texts() == [KINDS[kind] for kind in kinds]
-  assert tab.page.locator('#architecture svg').count() == 0
-  tab.close()
-
-
-def test_every_panel_is_a_dozen_tab_stops_away_and_a_group_is_one(tab):
-  inside = lambda selector: tab.page.evaluate('s => document.querySelector(s).contains(document.activeElement)', selector)
-
-  def presses_to(selector, most):
-    for count in range(most):
-      if inside(selector):
-        return count
-      tab.page.keyboard.press('Tab')
-    raise AssertionError(f'{selector} is not reached by {most} presses of Tab')
-
-  presses_to('#skips a:last-child', 3)
-  tab.page.keyboard.press('Enter')
-  shown = tab.state()
-  assert inside('#grid-panel') and shown['q'] == '1'  # the choice stays
-  presses_to('#effects-panel', 12)
-  tab.page.reload()
-  tab.ready()
-  presses_to('#skips a:first-child', 3)
-  tab.page.keyboard.press('Enter')
-  presses_to('.queries', 5)
-  tab.page.keyboard.press('ArrowDown')
-  tab.ready()
-  assert tab.state()['q'] == '2' and inside('.queries')
-  presses_to('.keys', 2)
-  tab.page.keyboard.press('ArrowUp')
-  tab.ready()
-  assert tab.state()['q'] == '2' and tab.state()['m'] == '5' and inside('.keys')
 
 
 def test_a_long_sentence_is_quick(browser, tmp_path):

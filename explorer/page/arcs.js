@@ -3,8 +3,8 @@
 const ROW = 24;  // pixels of a token of one line
 const APART = 0.2;  // weights of two sentences that are as far apart, or farther, are marked as different
 
-// Arcs of the heads that are on: of one query, of one key, or, when nothing is chosen, all. `places`: of the queries and
-// of the keys, pixels from the top.
+// Arcs of the heads that are on: of one query, of one key, or, when nothing is chosen, all. `places`: of the queries
+// and of the keys, pixels from the top.
 function drawArcs(pen, maps, width, focus, places) {
   const {ink} = theme();
   for (const [n, {head, map, differs}] of maps.entries()) {

@@ -18,8 +18,8 @@ const mixed = (from, to, share) => from.map((start, i) => Math.round(start + (to
 // The colour of a weight from 0 to 1.
 const shade = (look, share) => `rgb(${mixed(look.low, look.high, share)})`;
 
-// The colours of a number from -1 to 1, blue above 0 and orange below, which colour-blind readers can tell apart; and of
-// text on it, black or white, whichever is easier to read there.
+// The colours of a number from -1 to 1, blue above 0 and orange below, which colour-blind readers can tell apart; and
+// of text on it, black or white, whichever is easier to read there.
 function signed(look, number) {
   const ground = mixed(look.low, number < 0 ? look.minus : look.plus, Math.min(1, Math.abs(number)));
   const linear = ground.map(part => (part / 255) ** 2.2);

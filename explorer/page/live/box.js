@@ -54,11 +54,10 @@ function boxElements() {
   const chip = text => element('button', {type: 'button', dir: 'auto', textContent: text, onclick: () => {
     $('typed').value = text;
     setSession({text});
-  }, onfocus: ({target}) => oneStop(target)});
+  }, onfocus: ({target}) => roveChips(target)});
   const chips = element('p', {id: 'suggestions', hidden: !suggestions.length}, 'Try: ',
                         ...suggestions.flatMap(text => [chip(text), ' ']));
-  rove(chips, 'suggestions', 0, {ArrowRight: () => nextChip(1), ArrowLeft: () => nextChip(-1)});
-  const oneStop = chip => chips.querySelectorAll('button').forEach(other => { other.tabIndex = other === chip ? 0 : -1; });
+  roveChips(chips.querySelector('button'), chips);
   return element('section', {id: 'live', 'aria-label': 'Translate'},
     element('label', {htmlFor: 'typed', textContent: 'Type a sentence; this page translates it itself.'}),
     element('textarea', {id: 'typed', rows: 1, maxLength: 1000, dir: 'auto', spellcheck: false, oninput: onTyped}),
@@ -73,10 +72,11 @@ function boxElements() {
             element('span', {id: 'closed'})));
 }
 
-// The focus goes to the suggestion before or after the one that has it.
-function nextChip(by) {
-  const chips = [...$('suggestions').querySelectorAll('button')], at = chips.indexOf(document.activeElement);
-  chips[(at + by + chips.length) % chips.length].focus();
+// Makes one suggestion the tab stop of all; from there arrow keys go to the one before or after it.
+function roveChips(chip, chips = $('suggestions')) {
+  const all = [...chips.querySelectorAll('button')], at = all.indexOf(chip);
+  const go = by => () => all.at((at + by) % all.length).focus();
+  rove(chips, 'suggestions', at, {ArrowRight: go(1), ArrowLeft: go(-1)});
 }
 
 // What of the search can be chosen, and what it found beside its best.

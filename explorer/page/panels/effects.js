@@ -1,6 +1,7 @@
 // What closing a head does: the change of the text's log-probability, and what the search writes without the head.
 
-// A cell for each head of the kind that is shown, shaded by its change: blue where the head helps, orange where it harms.
+// A cell for each head of the kind that is shown, shaded by its change: blue where the head helps, orange where it
+// harms.
 function effectsTable(effects) {
   const found = effects.heads[state.k], look = theme();
   const most = Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change)), 1e-9);
