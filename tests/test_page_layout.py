@@ -30,7 +30,9 @@ def test_a_telephone_shows_tokens_without_scrolling(telephone):
   telephone.page.click('#more summary')
   telephone.page.select_option('#sentence', '1')
   telephone.ready()
-  assert telephone.state()['s'] == '1'
+  assert telephone.state()['s'] == '1' and telephone.page.locator('#sentence').is_visible()
+  telephone.page.click('#headline')
+  assert not telephone.page.locator('#sentence').is_visible()
 
 
 def test_a_telephone_shows_what_is_typed_and_its_tokens_at_once(browser, tmp_path):

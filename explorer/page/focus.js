@@ -39,3 +39,8 @@ new ResizeObserver(() => {
 const wide = matchMedia('(min-width: 801px)');
 const foldControls = () => document.querySelectorAll('details.folds').forEach(part => { part.open = wide.matches; });
 wide.addEventListener('change', foldControls);
+
+// There the sheet of controls lies over the tokens until something else is pressed.
+document.addEventListener('click', event => {
+  if (!wide.matches && !event.target.closest?.('#more')) $('more').open = false;
+});
