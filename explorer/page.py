@@ -25,8 +25,8 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'page')
 # functions may use whatever any part defines; statements that run at once, only what an earlier part defines.
 # A panel is one file and one line here, and panels are on the page in this order.
 SCRIPTS = (
-    'elements.js', 'data.js', 'state.js', 'colours.js', 'pens.js', 'pictures.js', 'matching.js',
-    'arcs.js', 'heat_map.js', 'pane.js', 'headline.js', 'controls.js', 'panels.js',
+    'elements.js', 'data.js', 'state.js', 'colours.js', 'pens.js', 'pictures.js', 'matching.js', 'focus.js',
+    'arcs.js', 'heat_map.js', 'pane.js', 'headline.js', 'architecture.js', 'controls.js', 'panels.js',
     'panels/training.js',
     'panes.js',
     'panels/grid.js',

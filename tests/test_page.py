@@ -10,47 +10,12 @@ import numpy as np
 import pytest
 
 from checks.whole_files import write_whole
-from explorer import beam, capture, first_view, page, reports, texts
+from explorer import capture, first_view, page, reports, texts
 from explorer.gates import Head
 from explorer.head_ablation import Effect
-from explorer.texts import Text
 from tests.explorer_stand_ins import drawn, text_of
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
-
-SOURCE = Text(('The', 'ani', '·mal', 'is', 'tired', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'tired', '.', '⟨eos⟩'),
-              (0, 1, 1, 2, 3, 4, 5), (False,) * 6 + (True,))
-OTHER = Text(('The', 'ani', '·mal', 'is', 'wide', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'wide', '.', '⟨eos⟩'),
-             (0, 1, 1, 2, 3, 4, 5), (False,) * 6 + (True,))
-TARGET = Text(('Das', 'Ti', '·er', 'ist', 'müde', '⟨eos⟩'), ('Das', 'Tier', 'ist', 'müde', '⟨eos⟩'),
-              (0, 1, 1, 2, 3, 4), (False,) * 5 + (True,))
-
-
-def sentence(capture):
-  heads = [Head(kind, layer, head) for kind in capture.weights for layer in range(2) for head in range(3)]
-  effects = {head: Effect(-0.25 * n, 'Das Tier ist breit') for n, head in enumerate(heads)}
-  nodes = [beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(-1, 0, 1, -1.5, beam.PRUNED, None),
-           beam.Node(0, 1, 2, -0.9, beam.FINISHED, -0.8)]
-  tree = page.beam_record(beam.Tree(nodes, [0, 2]), lambda ids: [HOSTILE[i] for i in ids],
-                          beam.Departure(1, 3, -4.0, -0.9), compared=True)
-  lens = [[(piece, 0.5) for piece in capture.written]] * 2
-  return page.Sentence(' '.join(capture.source.words), 'Das Tier ist müde', capture, lens, -3.5, effects, tree)
-
-
-@pytest.fixture(scope='module')
-def captures():
-  hostile = text_of(HOSTILE)
-  return [drawn(SOURCE, TARGET, seed=1), drawn(OTHER, TARGET, seed=2), drawn(hostile, hostile, seed=3)]
-
-
-@pytest.fixture(scope='module')
-def written(captures, tmp_path_factory):
-  """A page on three sentences that opens on the first: query "animal", key "tired"."""
-  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, float(captures[0].by_word('encoder')[1, 2, 1, 3]))
-  content = page.report([sentence(capture) for capture in captures], first, [('run', HOSTILE[0])])
-  path = tmp_path_factory.mktemp('page') / 'report.html'
-  write_whole(str(path), page.page(content))
-  return path
-
+from tests.small_page import OTHER, SOURCE, TARGET, drawn_captures, opened_tab, sentence, written_page  # noqa: F401
 
 # --------------------------------------------------------------------------------------------------- without a browser
 
@@ -100,13 +65,6 @@ def test_vectors_are_kept_unasked_only_where_they_are_few(captures):
 # ---------------------------------------------------------------------------------------------------- in a real browser
 
 
-@pytest.fixture
-def tab(browser, written):
-  opened = Tab(browser, written, viewport={'width': 1280, 'height': 900})
-  yield opened
-  opened.close()
-
-
 def test_the_first_screen_states_one_weight(tab, captures):
   weight = captures[0].by_word('encoder')[1, 2, 1, 3]
   assert tab.text('#headline') == f'Encoder self-attention, layer 2, head 3: “animal” attends to “tired”, {weight:.2f}.'
@@ -141,13 +99,13 @@ def test_hovering_a_cell_shows_its_value(tab, captures):
   size, left, top = tab.page.evaluate(
       '() => { const g = panes[0].heatMap.geometry(); return [g.size, g.left, g.top]; }')
   tab.page.mouse.move(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
-  assert tab.text('.value') == f'“.” attends to “is”: {captures[0].by_word("encoder")[1, 2, 4, 2]:.2f}'
+  assert captures[0].by_word('encoder')[1, 2, 4, 2] < 0.005 and tab.text('.value') == '“.” attends to “is”: <.01'
   tab.page.mouse.click(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
   assert (tab.state()['q'], tab.state()['m']) == ('4', '2')
 
 
 def test_selectors_heads_and_keyboard(tab):
-  tab.page.select_option('#layer', '0')
+  tab.page.click('[data-kind=encoder] [data-layer="0"]')
   assert tab.text('#headline').startswith('Encoder self-attention, layer 1, head 3')
   squares = tab.page.locator('#heads button')
   squares.nth(0).click()
@@ -284,8 +242,7 @@ def test_hostile_texts_stay_texts(tab):
   tab.page.select_option('#sentence', '2')
   tab.ready()
   tab.page.click('#kind-cross')
-  assert tab.page.locator('.keys button').all_inner_texts() == [text.replace('\u2028', ' ') for text in HOSTILE] or (
-      tab.page.locator('.keys button span').evaluate_all('spans => spans.map(s => s.textContent)') == HOSTILE)
+  assert tab.page.locator('.keys button').evaluate_all('tokens => tokens.map(t => t.textContent)') == HOSTILE
   assert tab.page.locator('img').count() == 0 and tab.page.locator('script').count() == 2
   assert tab.page.evaluate('() => window.hurt') is None
 

@@ -1,10 +1,11 @@
 // The classic view: queries left, keys right, an arc for each weight, a colour for each head.
 
-const ROW = 24;  // pixels of a token
+const ROW = 24;  // pixels of a token of one line
 const APART = 0.2;  // weights of two sentences that are as far apart, or farther, are marked as different
 
-// Arcs of the heads that are on: of one query, of one key, or, when nothing is chosen, all.
-function drawArcs(pen, maps, width, focus) {
+// Arcs of the heads that are on: of one query, of one key, or, when nothing is chosen, all. `places`: of the queries
+// and of the keys, pixels from the top.
+function drawArcs(pen, maps, width, focus, places) {
   const {ink} = theme();
   for (const [n, {head, map, differs}] of maps.entries()) {
     const shift = maps.length > 1 ? (n / (maps.length - 1) - 0.5) * ROW * 0.5 : 0;  // heads beside each other
@@ -14,7 +15,7 @@ function drawArcs(pen, maps, width, focus) {
     for (const i of rows) for (const j of columns) {
       const weight = map.at(i, j);
       if (weight < least) continue;
-      const from = i * ROW + ROW / 2 + shift, to = j * ROW + ROW / 2 + shift;
+      const from = places.query[i] + shift, to = places.key[j] + shift;
       const draw = (style, alpha, lineWidth) => {
         Object.assign(pen, {strokeStyle: style, globalAlpha: alpha, lineWidth});
         pen.beginPath();
@@ -53,10 +54,20 @@ class ArcView {
     const sides = {encoder: ['queries', 'keys'], cross: ['read → predicted', 'source'],
                    decoder: ['read → predicted', 'read so far']}[state.k];
     this.root = element('div', {className: 'view'},
-      element('div', {className: 'caption'}, `Layer ${state.l + 1}, ${KINDS[state.k]}: ${sides.join(' | ')}`,
-              element('span', {}, pane.other ? `shaded: ${APART} or more apart ` : '',
-                      ...exportButtons('arcs', make => this.picture(make)))),
-      element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key));
+      element('div', {className: 'caption'}, sides.join(' | '),
+              element('span', {}, ...exportButtons('arcs', make => this.picture(make)))),
+      element('div', {className: 'classic'}, this.lists.query, this.canvas, this.lists.key),
+      this.legend());
+    rove(this.lists.query, `queries ${pane.place}`, pane.here('query', state.q) ?? 0);
+    rove(this.lists.key, `keys ${pane.place}`, pane.here('key', state.m) ?? 0,
+         {ArrowUp: () => nextKey(-1), ArrowDown: () => nextKey(1)});
+  }
+
+  // What arcs and their colours mean, in a line.
+  legend() {
+    return element('p', {className: 'legend'}, 'An arc: a weight, the larger the thicker; ',
+      ...this.maps.flatMap(({head}) => [swatch(colour(head)), ` head ${head + 1} `]),
+      this.pane.other ? `· shaded: ${APART} or more apart` : '');
   }
 
   // Returns whether the weight at a place of a map is far from that of the other sentence at its counterpart.
@@ -72,8 +83,9 @@ class ArcView {
     const button = element('button', {type: 'button', dir: 'auto', title: unit.label,
       onmouseenter: () => pane.follow(hover()), onmouseleave: () => pane.follow(null),
       onclick: () => side === 'query' ? pane.choose(i, null) : pane.choose(undefined, i)});
-    if (unit.reads !== null) button.append(element('span', {className: 'reads', textContent: `${unit.reads} → `}));
-    button.append(element('span', {textContent: unit.label}));
+    const name = element('span', {className: 'name'}, element('span', {textContent: unit.label}));
+    if (unit.reads !== null) name.prepend(element('span', {className: 'reads', textContent: `${unit.reads} → `}));
+    button.append(name);
     if (unit.special) button.classList.add('special');
     if (pane.other && matches(pane.axis(side), pane.axis(side, pane.other))[i] < 0) button.classList.add('differs');
     return button;
@@ -81,9 +93,8 @@ class ArcView {
 
   draw(focus) {
     const arcs = focus.cell ? {query: focus.query, key: null} : focus;
-    const height = ROW * Math.max(this.pane.queries.length, this.pane.keys.length);
-    const width = this.canvas.clientWidth || 200;
-    drawArcs(canvasPen(this.canvas, width, height), this.maps, width, arcs);
+    const {places, height, width} = this.measured();
+    drawArcs(canvasPen(this.canvas, width, height), this.maps, width, arcs, places);
     this.canvas.style.height = `${height}px`;
     const paint = (side, weightOf) => [...this.lists[side].querySelectorAll('button')].forEach((button, i) => {
       button.style.background = weightOf && this.maps.length ? stripes(this.maps, map => weightOf(map, i)) : '';
@@ -92,6 +103,16 @@ class ArcView {
     });
     paint('key', arcs.query !== null ? (map, j) => map.at(arcs.query, j) : null);
     paint('query', arcs.query === null && arcs.key !== null ? (map, i) => map.at(i, arcs.key) : null);
+  }
+
+  // Where the tokens are, which are higher where a long word wraps; measured anew when the width has changed.
+  measured() {
+    const width = this.canvas.clientWidth || 200;
+    if (this.sizes?.width === width) return this.sizes;
+    const places = {}, lists = Object.entries(this.lists);
+    for (const [side, list] of lists)
+      places[side] = [...list.children].map(item => item.offsetTop - list.offsetTop + item.offsetHeight / 2);
+    return this.sizes = {width, places, height: Math.max(...lists.map(([, list]) => list.scrollHeight))};
   }
 
   // The arcs and their tokens in one drawing, for a file.
@@ -107,7 +128,8 @@ class ArcView {
       ...Object.fromEntries(['beginPath', 'stroke'].map(name => [name, {value: () => pen[name]()}])),
       ...Object.fromEntries(['strokeStyle', 'lineWidth', 'globalAlpha'].map(name =>
         [name, {set: value => { pen[name] = value; }}]))});
-    drawArcs(shifted, this.maps, arcs, focus);
+    const places = units => units.map((_, i) => i * ROW + ROW / 2);
+    drawArcs(shifted, this.maps, arcs, focus, {query: places(queries), key: places(keys)});
     const write = (units, x, align, bold) => units.forEach((unit, i) => {
       pen.textAlign = align;
       pen.fillStyle = unit.special ? look.dim : look.ink;

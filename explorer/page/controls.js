@@ -1,21 +1,18 @@
-// The controls above the views: which sentences, layer, kind of attention, heads and units are shown.
+// The controls above the views: which sentences, heads and units are shown. Kind and layer: architecture.js.
 
 function showControls() {
-  const [layers, heads] = shape();
+  const heads = shape()[1];
   const fill = (select, labels, chosen) => {
     select.replaceChildren(...labels.map(([value, text]) => element('option', {value, textContent: text})));
     select.value = chosen;
   };
-  const short = text => [...text].length <= 46 ? text :
-    `${[...text].slice(0, 22).join('')} … ${[...text].slice(-20).join('')}`;
+  const short = text => [...text].length <= 30 ? text :
+    `${[...text].slice(0, 10).join('')} … ${[...text].slice(-17).join('')}`;
   const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${short(s.source || s.target)}` +
     (s.origin === report.sentences[0].origin ? '' : ` (${s.origin})`)]);
   fill($('sentence'), sentences, state.s);
   fill($('compare'), [[-1, 'nothing'], ...sentences.filter(([i]) => i !== state.s)], state.c);
   $('compare-label').hidden = report.sentences.length < 2;
-  fill($('layer'), range(layers).map(l => [l, l + 1]), state.l);
-  $('kinds').replaceChildren(...kindsOfModel.map(kind => element('button', {type: 'button', id: `kind-${kind}`,
-    textContent: KINDS[kind], 'aria-pressed': kind === state.k, onclick: () => set({k: kind})})));
   $('heads').replaceChildren(...range(heads).map(h => {
     const on = state.on.includes(h);
     const button = element('button', {type: 'button', textContent: h + 1, 'aria-pressed': on, 'data-head': h,
@@ -24,6 +21,7 @@ function showControls() {
     button.style.background = on ? colour(h) : 'none';
     return button;
   }));
+  rove($('heads'), 'heads', state.h);
   $('words').setAttribute('aria-pressed', state.words);
   $('pieces').setAttribute('aria-pressed', !state.words);
   $('padded').setAttribute('aria-pressed', state.padded);
@@ -45,7 +43,6 @@ $('heads').addEventListener('click', event => {
 });
 $('sentence').addEventListener('change', event => set({s: +event.target.value}));
 $('compare').addEventListener('change', event => set({c: +event.target.value}));
-$('layer').addEventListener('change', event => set({l: +event.target.value}));
 $('words').addEventListener('click', () => set({words: true}));
 $('pieces').addEventListener('click', () => set({words: false}));
 $('padded').addEventListener('click', () => set({padded: !state.padded}));

@@ -25,3 +25,17 @@ function bar(share, most, background = '') {
   made.style.background = background;
   return made;
 }
+
+// A weight or probability to so many decimals; one that would be all zeros is told as less than the last of them.
+const shown = (share, decimals) => +share.toFixed(decimals) === 0 ? `<${(10 ** -decimals).toFixed(decimals).slice(1)}`
+  : share.toFixed(decimals);
+
+// A number of either sign to so many decimals; one that would be all zeros has no sign.
+const rounded = (number, decimals) => (+number.toFixed(decimals) || 0).toFixed(decimals);
+
+// A small square of a colour, for legends.
+function swatch(background) {
+  const made = element('span', {className: 'swatch'});
+  made.style.background = background;
+  return made;
+}

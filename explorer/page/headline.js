@@ -13,7 +13,7 @@ function weightInWords(pane) {
   const top = largest(pane, state.q), j = state.m ?? top, unit = pane.queries[state.q];
   if (pane.heatMap.isMasked(state.q, j)) return pane.describe(state.q, j);
   const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}”, to predict “${unit.label}”,`;
-  const weight = pane.heatMap.map.at(state.q, j).toFixed(2);
+  const weight = shown(pane.heatMap.map.at(state.q, j), 2);
   return `${who} attends ${state.m === null ? 'most ' : ''}to “${pane.keys[j].label}”, ${weight}`;
 }
 
@@ -32,6 +32,6 @@ function contrast(pane, beside) {
   const doing = pane.queries[i].reads === null ? 'reading' : 'writing';
   const [query, otherQuery] = [pane.queries[i].label, beside.queries[there].label];
   const second = query === otherQuery ? 'in the sentence beside' : `${doing} “${otherQuery}”`;
-  return `${doing} “${query}”, it looks at “${word}”, ${pane.heatMap.map.at(i, j).toFixed(2)}; ` +
-    `${second}, at “${other}”, ${beside.heatMap.map.at(there, elsewhere).toFixed(2)}`;
+  return `${doing} “${query}”, it looks at “${word}”, ${shown(pane.heatMap.map.at(i, j), 2)}; ` +
+    `${second}, at “${other}”, ${shown(beside.heatMap.map.at(there, elsewhere), 2)}`;
 }

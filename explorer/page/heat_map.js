@@ -8,9 +8,11 @@ class HeatMap {
       'aria-label': `Heat map of layer ${state.l + 1}, head ${state.h + 1}`});
     this.value = element('p', {className: 'value', role: 'status'});
     this.root = element('div', {className: 'view'},
-      element('div', {className: 'caption'}, `Layer ${state.l + 1}, head ${state.h + 1}: rows attend to columns`,
+      element('div', {className: 'caption'}, `Head ${state.h + 1}: rows attend to columns`,
               element('span', {}, ...exportButtons('map', make => this.draw(pane.focus(), make)))),
-      element('div', {className: 'scrolls'}, this.canvas), this.value);
+      element('div', {className: 'scrolls'}, this.canvas), this.value,
+      element('p', {className: 'legend'}, 'A square: a weight, 0 ', element('span', {className: 'scale'}), ' 1',
+              state.k === 'decoder' ? '; hatched: tokens that come later' : ''));
     this.canvas.addEventListener('mousemove', event => {
       const cell = this.cellUnder(event);
       pane.follow(cell && {query: cell[0], key: cell[1], cell: true});

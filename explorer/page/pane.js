@@ -4,9 +4,9 @@
 const fullName = unit => unit.reads === null ? unit.label : `${unit.reads} → ${unit.label}`;
 
 class Pane {
-  // `other`: the sentence beside it, if any.
-  constructor(sentence, other) {
-    Object.assign(this, {sentence, other, hover: null});
+  // `other`: the sentence beside it, if any. `place`: of this pane among them.
+  constructor(sentence, other, place) {
+    Object.assign(this, {sentence, other, place, hover: null, lead: place ? panes[0] : this});
     this.queries = this.axis('query');
     this.keys = this.axis('key');
     this.arcs = new ArcView(this);
@@ -44,10 +44,12 @@ class Pane {
   // The tokens whose weights are shown: under the pointer, else chosen. `chosen`: the key beside a chosen query.
   focus() {
     if (this.hover) return this.hover;
-    const here = (side, i) => counterpart(panes[0].axis(side), this.axis(side), i);
-    return {query: here('query', state.q), key: state.q === null ? here('key', state.m) : null,
-            chosen: here('key', state.m)};
+    return {query: this.here('query', state.q), key: state.q === null ? this.here('key', state.m) : null,
+            chosen: this.here('key', state.m)};
   }
+
+  // The place in this pane of a token that is chosen in the first.
+  here(side, i) { return counterpart(this.lead.axis(side), this.axis(side), i); }
 
   draw() {
     const focus = this.focus(), key = focus.key ?? focus.chosen ?? null;
@@ -61,6 +63,6 @@ class Pane {
     const [row, column] = [this.queries[i], this.keys[j]];
     if (this.heatMap.isMasked(i, j)) return `“${row.label}” may not attend to “${column.label}”: it comes later`;
     const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to predict “${row.label}”,`;
-    return `${who} attends to “${column.label}”: ${this.heatMap.map.at(i, j).toFixed(2)}`;
+    return `${who} attends to “${column.label}”: ${shown(this.heatMap.map.at(i, j), 2)}`;
   }
 }

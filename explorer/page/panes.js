@@ -5,7 +5,8 @@ let panes = [];
 $('panels').append(element('main', {id: 'panes'}));
 
 function showPanes(sentences) {
-  panes = sentences.map((one, i) => new Pane(one, sentences[1 - i]));
+  panes = [];
+  sentences.forEach((one, i) => panes.push(new Pane(one, sentences[1 - i], i)));
   $('panes').className = panes.length > 1 ? 'two' : '';
   $('panes').replaceChildren(...panes.map(pane => pane.root));
   panes.forEach(pane => pane.draw());

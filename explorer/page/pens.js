@@ -33,12 +33,13 @@ class SvgPen {
     if (text !== undefined) made.textContent = text;
     this.parts.push(made);
   }
-  text() {
+  drawing() {
     const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
     svg.setAttribute('viewBox', `0 0 ${this.width} ${this.height}`);
     svg.append(...this.parts);
-    return new XMLSerializer().serializeToString(svg);
+    return svg;
   }
+  text() { return new XMLSerializer().serializeToString(this.drawing()); }
 }
 
 // The context of a canvas of this size, sharp on any screen.

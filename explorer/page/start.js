@@ -10,10 +10,13 @@ async function show() {
   const shown = [sentence(), ...(state.c >= 0 ? [report.sentences[state.c]] : [])];
   await Promise.all(shown.map(unpacked));
   if (number !== lastShown) return;  // something else was chosen meanwhile
+  const group = groupOfFocus();
   showPanes(shown);
+  showArchitecture();
   showControls();
   showHeadline();
   panels.forEach(panel => panel.show());
+  if (group) focusGroup(group);
   save();
   document.documentElement.dataset.ready = performance.now().toFixed(0);
 }
@@ -24,10 +27,17 @@ function nextHead(by) {
   set({h, on: [h]});
 }
 
-// The token that looks before or after this one.
-function nextToken(by) {
+// The token that looks before or after this one, in sight.
+async function nextToken(by) {
   const count = panes[0].queries.length;
-  set({q: state.q === null ? (by > 0 ? 0 : count - 1) : (state.q + by + count) % count, m: null});
+  await set({q: state.q === null ? (by > 0 ? 0 : count - 1) : (state.q + by + count) % count, m: null});
+  panes[0].arcs.lists.query.querySelector('.chosen')?.scrollIntoView({block: 'nearest'});
+}
+
+// The key before or after the chosen one.
+function nextKey(by) {
+  const count = panes[0].keys.length;
+  set({m: state.m === null ? (by > 0 ? 0 : count - 1) : (state.m + by + count) % count});
 }
 
 const KEYS = {
@@ -42,11 +52,13 @@ const KEYS = {
 document.addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (['SELECT', 'INPUT', 'TEXTAREA'].includes(event.target.tagName)) return;
-  if (!KEYS[event.key]) return;
+  const act = event.target.closest?.('[data-roving]')?.moves[event.key] ?? KEYS[event.key];
+  if (!act) return;
   event.preventDefault();
-  KEYS[event.key]();
+  act();
 });
 window.addEventListener('hashchange', () => { restore(); show(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
 
+foldControls();
 Promise.all(preparations).then(() => { restore(); show(); });

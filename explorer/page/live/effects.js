@@ -41,6 +41,7 @@ function showMeasuring() {
   $('effects-panel').hidden = $('to-effects').hidden = false;
   $('effects').replaceChildren();
   $('effect').replaceChildren();
+  $('effects-legend').replaceChildren();
 }
 
 if (report.live) {

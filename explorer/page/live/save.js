@@ -54,13 +54,13 @@ async function savedContent() {
 
 // The page as HTML: as it came, without what scripts have added, and with other JSON.
 async function savedPage() {
-  const rounded = (_, value) => typeof value === 'number' ? +value.toPrecision(7) : value;
-  const json = JSON.stringify(await savedContent(), rounded).replace(/[<>&\u2028\u2029]/g, character =>
+  const brief = (_, value) => typeof value === 'number' ? +value.toPrecision(7) : value;
+  const json = JSON.stringify(await savedContent(), brief).replace(/[<>&\u2028\u2029]/g, character =>
     `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
   const copy = document.documentElement.cloneNode(true);
   for (const name of Object.keys(copy.dataset)) delete copy.dataset[name];
   copy.querySelectorAll('#live, .of-live').forEach(part => part.remove());
-  copy.querySelector('#panels').replaceChildren();
+  copy.querySelectorAll('#panels, #architecture').forEach(part => part.replaceChildren());
   copy.querySelector('#report').textContent = json;
   return `<!doctype html>\n${copy.outerHTML}\n`;
 }

@@ -15,12 +15,43 @@ function calculate(of, kind, layer, head, query) {
   return {q, keys, dot, scaled, weights, parts, context, length: norm(context)};
 }
 
+// Vectors of one width below each other, a cell for each dimension: blue above 0, orange below, as strong as its share
+// of the largest number. Each strip: {name, numbers, most: the largest number, saying: a cell's number in words}.
+function drawStrips(strips) {
+  const look = theme();
+  $('strips').replaceChildren(...strips.flatMap(({name, numbers, most, saying}) => {
+    const strip = element('div', {className: 'strip', role: 'img', 'aria-label': name},
+      ...numbers.map((number, d) => element('span', {title: `dimension ${d + 1}: ${saying(d)}`})));
+    [...strip.children].forEach((cell, d) => {
+      cell.style.background = signed(look, numbers[d] / most).background;
+    });
+    return [element('span', {className: 'name', dir: 'auto', textContent: name}), strip];
+  }));
+}
+
+// How q and one key make their score: both vectors and, under them, what each dimension adds to the product.
+function showProducts({q, keys, dot, scaled}, m, names) {
+  const key = keys[m], products = q.map((x, d) => x * key[d]);
+  const largest = numbers => Math.max(...numbers.map(Math.abs), 1e-9), most = largest([...q, ...key]);
+  const exact = number => number.toFixed(3);
+  drawStrips([
+    {name: `q “${names.query}”`, numbers: q, most, saying: d => exact(q[d])},
+    {name: `k “${names.key}”`, numbers: key, most, saying: d => exact(key[d])},
+    {name: 'product', numbers: products, most: largest(products),
+     saying: d => `${exact(q[d])} × ${exact(key[d])} = ${exact(products[d])}`}]);
+  const sum = from => from.reduce((a, b) => a + b, 0), positive = sum(products.filter(x => x > 0));
+  $('products').replaceChildren(swatch(signed(theme(), 1).background), ` above 0: together ${positive.toFixed(2)} · `,
+    swatch(signed(theme(), -1).background), ` below 0: ${(sum(products) - positive).toFixed(2)} · ` +
+    `the products add up to q·k = ${dot[m].toFixed(2)}` +
+    (scaled[m] === dot[m] ? '.' : `, divided by √${q.length} = ${scaled[m].toFixed(2)}.`));
+}
+
 function showCalculation() {
   const of = sentence();
   $('calculation-panel').hidden = !of.vectors;
   if (!of.vectors || state.q === null) {
     $('calculation-text').textContent = 'Choose a query.';
-    $('calculation').replaceChildren();
+    [$('calculation'), $('strips'), $('products')].forEach(part => part.replaceChildren());
     return;
   }
   const piece = side => axis(of, state.k, side, false);
@@ -32,16 +63,20 @@ function showCalculation() {
   $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece ${who}: its query q has ` +
     `d_k = ${width} numbers, and so has each key k. The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
     `is the weight α, and the head's output is the sum of the values v times α, of length ${found.length.toFixed(2)}.`;
+  const within = range(found.dot.length).filter(m => !column || m >= column.first && m <= column.last);
+  const shownKey = (within.length ? within : range(found.dot.length)).reduce(
+    (best, m) => found.weights[m] > found.weights[best] ? m : best);
+  showProducts(found, shownKey, {query: unit.label, key: piece('key')[shownKey].label});
   const titles = ['key', 'q·k', ...(of.vectors.scaled ? ['q·k / √d_k'] : []), 'α', '', '|α v|'];
   const rows = found.dot.map((dot, m) => {
     const isChosen = column && m >= column.first && m <= column.last;
     const cells = [dot.toFixed(2), ...(of.vectors.scaled ? [found.scaled[m].toFixed(2)] : []),
-                   found.weights[m].toFixed(3)];
+                   shown(found.weights[m], 3)];
     return element('tr', {className: isChosen ? 'chosen' : ''},
       element('td', {dir: 'auto', textContent: piece('key')[m].label}),
       ...cells.map(text => element('td', {textContent: text})),
       element('td', {style: 'text-align:start'}, bar(found.weights[m], 7)),
-      element('td', {textContent: found.parts[m].toFixed(3)}));
+      element('td', {textContent: shown(found.parts[m], 3)}));
   });
   $('calculation').replaceChildren(element('table', {},
     element('tr', {}, ...titles.map(text => element('th', {textContent: text}))), ...rows));
@@ -50,6 +85,10 @@ function showCalculation() {
 addPanel({
   id: 'calculation',
   title: ['The calculation behind the weight'],
-  content: [element('p', {id: 'calculation-text'}), element('div', {id: 'calculation', className: 'scrolls'})],
+  content: [
+    element('p', {id: 'calculation-text'}),
+    element('div', {id: 'strips'}),
+    element('p', {id: 'products', className: 'legend'}),
+    element('div', {id: 'calculation', className: 'scrolls'})],
   show: showCalculation,
 });

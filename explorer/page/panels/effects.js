@@ -1,15 +1,14 @@
 // What closing a head does: the change of the text's log-probability, and what the search writes without the head.
 
-// A cell for each head of the kind that is shown, shaded by the size of its change.
+// A cell for each head of the kind that is shown, shaded by its change: blue where the head helps, orange where it
+// harms.
 function effectsTable(effects) {
   const found = effects.heads[state.k], look = theme();
   const most = Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change)), 1e-9);
   const cell = (l, h, change) => {
-    const button = element('button', {type: 'button', textContent: change.toFixed(2), 'data-layer': l, 'data-head': h,
+    const button = element('button', {type: 'button', textContent: rounded(change, 2), 'data-layer': l, 'data-head': h,
       title: `layer ${l + 1}, head ${h + 1}`, onclick: () => set({l, h, on: [h]})});
-    const share = Math.min(1, Math.abs(change) / most);
-    button.style.background = shade(look, share);
-    button.style.color = shade(look, share > 0.5 ? 0 : 1);
+    Object.assign(button.style, signed(look, -change / most));
     if (l === state.l && h === state.h) button.style.outline = `2px solid ${look.ink}`;
     return element('td', {}, button);
   };
@@ -24,8 +23,12 @@ function showEffects() {
   $('effects-panel').hidden = $('to-effects').hidden = !effects;
   if (!effects) return;
   $('effects').replaceChildren(effectsTable(effects));
+  const look = theme(), square = number => swatch(signed(look, number).background);
+  $('effects-legend').replaceChildren(square(1), ' the head helps: without it this text is less likely · ',
+                                      square(-1), ' it harms: without it, more likely');
+  rove($('effects'), 'effects', state.l * shape()[1] + state.h, headMoves);
   const effect = effects.heads[state.k][state.l][state.h];
-  const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => value.toFixed(2));
+  const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => rounded(value, 2));
   $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
     `text goes from ${open} to ${closed}, and the search writes: `,
     ...(effect.text === of.target ? ['the same.'] : markedWords(effect.text, of.target)));
@@ -38,6 +41,7 @@ addPanel({
     element('p', {className: 'aside', textContent: 'The head\'s output is multiplied by 0; nothing else changes. ' +
       'Cells: the change of this text\'s log-probability under teacher forcing.'}),
     element('div', {id: 'effects', className: 'scrolls'}),
+    element('p', {id: 'effects-legend', className: 'legend'}),
     element('p', {id: 'effect', dir: 'auto'})],
   show: showEffects,
 });

@@ -32,6 +32,7 @@ function showGrid() {
   }
   $('grid').style.gridTemplateColumns = `1.4em repeat(${heads}, minmax(56px, 150px))`;
   $('grid').replaceChildren(...cells);
+  rove($('grid'), 'grid', state.l * heads + state.h, headMoves);
 }
 
 addPanel({

@@ -8,9 +8,12 @@ function showRanking() {
   const found = q === null || m === null ? [] : range(layers).flatMap(l => range(heads).map(h =>
     ({l, h, weight: attentionMap(sentence(), state.k, l, h, state.words).at(q, m)})));
   found.sort((a, b) => b.weight - a.weight);
+  const next = by => found[(at + by + found.length) % found.length];
+  const at = found.findIndex(({l, h}) => l === state.l && h === state.h), to = ({l, h}) => set({l, h, on: [h]});
   $('ranking').replaceChildren(...found.map(({l, h, weight}) =>
     element('li', {}, element('button', {type: 'button', textContent: `layer ${l + 1}, head ${h + 1}`,
-      onclick: () => set({l, h, on: [h]})}), ` ${weight.toFixed(3)} `, bar(weight, 5, colour(h)))));
+      onclick: () => to({l, h})}), ` ${shown(weight, 3)} `, bar(weight, 5, colour(h)))));
+  rove($('ranking'), 'ranking', at, {ArrowUp: () => to(next(-1)), ArrowDown: () => to(next(1))});
 }
 
 addPanel({

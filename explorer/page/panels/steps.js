@@ -3,7 +3,7 @@
 // A row with a bar for a probability.
 function shareRow(label, share, isChosen) {
   return element('tr', {className: isChosen ? 'chosen' : ''}, element('td', {dir: 'auto', textContent: label}),
-    element('td', {textContent: share.toFixed(3)}), element('td', {style: 'text-align:start'}, bar(share, 8)));
+    element('td', {textContent: shown(share, 3)}), element('td', {style: 'text-align:start'}, bar(share, 8)));
 }
 
 const titledTable = (title, ...rows) =>
@@ -16,7 +16,7 @@ function lastLayerWeights(of, t) {
   range(M).forEach(m => {
     const weight = h => cross[((layers - 1) * heads + h) * Q * M + t * M + m] / 65535;
     const share = range(heads).reduce((sum, h) => sum + weight(h), 0) / heads;
-    const chip = element('span', {textContent: of.texts.source.pieces[m], title: share.toFixed(3)});
+    const chip = element('span', {textContent: of.texts.source.pieces[m], title: shown(share, 3)});
     chip.style.background = shade(look, share);
     chip.style.color = shade(look, share > 0.5 ? 0 : 1);
     chips.append(chip, ' ');
