@@ -52,6 +52,9 @@ from corpora.phrasebook.grammar import (
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
 
 
+_WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of'])
+
+
 def _question(draft: Draft) -> list[Example]:
   """ "Did the man read the book?", with or without a question word."""
   # Oftener than statements in the present, where German verbs of all kinds stand in front: "Braucht er ein Auto?".
@@ -63,9 +66,13 @@ def _question(draft: Draft) -> list[Example]:
   word, ask = draft.weigh({('', ''): 0.5, ('why', 'warum'): 0.25, ('when', 'wann'): 0.25}), draft.unit('w')
   if word[0] == 'when' and (clause.tense in ('present', 'progressive') or clause.verb.name in UNWISHED):
     raise Unfit
+  if word[0] == 'why' and clause.verb.name in _WITHOUT_REASON:
+    raise Unfit
   if not word[0]:
     if draft.chance(0.25) and clause.time is None and clause.verb.name not in STATES:
       clause.time = some_time(draft, clause)
+    if clause.time and clause.time.english == 'rarely':
+      raise Unfit  # one asks whether it is often
     return [example(draft, 'question', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'question', english(clause, words(word[0], ask), inverted=True),
                   german(clause, fronted=words(word[1], ask)), '?')]
@@ -246,7 +253,7 @@ def _that(draft: Draft) -> list[Example]:
     if said.verb.name in UNWISHED:
       raise Unfit
   else:
-    said = state(draft) if draft.chance(0.3) else action(draft)
+    said = state(draft, 'present') if draft.chance(0.3) else action(draft)
   if whether and said.negated:
     raise Unfit
   return _joined(draft, main, ('whether', 'ob') if whether else ('that', 'dass'), said, False)
@@ -272,6 +279,7 @@ def _relative(draft: Draft) -> list[Example]:
     if clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
       raise Unfit  # "die sie getroffen haben": who met whom?
     described = _with_relative(nominal, english(clause), german(clause, 'last'))
+    known_for = [ADJECTIVES[adjective] for adjective, deeds in _SO.items() if clause.verb.name in deeds[clause.negated]]
   else:
     verb = draft.choose([verb for verb in TAKES_IT if 'person' in verb.subjects and fits(verb.objects, noun)])
     that = relative_pronoun(draft, nominal, 'whom' if person else 'that')
@@ -286,12 +294,15 @@ def _relative(draft: Draft) -> list[Example]:
     draft.relate('object', f'{unit}.main', that.head)
     described = _with_relative(nominal, english(clause, that.english),
                                german(clause, 'last', that.german(verb.government)))
-  if person and draft.chance(0.4):
+    known_for = [ADJECTIVES[adjective] for adjective in _TOWARDS.get(verb.name, ([], []))[0] if not clause.negated]
+  # A person is so that the deed comes of it: "the man who slept was tired"; otherwise we know him.
+  described_as = [adjective for adjective in adjectives_of(noun) if adjective in known_for or not person]
+  if not described_as or person and draft.chance(0.4):
     knower, unit = pronoun(draft, draft.choose(PRONOUNS)), draft.unit('v')
     know = lexicon.FRAME_VERBS['know']
     main = Clause(unit, knower, know, 'present', (verb_object(draft, unit, know, described, 'accusative'),))
     return [example(draft, 'relative', english(relate_verb(draft, main)), german(main))]
-  unit, adjective = draft.unit('v'), draft.choose(adjectives_of(noun))
+  unit, adjective = draft.unit('v'), draft.choose(described_as)
   draft.note('adjective', noun.english, adjective.english)
   draft.relate('adjective', nominal.head, f'{unit}.adjective')
   degree = '' if adjective.english in UNGRADED else draft.choose(('', 'very'))

@@ -5,6 +5,7 @@ A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
 
 from corpora.phrasebook import lexicon, names
 from corpora.phrasebook.draws import (
+  BY_CHANCE,
   Kinds,
   fitting,
   placed,
@@ -81,6 +82,8 @@ def _where(draft: Draft) -> list[Example]:
   beasts = frozenset({'animal'} if verb.name == 'sleep' else 'dog cat bird monkey duck rabbit mouse bear wolf'.split())
   subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.04) if beast else some_person(draft))
   tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
+  if tense == 'future' and verb.name in BY_CHANCE:
+    raise Unfit
   places = _WHERE[verb.name] if not beast else _PETS_WHERE if subject.lemma in _INDOORS else _BEASTS_WHERE
   where = _place(draft, places, 'dative', verb.name, subject)
   clause = Clause(draft.unit('v'), subject, verb, tense, complement=where,
