@@ -36,6 +36,7 @@ docs: $(VENV)/ready-to-test
 	for picture in 04_encoder 05_cross 05_decoder; do \
 	  echo "Bob kicked the ball." | $(FIGURE)=$${picture#*_} --output=docs/course/$$picture.png || exit 1; done
 	$(FIGURE)=curves --output=docs/course/07_curves.png
+	$(VENV)/bin/python -m benchmarks.notebook --workdir=$(RUN)
 	echo "Ich bin Student." > $(RUN)/student.de
 	echo "I am a student." | $(FIGURE)=distributions --reference=$(RUN)/student.de --output=docs/course/07_distributions.png
 

@@ -210,8 +210,18 @@ def of_two_sentences(sentences: Sequence[page.Sentence], first: FirstView) -> di
       found |= {f'{pronoun}_{word}_head': _place(head.name), f'{pronoun}_{word}_weight': f'{to_word.max():.2f}',
                 f'without_{pronoun}_{word}_head': _without(head, sentences)}
   head = Head(*first[1:4])
-  return found | {'first_head': head.name, 'first_change': f'{sentences[0].effects[head].change:.2f}',
+  looks = [_looks(head, sentence, pronoun) for sentence, pronoun in zip(sentences, ('es', 'sie'))]
+  return found | {'contrast': '; '.join(looks), 'first_head': head.name, 'first_change': f'{sentences[0].effects[head].change:.2f}',
                   'without_first_head': _without(head, sentences)}
+
+
+def _looks(head: Head, sentence: page.Sentence, pronoun: str) -> str:
+  """Say where a head looks most when the pronoun is written, or "it" is read."""
+  rows, columns = sentence.capture.axes(head.kind)
+  word = 'it' if head.kind == 'encoder' else pronoun
+  weights = sentence.capture.by_word(head.kind)[head.layer, head.head, rows.words.index(word)]
+  return (f'{"reading" if head.kind == "encoder" else "writing"} *{word}*, it looks at *{columns.words[weights.argmax()]}* '
+          f'({weights.max():.2f})')
 
 
 def _without(head: Head, sentences: Sequence[page.Sentence]) -> str:

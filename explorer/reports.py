@@ -27,9 +27,9 @@ _IN_SCORES = ('relative', 't5')  # positions whose part in the scores is in neit
 class Report:
   """A page, ready to be shown or saved."""
 
-  html: str
+  html: str = dataclasses.field(repr=False)
   first_view: first_view.FirstView
-  sentences: tuple[page.Sentence, ...]
+  sentences: tuple[page.Sentence, ...] = dataclasses.field(repr=False)
 
   def save(self, path: str) -> None:
     """Write the page, whole or not at all."""

@@ -94,6 +94,7 @@ def test_figures_on_two_sentences_come_from_what_heads_do_and_what_closing_them_
   assert (found['es_tired_head'], found['es_tired_weight']) == ('layer 3, head 2', '0.50')
   assert found['without_es_tired_head'] == 'makes both sentences say *sie*'
   assert found['without_first_head'] == found['without_sie_street_head'] == 'changes no word of either'
+  assert found['contrast'] == 'writing *es*, it looks at *animal* (1.00); writing *sie*, it looks at *street* (0.75)'
   assert found['first_head'] == 'cross-attention, layer 2, head 1' and found['first_change'] == '-0.50'
 
 

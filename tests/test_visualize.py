@@ -1,8 +1,6 @@
 """visualize.py from its command line to its page, on a translator that never was trained."""
 
 import json
-import os
-import runpy
 import urllib.parse
 import urllib.request
 
@@ -13,7 +11,7 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from decoding.translator import Translator
-from explorer import page, pruned_run, reports, snapshots, texts, training_page
+from explorer import page, reports, snapshots, texts, training_page
 from explorer.gates import Head
 from options import configurations, visualize_options
 from tasks.language_model import Continuer
@@ -204,24 +202,3 @@ def test_a_recurrent_models_attention_is_one_head():
   params = jax.jit(blind.init)(jax.random.key(0))
   with pytest.raises(ValueError, match='no attention'):
     reports.explain(Translator([blind], [params], vocabulary, vocabulary, greedy, 8), LINES[:1])
-
-
-def test_the_notebook_runs(tmp_path, monkeypatch):
-  """Every cell of docs/explorer.ipynb, on a run that never was trained where the notebook expects one."""
-  with open(os.path.join(configurations.ROOT, 'docs', 'explorer.ipynb'), encoding='utf-8') as file:
-    cells = json.load(file)['cells']
-  config = configurations.load_config('configs/phrasebook.py')
-  config['model'].update(d_model=14, num_heads=2, num_layers=2, d_ff=11, norm='post', positions='sinusoidal')
-  config['search'].update(beam_size=1, extra_length=3)
-  donor = tmp_path / 'donor'
-  donor.mkdir()
-  (donor / 'config.json').write_text(json.dumps(config))
-  RunFolder(str(donor)).save_vocabularies(small_vocabulary().model, None)
-  (tmp_path / 'runs').mkdir()
-  pruned_run.write(RunFolder.open(str(donor)), str(tmp_path / 'runs' / 'phrasebook'), small_translator().params[0], [])
-  (tmp_path / 'cells.py').write_text('\n'.join(''.join(cell['source']) + '\n' for cell in cells
-                                               if cell['cell_type'] == 'code'))
-  monkeypatch.chdir(tmp_path)
-  names = runpy.run_path(str(tmp_path / 'cells.py'))
-  assert names['report']._repr_html_().startswith('<iframe') and os.path.getsize(tmp_path / 'report.html') > 20_000
-  assert all(len(cell.get('outputs', [])) == 0 for cell in cells)
