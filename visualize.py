@@ -149,6 +149,8 @@ def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
   rows = [*of_run(folder, options), ('checkpoint', options.checkpoint),
           ('search', ', '.join(f'{name} {value}' for name, value in (config['search'] | dict(options.search)).items()
                                if name != 'batch_tokens'))]
+  if config['train']['label_smoothing']:
+    rows.append(('label smoothing', str(config['train']['label_smoothing'])))  # the steps say what it does
   if os.path.isfile(folder.results):
     rows.append(('scores', task_of(config).describe(read_json(folder.results))))
   return rows

@@ -207,6 +207,29 @@ def test_steps_show_the_next_token_and_what_remains(tab, captures):
   assert '⟨bos⟩ Das Ti' in tab.text('#prefix') and tab.state()['t'] == '2'
 
 
+def test_a_model_with_smoothed_labels_says_what_that_leaves_to_others(tab, tmp_path, browser, written):
+  assert 'smoothing' not in tab.text('#steps')
+  path = tmp_path / 'smoothed.html'
+  path.write_text(written.read_text(encoding='utf-8').replace('"card":[', '"card":[["label smoothing","0.1"],'),
+                  encoding='utf-8')
+  smoothed = Tab(browser, path)
+  shown = smoothed.text('#steps')
+  assert 'leave 0.1 to all tokens together' in shown and 'about 0.900 at most' in shown
+  smoothed.close()
+
+
+def test_a_step_is_a_row_of_the_decoder_and_a_column_of_the_beam(tab):
+  steps = lambda: (tab.state()['t'], tab.state()['q'], tab.page.locator('#beam').get_attribute('data-step'))
+  before = tab.state()['q']
+  tab.page.locator('#step').fill('2')
+  assert steps() == ('2', before, '2')  # a row of the encoder is no step
+  tab.page.click('#kind-cross')
+  tab.page.locator('#step').fill('3')  # the word that pieces 2 and 3 spell
+  assert steps() == ('3', '2', '3')
+  tab.page.locator('.queries button').nth(1).click()
+  assert steps() == ('1', '1', '1') and '2 of' in tab.text('#step-count')
+
+
 def test_closing_a_head_marks_the_words_that_change(tab):
   tab.page.click('#effects button[data-layer="0"][data-head="1"]')
   assert 'goes from -3.50 to -3.75' in tab.text('#effect')

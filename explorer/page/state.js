@@ -11,7 +11,7 @@ const state = {
   m: report.first_view.key,  // the chosen key, or null
   words: true,  // else pieces
   padded: false,  // whether padding is shown
-  t: 0,  // step of decoding
+  t: 0,  // step of decoding; where the decoder's rows are shown, the chosen row is that of the step
   e: report.training ? report.training.length - 1 : 0,  // snapshot of training
   theme: '',  // light, dark, or as the system has it
 };
@@ -56,9 +56,21 @@ function restore() {
   if (found.has('padded')) state.padded = found.get('padded') === '1';
   state.q = number('q', axis(sentence(), state.k, 'query', state.words).length - 1, state.q);
   state.m = number('m', axis(sentence(), state.k, 'key', state.words).length - 1, state.m);
-  state.t = number('t', sentence().steps.length - 1, 0) ?? 0;
+  state.t = rowsStep() ?? number('t', sentence().steps.length - 1, 0) ?? 0;
   state.e = number('e', (report.training?.length ?? 1) - 1, state.e) ?? 0;
   if (['', 'light', 'dark'].includes(found.get('theme'))) state.theme = found.get('theme');
+}
+
+// The step of decoding in which the chosen row is written, or null: the encoder's rows are written in none.
+function rowsStep() {
+  if (state.k === 'encoder' || state.q === null) return null;
+  return Math.min(axis(sentence(), state.k, 'query', state.words)[state.q].first, sentence().steps.length - 1);
+}
+
+// The row that is written in a step, or null.
+function stepsRow(t) {
+  const row = state.k === 'encoder' ? -1 : axis(sentence(), state.k, 'query', state.words).findIndex(unit => t <= unit.last);
+  return row < 0 ? null : row;
 }
 
 // Changes the state and shows it. A choice that no longer exists after the change is dropped.
@@ -78,5 +90,6 @@ function set(changes) {
       }
   if (other && !('q' in changes)) state.q = state.m = null;
   if (state.s !== before.s) state.t = 0;
+  if ('q' in changes && !('t' in changes) && rowsStep() !== null) state.t = rowsStep();
   return show();
 }

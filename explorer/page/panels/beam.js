@@ -1,9 +1,11 @@
 // The beam search as a tree: every hypothesis that was considered.
 
+const [BEAM_WIDE, BEAM_HIGH] = [134, 19];  // pixels of an entry
+
 // A column for each step, hypotheses best first: kept, pruned (dim) and finished (with their score), the result's path
-// bold.
+// bold; the column of the step that is shown above stands on a ground of its own.
 function drawBeam(make) {
-  const {nodes, best} = sentence().beam, look = theme(), [wide, high] = [134, 19];
+  const {nodes, best} = sentence().beam, look = theme(), [wide, high] = [BEAM_WIDE, BEAM_HIGH];
   const rows = new Map();
   const places = nodes.map(([, step]) => {
     rows.set(step, (rows.get(step) ?? -1) + 1);
@@ -13,6 +15,8 @@ function drawBeam(make) {
   const pen = make(width, height);
   pen.fillStyle = look.ground;
   pen.fillRect(0, 0, width, height);
+  pen.fillStyle = look.line;
+  pen.fillRect(state.t * wide + 20, 0, wide, height);
   nodes.forEach(([parent, , label, logProb, fate, score], n) => {
     const [step, row] = places[n], [x, y] = [step * wide + 26, row * high + 17], onPath = best.includes(n);
     pen.fillStyle = {kept: look.ink, pruned: look.dim, finished: look.accent}[fate];
@@ -42,6 +46,7 @@ function showBeam() {
   else if (beam.compared) text += 'The reference stays in the beam.';
   $('beam-text').replaceChildren(text, ' ', ...exportButtons('beam', drawBeam));
   const canvas = $('beam');
+  canvas.dataset.step = state.t;
   drawBeam((width, height) => { canvas.style.width = `${width}px`; return canvasPen(canvas, width, height); });
 }
 
@@ -51,6 +56,7 @@ addPanel({
   content: [
     element('p', {id: 'beam-text', className: 'aside'}),
     element('div', {className: 'scrolls'},
-      element('canvas', {id: 'beam', role: 'img', 'aria-label': 'Hypotheses of the beam search'}))],
+      element('canvas', {id: 'beam', role: 'img', 'aria-label': 'Hypotheses of the beam search',
+                         onclick: event => toStep(Math.floor((event.offsetX - 20) / BEAM_WIDE))}))],
   show: showBeam,
 });

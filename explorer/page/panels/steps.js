@@ -25,6 +25,14 @@ function lastLayerWeights(of, t) {
   return element('div', {}, element('h3', {textContent: title}), chips);
 }
 
+// Why the likeliest token of a smoothed model stays below 1, or nothing.
+function smoothingNote() {
+  const found = report.card.find(([name]) => name === 'label smoothing');
+  return found ? [element('p', {className: 'aside', textContent: `Trained with label smoothing ${found[1]}: the model ` +
+    `was taught to leave ${found[1]} to all tokens together even where it is sure, so that the likeliest gets about ` +
+    `${shown(1 - found[1], 3)} at most.`})] : [];
+}
+
 function showStep() {
   const of = sentence(), last = of.steps.length - 1, t = Math.min(state.t, last), step = of.steps[t];
   $('steps-panel').hidden = !step;
@@ -40,16 +48,20 @@ function showStep() {
   const rowOf = (label, [text, share]) => shareRow(label, share, text === step.written);
   const parts = [titledTable('The next token', ...step.top.map(found => rowOf(found[0], found)),
                              shareRow('all others together', rest, false))];
+  parts[0].append(...smoothingNote());
   if (of.shapes.cross) parts.push(lastLayerWeights(of, t));
   if (step.lens) parts.push(titledTable('What each decoder layer would predict',
     ...step.lens.map((found, l) => rowOf(`layer ${l + 1}: ${found[0]}`, found))));
   $('steps').replaceChildren(...parts);
 }
 
-// Goes to a step. Nothing else of the page depends on it.
+// Goes to a step, and to its row where the decoder's rows are shown.
 function toStep(t) {
   state.t = clamp(t, sentence().steps.length - 1);
+  const q = stepsRow(state.t);
+  if (q !== null && q !== state.q) return set({q, m: null, t: state.t});
   showStep();
+  showBeam();
   save();
 }
 
