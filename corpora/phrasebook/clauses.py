@@ -51,7 +51,6 @@ from corpora.phrasebook.grammar import (
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
 
-
 _WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of'])
 
 
@@ -165,6 +164,8 @@ def _moved(draft: Draft, tense: str, concession: bool, fronted: bool) -> tuple[C
         draft, draft.choose(fitting(tags)), somebody, indefinite=0 if negated else 0.2, described=0.1, plural=0)
     if other.sort == 'pronoun' or negated and not other.definite:
       raise Unfit  # who "he" is, is for the other clause to say
+    if verb.name in ('buy', 'sell') and other.english[0].text.endswith("'s"):
+      raise Unfit
     objects = (verb_object(draft, unit, verb, other, verb.government),)
   doer, state_of = (echo(draft, somebody), somebody) if fronted else (somebody, echo(draft, somebody))
   deed = relate_verb(draft, Clause(unit, doer, verb, tense, objects, negated))

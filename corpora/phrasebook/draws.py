@@ -206,6 +206,8 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
     if 'broken' in (word.text for word in nominal.english) and verb.name not in _WITH_BROKEN:
       raise Unfit
+    if verb.name == 'sell' and nominal.english[0].text.endswith("'s"):
+      raise Unfit  # what is Anna's, Anna sells
     if verb.name == 'try on' and subject.agreement == 'plural':
       raise Unfit  # both in one coat
     if verb.name == 'write' and (nominal.english[0].text not in ('a', 'an', 'the', 'this') or len(nominal.english) > 2):
