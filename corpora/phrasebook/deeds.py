@@ -79,7 +79,7 @@ def described(draft: Draft) -> list[Example]:
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
   tried = adjective.english in _TRIED
-  dreamed = tried or not noun.tags.isdisjoint(_DREAMED)
+  dreamed = not tried and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
   known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
   unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
   if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
