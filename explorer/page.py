@@ -136,7 +136,7 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
 
 
 def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[tuple[str, str]],
-           with_vectors: bool = True, scaled: bool = True,
+           with_vectors: bool = True, scaled: bool = True, projected: Mapping[str, Any] | None = None,
            live: Mapping[str, Any] | None = None) -> dict[str, Any]:
   """Return all that the page shows, as JSON.
 
@@ -145,10 +145,13 @@ def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[
     card: rows (name, value) that describe the model.
     with_vectors: whether to include queries, keys and values, and with them the calculation behind a weight.
     scaled: whether scores are divided by √d_k.
+    projected: what queries and keys are made from: {'d_model': width of the tokens' vectors, 'rotary': whether their
+      positions turn them}; None: the page does not say.
     live: the model that translates in the page, see explorer/live.py; None: the page does not translate.
   """
   return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],
           'first_view': first_view._asdict(), 'card': [list(row) for row in card],
+          **({'projected': dict(projected)} if projected else {}),
           **({'live': dict(live)} if live else {})}
 
 

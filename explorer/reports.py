@@ -135,7 +135,9 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   first = first_view.choose(captures[:len(lines)])
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
   content = page.report(sentences, first, [*_card(model), *card], with_vectors and with_products,
-                        scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live)
+                        scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live,
+                        projected={'d_model': model.config.d_model, 'rotary': model.config.positions == 'rotary'}
+                        if with_products else None)
   return Report(page.page(content), first, sentences)
 
 

@@ -167,6 +167,11 @@ def test_what_means_nothing_beside_training_is_refused(more, capsys):
   assert '--training with --' in capsys.readouterr().err
 
 
+def test_a_report_says_what_queries_and_keys_are_made_from():
+  shown = reports.explain(small_translator(), LINES[:1], with_effects=False)
+  assert '"projected":{"d_model":14,"rotary":false}' in shown.html
+
+
 def test_a_report_shows_itself_in_a_notebook():
   shown = reports.explain(small_translator(), LINES[:1], with_effects=False)._repr_html_()
   assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;') and 'allow-scripts' in shown

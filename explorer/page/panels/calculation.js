@@ -46,6 +46,16 @@ function showProducts({q, keys, dot, scaled}, m, names) {
     (scaled[m] === dot[m] ? '.' : `, divided by √${q.length} = ${scaled[m].toFixed(2)}.`));
 }
 
+// The step before: how a token's vector becomes its query and its key.
+function whereFrom(width) {
+  if (!report.projected) return '';
+  const {d_model: from, rotary} = report.projected;
+  return `They are made from the tokens’ vectors x of d_model = ${from} numbers by the head’s own matrices ` +
+    `(${from} × ${width}): q = x W^Q, and k = x W^K` +
+    `${state.k === 'cross' ? ', where x is the encoder’s output' : ''}` +
+    `${rotary && state.k !== 'cross' ? '; their positions turn both' : ''}. `;
+}
+
 function showCalculation() {
   const of = sentence();
   $('calculation-panel').hidden = !of.vectors;
@@ -61,7 +71,7 @@ function showCalculation() {
   const unit = piece('query')[query];
   const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}” before “${unit.label}”`;
   $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece ${who}: its query q has ` +
-    `d_k = ${width} numbers, and so has each key k. The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
+    `d_k = ${width} numbers, and so has each key k. ${whereFrom(width)}The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
     `is the weight α, and the head's output is the sum of the values v times α, of length ${found.length.toFixed(2)}.`;
   const within = range(found.dot.length).filter(m => !column || m >= column.first && m <= column.last);
   const shownKey = (within.length ? within : range(found.dot.length)).reduce(
