@@ -197,8 +197,8 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
   if verb.government == 'both':
     receiver = some_person(draft, subject)
     thing = some_noun(draft, draft.choose(fitting(verb.objects)), subject, indefinite=0.4, plural=0)
-    if receiver.sort == 'name' and thing.english[0].text.endswith("'s"):
-      raise Unfit  # "sent Anna Paul's book"
+    if thing.english[0].text.endswith("'s"):
+      raise Unfit  # "sent Anna Paul's book"; and what is Paul's, Paul lends
     return (Object(receiver, 'dative', [], []), verb_object(draft, unit, verb, thing, 'accusative'))
   if 'person' in verb.objects and (verb.objects == PERSON or draft.chance(0.6)):
     nominal = some_person(draft, subject)

@@ -109,7 +109,7 @@ def _list(cell: str) -> list[str]:
 # person: may do what people do.   gendered: grammatical gender = sex, so that he/she/his/her is never in doubt.
 # kin: stands with "my", "her", "Anna's".   one: of which one has one only.   pet: may belong to somebody.
 # thing: anything lifeless that is not eaten.   packed, screen: may fit into, or hide, something.   luggage: is carried.
-# feared: by other animals.   colored: of any color.   priced: bought at very different prices.   prey: is hunted.   eater: eats what people eat.
+# feared: by other animals.   colored: of any color.   priced: bought at very different prices.   prey: is hunted by all of them.   eater: eats what people eat.
 _NOUNS = """
 man, men | Mann, Männer | m | person gendered
 woman, women | Frau, Frauen | f | person gendered
@@ -140,16 +140,16 @@ wolf, wolves | Wolf, Wölfe | m | animal jumper hunter feared
 bear, bears | Bär, Bären | m weak | animal hunter eater feared
 donkey, donkeys | Esel, Esel | m | animal pet jumper puller carrier kicker eater
 lion, lions | Löwe, Löwen | m weak | animal jumper hunter feared
-monkey, monkeys | Affe, Affen | m weak | animal jumper prey eater
+monkey, monkeys | Affe, Affen | m weak | animal jumper eater
 bird, birds | Vogel, Vögel | m | animal pet prey eater
 cat, cats | Katze, Katzen | f | animal pet jumper hunter prey
 mouse, mice | Maus, Mäuse | f | animal prey eater
 cow, cows | Kuh, Kühe | f | animal pet puller kicker eater feared
-goat, goats | Ziege, Ziegen | f | animal pet jumper puller carrier kicker prey eater
+goat, goats | Ziege, Ziegen | f | animal pet jumper puller carrier kicker eater
 duck, ducks | Ente, Enten | f | animal pet prey eater
 snake, snakes | Schlange, Schlangen | f | animal hunter feared
 horse, horses | Pferd, Pferde | n | animal pet jumper puller carrier kicker eater feared
-pig, pigs | Schwein, Schweine | n | animal pet prey eater
+pig, pigs | Schwein, Schweine | n | animal pet eater
 animal, animals | Tier, Tiere | n | animal creature jumper hunter puller carrier eater feared
 rabbit, rabbits | Kaninchen, Kaninchen | n | animal pet jumper prey eater
 camel, camels | Kamel, Kamele | n | animal puller carrier kicker eater feared
@@ -341,7 +341,7 @@ trust, trusted | vertrauen, vertraut, vertraut, haben | person | dative | person
 listen to, listened to, listening to | zu-hören, hört, zugehört, haben | person | dative | person bird
 call, called | an-rufen, ruft, angerufen, haben | person | accusative | person
 invite, invited | ein-laden, lädt, eingeladen, haben | person | accusative | person
-look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | person animal picture building
+look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | animal picture building
 pick +up, picked +up | ab-holen, holt, abgeholt, haben | person | accusative | person
 turn +on, turned +on | ein-schalten, schaltet, eingeschaltet, haben | person | accusative | device
 turn +off, turned +off | aus-schalten, schaltet, ausgeschaltet, haben | person | accusative | device
@@ -489,25 +489,25 @@ carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food -egg | sick tired | hard sour
 eat | | eater | food -egg | hungry | sweet fresh
-fit into | not | packed | container car truck -barrel -drawer | big long wide tall | small narrow low*
-fit into | not | cat dog rabbit snake duck luggage | cupboard box car truck | big long wide tall | small narrow low*
-fit into | | packed | container car truck -barrel -drawer | small narrow* short low | big wide
-fit into | | cat dog rabbit snake duck luggage | cupboard box car truck | small narrow* short low | big wide
+fit into | not | packed | container car -barrel -drawer | big long wide tall | small narrow low*
+fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
+fit into | | packed | container car -barrel -drawer | small narrow* short low | big wide
+fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow* short low | big wide
 fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
-fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* narrow | high
-fit under | | truck bus boat carriage camel | bridge | low small* narrow | high
+fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* | high
+fit under | | truck bus boat carriage camel | bridge | low small* | high
 cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow short low
 support | not | table chair shelf bench | container television cat -drawer -cupboard | weak old | heavy
-support | not | bridge | vehicle camel horse cow | weak old | heavy
+support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy
 support | | table chair shelf bench | container television cat -drawer -cupboard | sturdy | light small
-support | | bridge | vehicle camel horse cow | sturdy | light small
-overtake | not | vehicle -carriage -bicycle | vehicle -carriage -bicycle | slow old* heavy | fast
+support | | bridge | bicycle car carriage horse cow | sturdy | light small
+overtake | not | vehicle -carriage -bicycle | vehicle -carriage -bicycle | slow old* | fast
 overtake | | vehicle -carriage -bicycle | vehicle -carriage -bicycle | fast | slow old*
 catch | not | hunter | prey | slow tired* lazy | fast clever strong
 catch | | hunter | prey | fast clever strong | slow tired* weak old
-attack | not | hunter | animal | tired weak | strong dangerous
+attack | not | hunter | animal | tired lazy | strong dangerous
 attack | | hunter | animal | hungry angry | weak small tired
 fear | not | feared | animal | strong big | small weak friendly
 fear | | animal -bear -lion -wolf | feared | small weak | big strong dangerous

@@ -86,9 +86,14 @@ def draw_pronoun_pair(draft: Draft) -> list[Example]:
   return _pair_about(draft, frame, of_first, of_second)
 
 
+_HARDEST = ('fit under', 'small')  # where neither the other polarity nor what other verbs say of the adjective helps
+
+
 def draw_unseen_pair(draft: Draft) -> list[Example]:
   """Draw a pronoun pair with a key, (frame, adjective), that training never has."""
-  frame, word = draft.choose([(frame, word) for frame in lexicon.FRAMES for word in sorted(frame.held_out)])
+  keys = sorted({(frame.name, word) for frame in lexicon.FRAMES for word in frame.held_out})
+  name, word = draft.weigh({key: 3 if key == _HARDEST else 1 for key in keys})
+  frame = draft.choose([frame for frame in lexicon.FRAMES if frame.name == name])
   if word in frame.of_subject:
     return _pair_about(draft, frame, word, draft.choose(frame.of_object))
   return _pair_about(draft, frame, draft.choose(frame.of_subject), word)
@@ -157,12 +162,12 @@ _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
     'buy': 'lose, wash, clean, break, read, eat', 'carry': 'lose, open, clean', 'clean': 'sell',
-    'find': 'lose, sell, repair, break', 'lose': 'find', 'need': 'buy, find',
+    'find': 'sell, repair, break', 'lose': 'find', 'need': 'buy, find',
     'open': 'close, read', 'read': 'sell', 'repair': 'sell, lose, clean',
     'see': 'buy, draw, follow, visit, admire', 'try on': 'buy', 'turn on': 'turn off', 'visit': 'admire, draw',
     'wash': 'sell, lose', 'write': 'lose, read'}.items()}
 _AGAINST = frozenset('lose break'.split())  # joined by "but"
-_REVERSED = frozenset([('find', 'lose'), ('lose', 'find')])
+_REVERSED = frozenset([('lose', 'find')])
 # What one may leave undone, joined by "but".
 _LEFT_UNDONE = frozenset(['read', 'eat', 'wash', 'clean', 'find', 'buy', 'close', 'open', 'visit',
                           'turn off'])
@@ -177,8 +182,7 @@ _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')
     'carry': 'light small | heavy big',
     'love': 'beautiful friendly clever | ',
     'admire': 'beautiful big new old high long | small dirty low',
-    'draw': 'beautiful big | dirty',
-    'follow': 'friendly clever | fast angry',
+    'draw': 'beautiful | dirty',
     'eat': 'sweet fresh | sour hard cold hot',
     'visit': 'beautiful old big | small',
 }.items()}
