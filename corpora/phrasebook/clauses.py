@@ -255,7 +255,7 @@ def _that(draft: Draft) -> list[Example]:
       raise Unfit
   else:
     said = state(draft, 'present') if draft.chance(0.3) else action(draft)
-  if whether and said.negated:
+  if whether and (said.negated or said.subject.lemma in ('I', 'we')):
     raise Unfit
   return _joined(draft, main, ('whether', 'ob') if whether else ('that', 'dass'), said, False)
 

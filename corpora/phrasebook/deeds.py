@@ -90,7 +90,7 @@ def described(draft: Draft) -> list[Example]:
   if deed == 'lie':
     lying = draft.choose(fitting(frozenset({'lying', '-guitar', '-blanket'})))
     thing = some_noun(draft, lying, described=0, indefinite=0.2, plural=0)
-    if noun.english in (thing.lemma, 'guitar') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
+    if noun.english in (thing.lemma, 'guitar', 'drawer') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
       raise Unfit
     if adjective.english in ('fast', 'slow'):
       raise Unfit  # something lies beside what stands still

@@ -201,9 +201,10 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
       raise Unfit  # "sent Anna Paul's book"; and what is Paul's, Paul lends
     return (Object(receiver, 'dative', [], []), verb_object(draft, unit, verb, thing, 'accusative'))
   if 'person' in verb.objects and (verb.objects == PERSON or draft.chance(0.6)):
-    nominal = some_person(draft, subject)
+    nominal = some_person(draft, subject, described=0 if verb.name == 'hear' else 0.15)
   else:
-    nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
+    nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject,
+                        indefinite=0 if verb.name == 'tidy up' else 0.25, described=0 if verb.name == 'hear' else 0.3)
     if 'broken' in (word.text for word in nominal.english) and verb.name not in _WITH_BROKEN:
       raise Unfit
     if verb.name == 'sell' and nominal.english[0].text.endswith("'s"):

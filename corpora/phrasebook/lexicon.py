@@ -260,7 +260,7 @@ cheap, cheaper | billig, billiger | priced
 heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
 light, lighter | leicht, leichter | luggage ball bicycle sled boat; container device animal load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
-short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror sofa -cupboard
+short, shorter | kurz, kürzer | curtain bed dress coat street bridge river; bench container curtain mirror sofa -cupboard
 wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence -gate
 narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
@@ -480,7 +480,7 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 # (verb, "not", adjective), that only the test has: what it means follows from the other keys of the verb and adjective.
 _FRAMES = """
 cross | not | animal -bird -duck -crocodile | crossed | tired weak sick old lazy | wide dangerous deep
-cross | | animal -bird -duck -crocodile | crossed | clever fast | narrow shallow
+cross | | animal -bird -duck -crocodile | crossed | strong fast | narrow shallow
 jump over | not | jumper | leaped | tired weak heavy small | high wide
 jump over | | jumper | leaped | strong fast | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
@@ -491,8 +491,8 @@ eat | not | eater | food -egg | sick tired | hard sour
 eat | | eater | food -egg | hungry | sweet fresh
 fit into | not | packed | container car -barrel -drawer | big long wide tall | small narrow low*
 fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
-fit into | | packed | container car -barrel -drawer | small narrow* short low | big wide
-fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow* short low | big wide
+fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
+fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow short low | big wide
 fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
 fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* | high

@@ -139,7 +139,7 @@ def travel(draft: Draft) -> list[Example]:
       (('live', 'in', 'in'), ('work', 'in', 'in'), ('travel', 'to', 'nach'), ('fly', 'to', 'nach')))
   city, unit = names.some_of(draft, 'city'), draft.unit('v')
   note_name(draft, city, 'city')
-  subject = some_person(draft)
+  subject = some_person(draft, described=0)
   abides = verb in ('live', 'work')
   tense = draft.weigh({'past': 0.45, 'future': 0.2, 'present': 0.35} if abides else
                       {'past': 0.5, 'future': 0.25, 'progressive': 0.1, 'present': 0.15})
