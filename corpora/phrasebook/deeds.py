@@ -115,6 +115,8 @@ def _having(draft: Draft) -> list[Example]:
   """ "The man has a new car.", "She doesn't have a dog."."""
   subject = some_person(draft)
   noun = draft.choose(fitting(frozenset('pet own small device furniture clothing container'.split())))
+  if subject.agreement == 'plural' and not {'small', 'clothing'}.isdisjoint(noun.tags):
+    raise Unfit  # several with one hat
   negated = subject.definite and draft.chance(0.3)
   adjective = None
   if draft.chance(0.5):
@@ -268,7 +270,8 @@ def _esteem(draft: Draft) -> list[Example]:
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
                                       ('good', 'good', 'clever'))]
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
-  return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense)]
+  role = draft.choose([role for role in lexicon.ROLES if role.english != 'student'])
+  return [esteem_sentence(draft, subject, verb, esteemed, adjective, role, tense)]
 
 
 def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nominal, adjective: Adjective,

@@ -107,7 +107,7 @@ _YOUNG = ('boy', 'girl', 'child')
 
 def belongs(noun: Noun) -> bool:
   """Whether somebody may have it: "my", "Anna's"."""
-  return not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
+  return noun.english not in ('barrel', 'drawer') and not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
 
 
 def _determiner(draft: Draft, noun: Noun, owner: Nominal | None, indefinite: float = 0.25) -> Determiner:
@@ -187,6 +187,7 @@ def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str
   return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
 
 
+_OWN = frozenset('my our his her their'.split())
 _WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
 
 
@@ -204,11 +205,12 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     nominal = some_person(draft, subject, described=0 if verb.name == 'hear' else 0.15)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject,
-                        indefinite=0 if verb.name == 'tidy up' else 0.25, described=0 if verb.name == 'hear' else 0.3)
+                        indefinite=0 if verb.name in ('tidy up', 'open', 'close') else 0.25, described=0 if verb.name == 'hear' else 0.3)
     if 'broken' in (word.text for word in nominal.english) and verb.name not in _WITH_BROKEN:
       raise Unfit
-    if verb.name == 'sell' and nominal.english[0].text.endswith("'s"):
-      raise Unfit  # what is Anna's, Anna sells
+    whose = nominal.english[0].text
+    if verb.name == 'sell' and whose.endswith("'s") or verb.name == 'buy' and whose in _OWN:
+      raise Unfit  # what is Anna's, Anna sells, and nobody buys what is his
     if verb.name == 'try on' and subject.agreement == 'plural':
       raise Unfit  # both in one coat
     if verb.name == 'write' and (nominal.english[0].text not in ('a', 'an', 'the', 'this') or len(nominal.english) > 2):
@@ -269,7 +271,8 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   tense = tense or some_tense(draft, verb)
-  if tense == 'progressive' and not verb.progressive or tense == 'future' and verb.name in BY_CHANCE:
+  if tense == 'progressive' and not verb.progressive or tense == 'future' and (
+      verb.name in BY_CHANCE or lexicon.is_animal(subject.lemma)):
     raise Unfit
   unit = draft.unit('v')
   objects = some_objects(draft, unit, verb, subject)

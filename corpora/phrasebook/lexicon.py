@@ -186,7 +186,7 @@ blanket, blankets | Decke, Decken | f | thing lying colored priced
 bench, benches | Bank, Bänke | f | thing furniture surface leaped priced
 book, books | Buch, Bücher | n | thing small lying readable priced
 picture, pictures | Bild, Bilder | n | thing hanging packed screen priced
-knife, knives | Messer, Messer | n | thing small lying priced
+knife, knives | Messer, Messer | n | thing small priced
 radio, radios | Radio, Radios | n | thing device standing priced
 package, packages | Paket, Pakete | n | thing container openable standing luggage
 barrel, barrels | Fass, Fässer | n | thing container standing
@@ -221,7 +221,7 @@ garden, gardens | Garten, Gärten | m | thing place inside
 park, parks | Park, Parks | m | thing place inside
 forest, forests | Wald, Wälder | m | thing place inside
 river, rivers | Fluss, Flüsse | m | thing crossed
-lake, lakes | See, Seen | m | thing crossed
+lake, lakes | See, Seen | m | thing
 fence, fences | Zaun, Zäune | m | thing barrier leaped
 street, streets | Straße, Straßen | f | thing crossed
 desert, deserts | Wüste, Wüsten | f | thing crossed
@@ -265,7 +265,7 @@ wide, wider | breit, breiter | bridge river street valley bed bench table sofa d
 narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
 tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
-low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture television mirror box basket barrel drawer
+low, lower | niedrig, niedriger | barrier table bench bed sofa chair shelf bridge; furniture box basket barrel drawer lamp vase television
 deep, deeper | tief, tiefer | river lake valley
 shallow, shallower | flach, flacher | river lake
 quiet, quieter | ruhig, ruhiger | street park lake garden room person -king -queen
@@ -492,7 +492,7 @@ eat | | eater | food -egg | hungry | sweet fresh
 fit into | not | packed | container car -barrel -drawer | big long wide tall | small narrow low*
 fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
 fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
-fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow short low | big wide
+fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow low | big wide
 fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
 fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* | high
@@ -509,7 +509,7 @@ catch | not | hunter | prey | slow tired* lazy | fast clever strong
 catch | | hunter | prey | fast clever strong | slow tired* weak old
 attack | not | hunter | animal | tired lazy | strong dangerous
 attack | | hunter | animal | hungry angry | weak small tired
-fear | not | feared | animal | strong big | small weak friendly
+fear | not | feared | animal | strong big | small weak
 fear | | animal -bear -lion -wolf | feared | small weak | big strong dangerous
 escape from | not | prey | hunter | slow tired heavy old | fast clever* strong
 escape from | | prey | hunter | fast clever* | slow tired lazy old
@@ -642,6 +642,11 @@ LISTED_NAMES = frozenset([*FAMILIAR_MEN, *FAMILIAR_WOMEN, *OTHER_FIRST_NAMES, *S
 def fits(tags: frozenset[str], noun: Noun) -> bool:
   """Whether a noun is among what a verb or an adjective goes with; a tag "-child" leaves that noun out."""
   return not tags.isdisjoint(noun.tags) and f'-{noun.english}' not in tags
+
+
+def is_animal(word: str) -> bool:
+  """Whether an English singular is an animal."""
+  return word in NOUNS and 'animal' in NOUNS[word].tags
 
 
 def nouns(tags: frozenset[str]) -> list[Noun]:
