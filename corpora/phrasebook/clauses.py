@@ -51,6 +51,8 @@ from corpora.phrasebook.grammar import (
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
 
+_WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of'])
+
 
 def _question(draft: Draft) -> list[Example]:
   """ "Did the man read the book?", with or without a question word."""
@@ -63,9 +65,13 @@ def _question(draft: Draft) -> list[Example]:
   word, ask = draft.weigh({('', ''): 0.5, ('why', 'warum'): 0.25, ('when', 'wann'): 0.25}), draft.unit('w')
   if word[0] == 'when' and (clause.tense in ('present', 'progressive') or clause.verb.name in UNWISHED):
     raise Unfit
+  if word[0] == 'why' and clause.verb.name in _WITHOUT_REASON:
+    raise Unfit
   if not word[0]:
     if draft.chance(0.25) and clause.time is None and clause.verb.name not in STATES:
       clause.time = some_time(draft, clause)
+    if clause.time and clause.time.english == 'rarely':
+      raise Unfit  # one asks whether it is often
     return [example(draft, 'question', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'question', english(clause, words(word[0], ask), inverted=True),
                   german(clause, fronted=words(word[1], ask)), '?')]
@@ -118,7 +124,7 @@ _SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') fo
     'strong': 'carry: table cupboard barrel suitcase; help: person | cry; need: bicycle car',
     'weak': 'need: bed chair | carry: table barrel suitcase; swim; get up; dance',
     'clever': 'repair: radio clock bicycle; find: key ring | ',
-    'friendly': 'help: person; thank: person; invite: person | ',
+    'friendly': 'help: person; thank: person | ',
 }.items()}
 _PASSING = 'tired sick hungry sad happy angry'.split()  # what may be so tomorrow
 # Why somebody does something to somebody: what the other one is, or has done. They are "it" and "him" to each other.
@@ -132,7 +138,7 @@ _TOWARDS = {deed: tuple(part.split(', ') for part in row.split(' | ')) for deed,
     'invite': 'friendly, famous, sad | help, visit, love, call',
     'call': 'sick, sad, friendly | help, call, love, visit',
     'wait for': 'slow, tired | call, help',
-    'listen to': 'clever, sad, famous | help, call',
+    'listen to': 'clever, sad, famous | call',
 }.items()}
 
 
@@ -158,6 +164,8 @@ def _moved(draft: Draft, tense: str, concession: bool, fronted: bool) -> tuple[C
         draft, draft.choose(fitting(tags)), somebody, indefinite=0 if negated else 0.2, described=0.1, plural=0)
     if other.sort == 'pronoun' or negated and not other.definite:
       raise Unfit  # who "he" is, is for the other clause to say
+    if verb.name in ('buy', 'sell') and other.english[0].text.endswith("'s"):
+      raise Unfit
     objects = (verb_object(draft, unit, verb, other, verb.government),)
   doer, state_of = (echo(draft, somebody), somebody) if fronted else (somebody, echo(draft, somebody))
   deed = relate_verb(draft, Clause(unit, doer, verb, tense, objects, negated))
@@ -246,8 +254,8 @@ def _that(draft: Draft) -> list[Example]:
     if said.verb.name in UNWISHED:
       raise Unfit
   else:
-    said = state(draft) if draft.chance(0.3) else action(draft)
-  if whether and said.negated:
+    said = state(draft, 'present') if draft.chance(0.3) else action(draft)
+  if whether and (said.negated or said.subject.lemma in ('I', 'we')):
     raise Unfit
   return _joined(draft, main, ('whether', 'ob') if whether else ('that', 'dass'), said, False)
 
@@ -272,6 +280,7 @@ def _relative(draft: Draft) -> list[Example]:
     if clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
       raise Unfit  # "die sie getroffen haben": who met whom?
     described = _with_relative(nominal, english(clause), german(clause, 'last'))
+    known_for = [ADJECTIVES[adjective] for adjective, deeds in _SO.items() if clause.verb.name in deeds[clause.negated]]
   else:
     verb = draft.choose([verb for verb in TAKES_IT if 'person' in verb.subjects and fits(verb.objects, noun)])
     that = relative_pronoun(draft, nominal, 'whom' if person else 'that')
@@ -286,12 +295,15 @@ def _relative(draft: Draft) -> list[Example]:
     draft.relate('object', f'{unit}.main', that.head)
     described = _with_relative(nominal, english(clause, that.english),
                                german(clause, 'last', that.german(verb.government)))
-  if person and draft.chance(0.4):
+    known_for = [ADJECTIVES[adjective] for adjective in _TOWARDS.get(verb.name, ([], []))[0] if not clause.negated]
+  # A person is so that the deed comes of it: "the man who slept was tired"; otherwise we know him.
+  described_as = [adjective for adjective in adjectives_of(noun) if adjective in known_for or not person]
+  if not described_as or person and draft.chance(0.4):
     knower, unit = pronoun(draft, draft.choose(PRONOUNS)), draft.unit('v')
     know = lexicon.FRAME_VERBS['know']
     main = Clause(unit, knower, know, 'present', (verb_object(draft, unit, know, described, 'accusative'),))
     return [example(draft, 'relative', english(relate_verb(draft, main)), german(main))]
-  unit, adjective = draft.unit('v'), draft.choose(adjectives_of(noun))
+  unit, adjective = draft.unit('v'), draft.choose(described_as)
   draft.note('adjective', noun.english, adjective.english)
   draft.relate('adjective', nominal.head, f'{unit}.adjective')
   degree = '' if adjective.english in UNGRADED else draft.choose(('', 'very'))
@@ -308,7 +320,8 @@ def _and(draft: Draft) -> list[Example]:
   first, second = (draft.choose([verb for verb in VERBS if verb.name in group and 'person' in verb.subjects])
                    for _ in range(2))
   contrast = {first.name, second.name} in _CONTRASTS
-  if first is second or one.sort == other.sort == 'pronoun' and one.lemma == other.lemma:
+  if first is second or one.sort == other.sort == 'pronoun' and (one.lemma == other.lemma or
+                                                                 {one.lemma, other.lemma} == {'I', 'we'}):
     raise Unfit
   clauses = [action(draft, tense, subject, verb, negated=0) for subject, verb in ((one, first), (other, second))]
   if any(item.nominal.lemma in ('he', 'she', 'they') for clause in clauses for item in clause.objects):
@@ -318,7 +331,7 @@ def _and(draft: Draft) -> list[Example]:
 
 # What two people do side by side, and what makes a contrast.
 _TOGETHER = [frozenset(group.split(', ')) for group in (
-    'sing, dance, laugh', 'work, sleep', 'laugh, cry', 'wash, clean, tidy up',
+    'sing, dance, laugh', 'work, sleep', 'laugh, cry', 'clean, tidy up',
     'wake up, get up')]
 _CONTRASTS = [frozenset({'work', 'sleep'}), frozenset({'laugh', 'cry'})]
 

@@ -79,7 +79,7 @@ def described(draft: Draft) -> list[Example]:
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
   tried = adjective.english in _TRIED
-  dreamed = tried or not noun.tags.isdisjoint(_DREAMED)
+  dreamed = not tried and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
   known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
   unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
   if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
@@ -90,7 +90,7 @@ def described(draft: Draft) -> list[Example]:
   if deed == 'lie':
     lying = draft.choose(fitting(frozenset({'lying', '-guitar', '-blanket'})))
     thing = some_noun(draft, lying, described=0, indefinite=0.2, plural=0)
-    if noun.english in (thing.lemma, 'guitar') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
+    if noun.english in (thing.lemma, 'guitar', 'drawer') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
       raise Unfit
     if adjective.english in ('fast', 'slow'):
       raise Unfit  # something lies beside what stands still
@@ -115,6 +115,8 @@ def _having(draft: Draft) -> list[Example]:
   """ "The man has a new car.", "She doesn't have a dog."."""
   subject = some_person(draft)
   noun = draft.choose(fitting(frozenset('pet own small device furniture clothing container'.split())))
+  if subject.agreement == 'plural' and not {'small', 'clothing'}.isdisjoint(noun.tags):
+    raise Unfit  # several with one hat
   negated = subject.definite and draft.chance(0.3)
   adjective = None
   if draft.chance(0.5):
@@ -268,7 +270,8 @@ def _esteem(draft: Draft) -> list[Example]:
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
                                       ('good', 'good', 'clever'))]
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
-  return [esteem_sentence(draft, subject, verb, esteemed, adjective, draft.choose(lexicon.ROLES), tense)]
+  role = draft.choose([role for role in lexicon.ROLES if role.english != 'student'])
+  return [esteem_sentence(draft, subject, verb, esteemed, adjective, role, tense)]
 
 
 def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nominal, adjective: Adjective,

@@ -107,7 +107,7 @@ _YOUNG = ('boy', 'girl', 'child')
 
 def belongs(noun: Noun) -> bool:
   """Whether somebody may have it: "my", "Anna's"."""
-  return not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
+  return noun.english not in ('barrel', 'drawer') and not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
 
 
 def _determiner(draft: Draft, noun: Noun, owner: Nominal | None, indefinite: float = 0.25) -> Determiner:
@@ -172,14 +172,22 @@ def some_subject(draft: Draft, verb: Verb) -> Nominal:
   return some_noun(draft, draft.choose(fitting(verb.subjects)), indefinite=0.04)
 
 
+def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
+  """Raise Unfit where somebody who is picked up may be lifted: "abgeholt" or "hochgehoben"."""
+  if verb.name == 'pick up' and nominal.lemma in _YOUNG:
+    raise Unfit
+
+
 def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str) -> Object:
   """An object with the verb's prepositions; notes verb and noun."""
   if nominal.sort == 'noun':
     draft.note('object', verb.name, nominal.lemma)
+    no_child_lifted(verb, nominal)
   german_units = (f'{unit}.preposition',) if verb.german_preposition else (f'{unit}.main',)
   return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
 
 
+_OWN = frozenset('my our his her their'.split())
 _WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
 
 
@@ -190,15 +198,21 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
   if verb.government == 'both':
     receiver = some_person(draft, subject)
     thing = some_noun(draft, draft.choose(fitting(verb.objects)), subject, indefinite=0.4, plural=0)
-    if receiver.sort == 'name' and thing.english[0].text.endswith("'s"):
-      raise Unfit  # "sent Anna Paul's book"
+    if thing.english[0].text.endswith("'s"):
+      raise Unfit  # "sent Anna Paul's book"; and what is Paul's, Paul lends
     return (Object(receiver, 'dative', [], []), verb_object(draft, unit, verb, thing, 'accusative'))
   if 'person' in verb.objects and (verb.objects == PERSON or draft.chance(0.6)):
-    nominal = some_person(draft, subject)
+    nominal = some_person(draft, subject, described=0 if verb.name == 'hear' else 0.15)
   else:
-    nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject)
+    nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject,
+                        indefinite=0 if verb.name in ('tidy up', 'open', 'close') else 0.25, described=0 if verb.name == 'hear' else 0.3)
     if 'broken' in (word.text for word in nominal.english) and verb.name not in _WITH_BROKEN:
       raise Unfit
+    whose = nominal.english[0].text
+    if verb.name == 'sell' and whose.endswith("'s") or verb.name == 'buy' and whose in _OWN:
+      raise Unfit  # what is Anna's, Anna sells, and nobody buys what is his
+    if verb.name == 'try on' and subject.agreement == 'plural':
+      raise Unfit  # both in one coat
     if verb.name == 'write' and (nominal.english[0].text not in ('a', 'an', 'the', 'this') or len(nominal.english) > 2):
       raise Unfit  # what is being written is nobody's yet, and neither old nor good
   return (verb_object(draft, unit, verb, nominal, verb.government),)
@@ -215,7 +229,7 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-HABITS = frozenset("""draw wash clean visit meet follow help thank call invite sing dance sleep laugh cry
+HABITS = frozenset("""draw wash clean visit meet help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
@@ -224,7 +238,7 @@ _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw
     live""".split() + ['come back', 'arrive'])
 
 
-BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'kick', 'disappear', 'wake up'])  # what nobody foretells
+BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'laugh', 'kick', 'disappear', 'wake up'])  # what nobody foretells
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:
@@ -257,7 +271,8 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   tense = tense or some_tense(draft, verb)
-  if tense == 'progressive' and not verb.progressive or tense == 'future' and verb.name in BY_CHANCE:
+  if tense == 'progressive' and not verb.progressive or tense == 'future' and (
+      verb.name in BY_CHANCE or lexicon.is_animal(subject.lemma)):
     raise Unfit
   unit = draft.unit('v')
   objects = some_objects(draft, unit, verb, subject)
@@ -325,6 +340,13 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
 
 
+_EACH = frozenset(['every day', 'every evening', 'always'])
+# When a verb is not said to happen: nobody flies every day, and everybody gets up on Fridays.
+_NOT_THEN = {**dict.fromkeys(('travel', 'fly', 'invite', 'thank', 'pick up'), _EACH), **dict.fromkeys(
+    ('get up', 'wake up', 'sleep'), frozenset(time.english for time in lexicon.TIMES if time.english.startswith('on ')) |
+    {'tonight', 'today', 'every day'})}
+
+
 @functools.cache
 def _times(tense: str, long: bool) -> tuple[Time, ...]:
   return tuple(time for time in lexicon.TIMES if tense in time.tenses and (long or not time.long))
@@ -332,7 +354,8 @@ def _times(tense: str, long: bool) -> tuple[Time, ...]:
 
 def some_time(draft: Draft, clause: Clause) -> Time:
   """A time that suits the clause's verb and tense."""
-  return draft.choose(_times(clause.tense, clause.verb.name in _LONG))
+  return draft.choose([time for time in _times(clause.tense, clause.verb.name in _LONG)
+                       if time.english not in _NOT_THEN.get(clause.verb.name, ())])
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:

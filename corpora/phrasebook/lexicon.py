@@ -109,7 +109,7 @@ def _list(cell: str) -> list[str]:
 # person: may do what people do.   gendered: grammatical gender = sex, so that he/she/his/her is never in doubt.
 # kin: stands with "my", "her", "Anna's".   one: of which one has one only.   pet: may belong to somebody.
 # thing: anything lifeless that is not eaten.   packed, screen: may fit into, or hide, something.   luggage: is carried.
-# colored: of any color.   priced: bought at very different prices.   prey: is hunted.   eater: eats what people eat.
+# feared: by other animals.   colored: of any color.   priced: bought at very different prices.   prey: is hunted by all of them.   eater: eats what people eat.
 _NOUNS = """
 man, men | Mann, Männer | m | person gendered
 woman, women | Frau, Frauen | f | person gendered
@@ -135,25 +135,25 @@ aunt, aunts | Tante, Tanten | f | person gendered kin
 grandfather, grandfathers | Großvater, Großväter | m | person gendered kin
 grandmother, grandmothers | Großmutter, Großmütter | f | person gendered kin
 
-dog, dogs | Hund, Hunde | m | animal pet jumper hunter puller eater
-wolf, wolves | Wolf, Wölfe | m | animal jumper hunter
-bear, bears | Bär, Bären | m weak | animal hunter eater
+dog, dogs | Hund, Hunde | m | animal pet jumper hunter puller eater feared
+wolf, wolves | Wolf, Wölfe | m | animal jumper hunter feared
+bear, bears | Bär, Bären | m weak | animal hunter eater feared
 donkey, donkeys | Esel, Esel | m | animal pet jumper puller carrier kicker eater
-lion, lions | Löwe, Löwen | m weak | animal jumper hunter
-monkey, monkeys | Affe, Affen | m weak | animal jumper prey eater
+lion, lions | Löwe, Löwen | m weak | animal jumper hunter feared
+monkey, monkeys | Affe, Affen | m weak | animal jumper eater
 bird, birds | Vogel, Vögel | m | animal pet prey eater
 cat, cats | Katze, Katzen | f | animal pet jumper hunter prey
 mouse, mice | Maus, Mäuse | f | animal prey eater
-cow, cows | Kuh, Kühe | f | animal pet puller kicker eater
-goat, goats | Ziege, Ziegen | f | animal pet jumper puller carrier kicker prey eater
+cow, cows | Kuh, Kühe | f | animal pet puller kicker eater feared
+goat, goats | Ziege, Ziegen | f | animal pet jumper puller carrier kicker eater
 duck, ducks | Ente, Enten | f | animal pet prey eater
-snake, snakes | Schlange, Schlangen | f | animal hunter
-horse, horses | Pferd, Pferde | n | animal pet jumper puller carrier kicker eater
-pig, pigs | Schwein, Schweine | n | animal pet prey eater
-animal, animals | Tier, Tiere | n | animal creature jumper hunter puller carrier eater
+snake, snakes | Schlange, Schlangen | f | animal hunter feared
+horse, horses | Pferd, Pferde | n | animal pet jumper puller carrier kicker eater feared
+pig, pigs | Schwein, Schweine | n | animal pet eater
+animal, animals | Tier, Tiere | n | animal creature jumper hunter puller carrier eater feared
 rabbit, rabbits | Kaninchen, Kaninchen | n | animal pet jumper prey eater
-camel, camels | Kamel, Kamele | n | animal puller carrier kicker eater
-crocodile, crocodiles | Krokodil, Krokodile | n | animal hunter
+camel, camels | Kamel, Kamele | n | animal puller carrier kicker eater feared
+crocodile, crocodiles | Krokodil, Krokodile | n | animal hunter feared
 
 ball, balls | Ball, Bälle | m | thing small packed colored
 key, keys | Schlüssel, Schlüssel | m | thing small lying
@@ -186,7 +186,7 @@ blanket, blankets | Decke, Decken | f | thing lying colored priced
 bench, benches | Bank, Bänke | f | thing furniture surface leaped priced
 book, books | Buch, Bücher | n | thing small lying readable priced
 picture, pictures | Bild, Bilder | n | thing hanging packed screen priced
-knife, knives | Messer, Messer | n | thing small lying priced
+knife, knives | Messer, Messer | n | thing small priced
 radio, radios | Radio, Radios | n | thing device standing priced
 package, packages | Paket, Pakete | n | thing container openable standing luggage
 barrel, barrels | Fass, Fässer | n | thing container standing
@@ -221,7 +221,7 @@ garden, gardens | Garten, Gärten | m | thing place inside
 park, parks | Park, Parks | m | thing place inside
 forest, forests | Wald, Wälder | m | thing place inside
 river, rivers | Fluss, Flüsse | m | thing crossed
-lake, lakes | See, Seen | m | thing crossed
+lake, lakes | See, Seen | m | thing
 fence, fences | Zaun, Zäune | m | thing barrier leaped
 street, streets | Straße, Straßen | f | thing crossed
 desert, deserts | Wüste, Wüsten | f | thing crossed
@@ -250,7 +250,7 @@ _ADJECTIVES = """
 old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl -son -daughter
 young, younger | jung, jünger | person animal -grandfather -grandmother -child
 new, newer | neu, neuer | small device furniture vehicle clothing building container bridge -newspaper
-big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street
+big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street; -mouse -duck -rabbit -bird
 small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child; opening
 good | gut, besser | role readable
 bad | schlecht, schlechter | role readable
@@ -260,12 +260,12 @@ cheap, cheaper | billig, billiger | priced
 heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
 light, lighter | leicht, leichter | luggage ball bicycle sled boat; container device animal load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
-short, shorter | kurz, kürzer | curtain bed dress coat street bridge river letter; bench container curtain mirror shelf sofa -cupboard
-wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence
-narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence
+short, shorter | kurz, kürzer | curtain bed dress coat street bridge river; bench container curtain mirror sofa -cupboard
+wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence -gate
+narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
 tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
-low, lower | niedrig, niedriger | barrier table bench bed sofa chair bridge; furniture television mirror box basket barrel drawer
+low, lower | niedrig, niedriger | barrier table bench bed sofa chair shelf bridge; furniture box basket barrel drawer lamp vase television
 deep, deeper | tief, tiefer | river lake valley
 shallow, shallower | flach, flacher | river lake
 quiet, quieter | ruhig, ruhiger | street park lake garden room person -king -queen
@@ -320,8 +320,8 @@ read, read, reading | lesen, liest, gelesen, haben | person | accusative | reada
 write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter
 draw, drew, drawing | zeichnen, zeichnet, gezeichnet, haben | person | accusative | animal building bridge garden vase
 eat, ate, eating | essen, isst, gegessen, haben | person | accusative | food
-eat, ate, eating | fressen, frisst, gefressen, haben | eater | accusative | food
-wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | coat dress shirt car bicycle pet blanket cup -duck -bird
+eat, ate, eating | fressen, frisst, gefressen, haben | eater | accusative | food -egg
+wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | coat dress shirt car bicycle pet blanket -duck -bird
 clean, cleaned, cleaning | putzen, putzt, geputzt, haben | person | accusative | opening room mirror table cupboard shelf car bicycle boat house
 repair, repaired, repairing | reparieren, repariert, repariert, haben | person | accusative | device vehicle chair boat
 carry, carried, carrying | tragen, trägt, getragen, haben | person | accusative | luggage barrel chair table lamp television
@@ -334,14 +334,14 @@ meet, met | treffen, trifft, getroffen, haben | person | accusative | person
 hear, heard | hören, hört, gehört, haben | person | accusative | person animal
 kick, kicked | treten, tritt, getreten, haben | person | accusative | ball
 kick, kicked | treten, tritt, getreten, haben | kicker | accusative | person animal
-follow, followed | folgen, folgt, gefolgt, sein | person animal | dative | person animal vehicle
+follow, followed | folgen, folgt, gefolgt, sein | person animal | dative | person animal car bus truck carriage -mouse
 help, helped | helfen, hilft, geholfen, haben | person | dative | person animal
 thank, thanked | danken, dankt, gedankt, haben | person | dative | person
 trust, trusted | vertrauen, vertraut, vertraut, haben | person | dative | person dog horse
 listen to, listened to, listening to | zu-hören, hört, zugehört, haben | person | dative | person bird
 call, called | an-rufen, ruft, angerufen, haben | person | accusative | person
 invite, invited | ein-laden, lädt, eingeladen, haben | person | accusative | person
-look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | person animal picture building
+look at, looked at, looking at | an-sehen, sieht, angesehen, haben | person | accusative | animal picture building
 pick +up, picked +up | ab-holen, holt, abgeholt, haben | person | accusative | person
 turn +on, turned +on | ein-schalten, schaltet, eingeschaltet, haben | person | accusative | device
 turn +off, turned +off | aus-schalten, schaltet, ausgeschaltet, haben | person | accusative | device
@@ -479,36 +479,38 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 # An adjective alone must not give the answer away: most stand on either side, in one row or another. A "*" marks a key,
 # (verb, "not", adjective), that only the test has: what it means follows from the other keys of the verb and adjective.
 _FRAMES = """
-cross | not | animal | crossed | tired weak sick old lazy | wide dangerous deep
-cross | | animal | crossed | clever fast | narrow shallow
+cross | not | animal -bird -duck -crocodile | crossed | tired weak sick old lazy | wide dangerous deep
+cross | | animal -bird -duck -crocodile | crossed | strong fast | narrow shallow
 jump over | not | jumper | leaped | tired weak heavy small | high wide
 jump over | | jumper | leaped | strong fast | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
 pull | | puller | load barrel | strong | light
 carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
-eat | not | eater | food | sick tired | hard sour
-eat | | eater | food | hungry | sweet fresh
-fit into | not | cat dog rabbit snake duck packed luggage | container car truck -barrel | big long wide tall | small narrow low*
-fit into | | cat dog rabbit snake duck packed luggage | container car truck -barrel | small narrow* short low | big wide
-fit under | not | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | tall big wide | low small*
+eat | not | eater | food -egg | sick tired | hard sour
+eat | | eater | food -egg | hungry | sweet fresh
+fit into | not | packed | container car -barrel -drawer | big long wide tall | small narrow low*
+fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
+fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
+fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow low | big wide
+fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
-fit under | | standing -cup -bottle chair bench dog goat pig | table bench bed shelf | low small* narrow | high
-fit under | | truck bus boat carriage camel | bridge | low small* narrow | high
+fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* | high
+fit under | | truck bus boat carriage camel | bridge | low small* | high
 cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow short low
 support | not | table chair shelf bench | container television cat -drawer -cupboard | weak old | heavy
-support | not | bridge | vehicle camel horse cow | weak old | heavy
+support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy
 support | | table chair shelf bench | container television cat -drawer -cupboard | sturdy | light small
-support | | bridge | vehicle camel horse cow | sturdy | light small
-overtake | not | vehicle -carriage | vehicle -carriage | slow old* heavy | fast
-overtake | | vehicle -carriage | vehicle -carriage | fast | slow old*
+support | | bridge | bicycle car carriage horse cow | sturdy | light small
+overtake | not | vehicle -carriage -bicycle | vehicle -carriage -bicycle | slow old* | fast
+overtake | | vehicle -carriage -bicycle | vehicle -carriage -bicycle | fast | slow old*
 catch | not | hunter | prey | slow tired* lazy | fast clever strong
 catch | | hunter | prey | fast clever strong | slow tired* weak old
-attack | not | hunter | animal | tired weak | strong dangerous
+attack | not | hunter | animal | tired lazy | strong dangerous
 attack | | hunter | animal | hungry angry | weak small tired
-fear | not | animal | animal | strong clever | small weak friendly
-fear | | animal | animal | small weak young | big strong dangerous
+fear | not | feared | animal | strong big | small weak
+fear | | animal -bear -lion -wolf | feared | small weak | big strong dangerous
 escape from | not | prey | hunter | slow tired heavy old | fast clever* strong
 escape from | | prey | hunter | fast clever* | slow tired lazy old
 """
@@ -640,6 +642,11 @@ LISTED_NAMES = frozenset([*FAMILIAR_MEN, *FAMILIAR_WOMEN, *OTHER_FIRST_NAMES, *S
 def fits(tags: frozenset[str], noun: Noun) -> bool:
   """Whether a noun is among what a verb or an adjective goes with; a tag "-child" leaves that noun out."""
   return not tags.isdisjoint(noun.tags) and f'-{noun.english}' not in tags
+
+
+def is_animal(word: str) -> bool:
+  """Whether an English singular is an animal."""
+  return word in NOUNS and 'animal' in NOUNS[word].tags
 
 
 def nouns(tags: frozenset[str]) -> list[Noun]:

@@ -100,6 +100,8 @@ def _measure(draft: Draft) -> list[Example]:
     subject, verb = some_person(draft), BE
     tense = draft.weigh({'present': 0.75, 'past': 0.25})
     least, most = _AGES.get(subject.lemma, (18, 99) if subject.sort == 'noun' else (3, 99))
+    if subject.agreement == 'plural' and subject.lemma not in ('we', 'they'):
+      raise Unfit  # all of one age
     if not subject.definite or 'adjective' in {name for name, *_ in draft.relations} or not (
         least <= list(NUMBERS).index(number) + 2 <= most):
       raise Unfit  # the age does not suit

@@ -5,6 +5,7 @@ A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
 
 from corpora.phrasebook import lexicon, names
 from corpora.phrasebook.draws import (
+  BY_CHANCE,
   Kinds,
   fitting,
   placed,
@@ -56,9 +57,11 @@ _PETS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_U
 _BEASTS_WHERE = ((_IN, frozenset('garden park forest'.split())), (_UNDER, frozenset({'bridge'})), *_BY)
 _RUNNERS = frozenset('dog cat horse goat pig rabbit donkey'.split())
 _OUTDOORS = frozenset('garden park forest'.split())
-_WHERE_THINGS = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
-                 (_BEHIND, frozenset('cupboard sofa shelf curtain'.split())),
-                 (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
+_LYING_WHERE = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
+                (_BEHIND, frozenset('cupboard sofa shelf curtain'.split())),
+                (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
+_STANDING_WHERE = tuple(choice for choice in _LYING_WHERE if choice[0] is not _UNDER)
+_WHERE_THINGS = {'lie': _LYING_WHERE, 'lay': _LYING_WHERE, 'stand': _STANDING_WHERE, 'place': _STANDING_WHERE}
 
 
 def _place(draft: Draft, choices, case: str, verb: str, owner: Nominal, other_than: str = '') -> Complement:
@@ -81,6 +84,8 @@ def _where(draft: Draft) -> list[Example]:
   beasts = frozenset({'animal'} if verb.name == 'sleep' else 'dog cat bird monkey duck rabbit mouse bear wolf'.split())
   subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.04) if beast else some_person(draft))
   tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
+  if tense == 'future' and (beast or verb.name in BY_CHANCE):
+    raise Unfit
   places = _WHERE[verb.name] if not beast else _PETS_WHERE if subject.lemma in _INDOORS else _BEASTS_WHERE
   where = _place(draft, places, 'dative', verb.name, subject)
   clause = Clause(draft.unit('v'), subject, verb, tense, complement=where,
@@ -97,7 +102,7 @@ def _whither(draft: Draft) -> list[Example]:
   beast = verb.name != 'go' and draft.chance(0.6)
   subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else _RUNNERS)), indefinite=0.04)
              if beast else some_person(draft))
-  tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.2})
+  tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.0 if beast else 0.2})
   choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, _OUTDOORS if beast else frozenset({'inside'})),)
   clause = Clause(draft.unit('v'), subject, verb, tense,
                   complement=_place(draft, choices, 'accusative', verb.name, subject),
@@ -113,7 +118,7 @@ def _put(draft: Draft) -> list[Example]:
   thing, unit = some_noun(draft, noun, subject, indefinite=0.3, plural=0), draft.unit('v')
   tense = draft.weigh({'past': 0.7, 'future': 0.3})
   clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),),
-                  complement=_place(draft, _WHERE_THINGS, 'accusative', verb.name, subject, noun.english))
+                  complement=_place(draft, _WHERE_THINGS[verb.name], 'accusative', verb.name, subject, noun.english))
   return statement(draft, 'place', relate_verb(draft, clause), timed=0.1)
 
 
@@ -123,7 +128,7 @@ def _lies(draft: Draft) -> list[Example]:
   noun = draft.choose(fitting(frozenset({'lying' if verb.name == 'lie' else 'standing'})))
   subject = some_noun(draft, noun, indefinite=0.15)
   clause = Clause(draft.unit('v'), subject, verb, 'progressive',
-                  complement=_place(draft, _WHERE_THINGS, 'dative', verb.name, subject, noun.english))
+                  complement=_place(draft, _WHERE_THINGS[verb.name], 'dative', verb.name, subject, noun.english))
   clause = relate_verb(draft, clause)
   if draft.chance(0.15):
     return [example(draft, 'place', english(clause, inverted=True), german(clause, 'first'), '?')]
@@ -136,7 +141,7 @@ def travel(draft: Draft) -> list[Example]:
       (('live', 'in', 'in'), ('work', 'in', 'in'), ('travel', 'to', 'nach'), ('fly', 'to', 'nach')))
   city, unit = names.some_of(draft, 'city'), draft.unit('v')
   note_name(draft, city, 'city')
-  subject = some_person(draft)
+  subject = some_person(draft, described=0)
   abides = verb in ('live', 'work')
   tense = draft.weigh({'past': 0.45, 'future': 0.2, 'present': 0.35} if abides else
                       {'past': 0.5, 'future': 0.25, 'progressive': 0.1, 'present': 0.15})

@@ -71,7 +71,7 @@ _DECISIVE = frozenset(adjective for frame in lexicon.FRAMES for adjective in fra
 
 def _candidate(draft: Draft, noun: Noun) -> Nominal:
   """One of the two nouns that "it" may be, described by nothing that could decide."""
-  options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE | {'broken'}]
+  options = [adjective for adjective in adjectives_of(noun) if adjective.english not in _DECISIVE | {'broken', 'quiet', 'hot', 'dirty'}]
   adjective = draft.choose(options) if options and draft.chance(0.2) else None
   whose = draft.weigh({MY: 0.3, OUR: 0.3, None: 0.4} if belongs(noun) and draft.chance(0.35) else {THE: 0.9, THIS: 0.1})
   determiner = whose or genitive(draft)
@@ -86,9 +86,14 @@ def draw_pronoun_pair(draft: Draft) -> list[Example]:
   return _pair_about(draft, frame, of_first, of_second)
 
 
+_HARDEST = ('fit under', 'small')  # where neither the other polarity nor what other verbs say of the adjective helps
+
+
 def draw_unseen_pair(draft: Draft) -> list[Example]:
   """Draw a pronoun pair with a key, (frame, adjective), that training never has."""
-  frame, word = draft.choose([(frame, word) for frame in lexicon.FRAMES for word in sorted(frame.held_out)])
+  keys = sorted({(frame.name, word) for frame in lexicon.FRAMES for word in frame.held_out})
+  name, word = draft.weigh({key: 3 if key == _HARDEST else 1 for key in keys})
+  frame = draft.choose([frame for frame in lexicon.FRAMES if frame.name == name])
   if word in frame.of_subject:
     return _pair_about(draft, frame, word, draft.choose(frame.of_object))
   return _pair_about(draft, frame, draft.choose(frame.of_subject), word)
@@ -109,9 +114,9 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 
 
 # "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
-_VERB_WEIGHTS = {'fit into': 1.9, 'fit under': 1.2, 'cover': 2.0, 'support': 0.6, 'overtake': 1.4}
+_VERB_WEIGHTS = {'fit into': 0.95, 'fit under': 1.2, 'cover': 2.0, 'support': 0.6, 'overtake': 1.4}
 _FRAME_WEIGHTS = {frame: _VERB_WEIGHTS.get(frame.verb, 1.0) for frame in lexicon.FRAMES}
-# In training two pairs of three are negated. What decides is verb, negation and adjective together, of which no two tell
+# In training three pairs of five are negated. What decides is verb, negation and adjective together, of which no two tell
 # anything where all are even: then nothing is learnt for long, and suddenly all or nothing.
 _TRAINED = {frame: weight * (1.3 if frame.negated else 0.7) for frame, weight in _FRAME_WEIGHTS.items()}
 # In the present, these say what can be done, or always is so; other deeds happen once, in the past.
@@ -156,29 +161,26 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
 _OWNED = frozenset('ball blanket basket bed pillow'.split())
 # What one may do with a thing, and then with "it".
 _AND_THEN = {first: frozenset(seconds.split(', ')) for first, seconds in {
-    'buy': 'lose, repair, wash, clean, break, read, eat', 'carry': 'lose, open, clean', 'clean': 'sell',
-    'draw': 'admire', 'find': 'lose, sell, repair, wash, clean, break', 'lose': 'find', 'need': 'buy, find',
+    'buy': 'lose, wash, clean, break, read, eat', 'carry': 'lose, open, clean', 'clean': 'sell',
+    'find': 'sell, repair, break', 'need': 'buy, find',
     'open': 'close, read', 'read': 'sell', 'repair': 'sell, lose, clean',
     'see': 'buy, draw, follow, visit, admire', 'try on': 'buy', 'turn on': 'turn off', 'visit': 'admire, draw',
     'wash': 'sell, lose', 'write': 'lose, read'}.items()}
 _AGAINST = frozenset('lose break'.split())  # joined by "but"
-_REVERSED = frozenset([('find', 'lose'), ('lose', 'find')])
 # What one may leave undone, joined by "but".
-_LEFT_UNDONE = frozenset(['read', 'eat', 'repair', 'wash', 'clean', 'find', 'buy', 'close', 'open', 'visit',
+_LEFT_UNDONE = frozenset(['read', 'eat', 'wash', 'clean', 'find', 'buy', 'close', 'open', 'visit',
                           'turn off'])
 # Why one does something with a thing | why one does not.
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
     'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour hard slow',
     'sell': 'old heavy big slow | beautiful new good',
-    'need': 'strong fast good sturdy | ',
+    'need': 'strong fast good | ',
     'repair': 'broken | cheap old',
     'wash': 'dirty | clean',
     'clean': 'dirty | clean',
     'carry': 'light small | heavy big',
-    'love': 'beautiful small friendly clever young | ',
+    'love': 'beautiful friendly clever | ',
     'admire': 'beautiful big new old high long | small dirty low',
-    'draw': 'beautiful big | dirty',
-    'follow': 'friendly clever | fast angry',
     'eat': 'sweet fresh | sour hard cold hot',
     'visit': 'beautiful old big | small',
 }.items()}
@@ -197,15 +199,16 @@ def bought_and_lost(draft: Draft) -> list[Example]:
   first = draft.choose([verb for verb in verbs if verb.name in _AND_THEN])
   negated = draft.chance(0.3)
   second = draft.choose([verb for verb in verbs if verb.name in _AND_THEN[first.name]
-                         and (not negated or verb.name in _LEFT_UNDONE and (first.name, verb.name) not in _REVERSED)])
+                         and (not negated or verb.name in _LEFT_UNDONE)])
   if first.name == 'open' and second.name == 'close' and not negated:
     raise Unfit  # what for?
   subject = some_person(draft)
-  unplanned = BY_CHANCE & {first.name, second.name} or (first.name, second.name) in _REVERSED
+  unplanned = (BY_CHANCE | {'see'}) & {first.name, second.name}
   tense = 'past' if unplanned else draft.weigh({'past': 0.75, 'future': 0.25})
   unit, of_second = draft.unit('v'), draft.unit('v')
   # Whoever needs "a" car buys one, not "it".
-  thing = some_noun(draft, noun, subject, indefinite=0 if first.name == 'need' else 0.5, plural=0)
+  thing = some_noun(draft, noun, subject, indefinite=0 if first.name == 'need' else 0.5, plural=0,
+                    described=0 if 'animal' in noun.tags else 0.3)
   one = relate_verb(draft, Clause(unit, subject, first, tense,
                                   (verb_object(draft, unit, first, thing, first.government),)))
   it = verb_object(draft, of_second, second, it_for(draft, thing), second.government)
@@ -213,7 +216,7 @@ def bought_and_lost(draft: Draft) -> list[Example]:
     _not_owned(thing)
   draft.note('object', second.name, noun.english)
   two = relate_verb(draft, Clause(of_second, echo(draft, subject), second, tense, (it,), negated))
-  against = negated or second.name in _AGAINST or (first.name, second.name) in _REVERSED
+  against = negated or second.name in _AGAINST
   conjunction = ('but', 'aber') if against else ('and', 'und')
   return [coordinated(draft, 'it', one, conjunction, two)]
 

@@ -7,10 +7,12 @@ from corpora.phrasebook import lexicon, names
 from corpora.phrasebook.draws import (
   CALLED_IT,
   PERSON,
+  STATES,
   TAKES_IT,
   Kinds,
   echo,
   fitting,
+  no_child_lifted,
   placed,
   some_name,
   some_noun,
@@ -67,6 +69,7 @@ def _passive(draft: Draft) -> list[Example]:
     subject = some_noun(draft, draft.choose(fitting(verb.objects - {'person'})), indefinite=0.1)
   if subject.sort == 'noun':
     draft.note('object', verb.name, subject.lemma)
+    no_child_lifted(verb, subject)
   by_whom = verb.name in _BY_SOMEBODY or draft.chance(0.7)
   main = f'{unit}.main'
   spelt = words(_DONE[verb.name] or verb.past, main) + words(verb.particle, main)
@@ -83,7 +86,7 @@ def _passive(draft: Draft) -> list[Example]:
                                      negated=not by_whom and subject.definite and draft.chance(0.15)))
   if by_whom and subject.definite and draft.chance(0.1):
     return [example(draft, 'passive', english(clause, inverted=True), german(clause, 'first'), '?')]
-  return statement(draft, 'passive', clause, timed=0.15 if by_whom else 1)
+  return statement(draft, 'passive', clause, timed=0 if verb.name in STATES else 0.15 if by_whom else 1)
 
 
 # ------------------------------------------------------------------------------------------------- reflexive verbs
@@ -142,7 +145,7 @@ def _about(draft: Draft, verb: Verb, subject: Nominal) -> Nominal:
 _THERE = {place: tuple(deed.strip() for deed in deeds.split(',')) for place, deeds in {
     'garden': 'work, sleep, draw tree bird, read book letter newspaper',
     'park': 'sing, dance, sleep, read book newspaper',
-    'forest': 'sing, sleep, draw animal', 'kitchen': 'eat food, clean cupboard table, wash cup, work',
+    'forest': 'sing, sleep, draw animal', 'kitchen': 'eat food, clean cupboard table, work',
     'school': 'sing', 'church': 'sing, draw picture', 'museum': 'look-at picture, draw picture, work',
     'room': 'sleep, read letter book, clean mirror window', 'office': 'work, write letter, read newspaper letter',
     'house': 'sleep, eat food, turn-on television radio'}.items()}
