@@ -150,7 +150,50 @@ def test_two_sentences_are_hovered_together(tab):
   differing = tab.page.locator('.pane').nth(1).locator('.keys button.differs').all_inner_texts()
   assert differing == ['wide']
   tab.page.locator('.pane').nth(0).locator('.queries button').nth(3).hover()
-  assert tab.page.locator('.pane').nth(1).locator('.queries button.chosen').inner_text() == 'wide'
+  assert tab.page.locator('.pane').nth(1).locator('.queries button.pointed').inner_text() == 'wide'
+
+
+def test_a_click_in_the_second_sentence_makes_the_page_about_it(tab, captures):
+  tab.page.select_option('#compare', '1')
+  tab.ready()
+  beside = tab.page.locator('.pane').nth(1)
+  beside.locator('.queries button').nth(3).click()
+  beside.locator('.keys button').nth(1).click()
+  tab.ready()
+  weight = captures[1].by_word('encoder')[1, 2, 3, 1]
+  assert (tab.state()['a'], tab.state()['q'], tab.state()['m']) == ('1', '3', '1')
+  assert tab.text('#headline').endswith(f'“wide” attends to “animal”, {weight:.2f}.')
+  assert tab.page.locator('.pane.active .texts').inner_text().startswith(' '.join(OTHER.words))
+  assert 'from “wide” to “animal”' in tab.text('#ranking-hint')
+  order = sorted(np.ndindex(captures[1].by_word('encoder').shape[:2]),
+                 key=lambda place: -captures[1].by_word('encoder')[place][3, 1])
+  assert tab.page.locator('#ranking button').first.inner_text() == f'layer {order[0][0] + 1}, head {order[0][1] + 1}'
+  tab.page.reload()
+  tab.ready()
+  assert tab.state()['a'] == '1' and 'from “wide” to “animal”' in tab.text('#ranking-hint')
+
+
+def test_a_chosen_query_stays_framed_while_a_key_is_pointed_to_and_chosen(tab):
+  tab.page.locator('.queries button').nth(3).click()
+  tab.page.locator('.keys button').nth(2).hover()
+  chosen = lambda side: tab.page.locator(f'.{side} button.chosen').all_inner_texts()
+  assert chosen('queries') == ['tired'] and chosen('keys') == []
+  tab.page.locator('.keys button').nth(2).click()
+  assert chosen('queries') == ['tired'] and chosen('keys') == ['is']
+
+
+def test_another_sentence_or_kind_keeps_what_is_chosen_where_it_can(tab):
+  tab.page.select_option('#compare', '1')
+  tab.ready()
+  tab.page.locator('.pane').nth(0).locator('.queries button').nth(3).click()
+  tab.page.select_option('#sentence', '1')  # the two change places
+  tab.ready()
+  assert (tab.state()['s'], tab.state()['c'], tab.state()['q']) == ('1', '0', '3')
+  tab.page.click('#kind-cross')
+  assert tab.state()['q'] == ''  # the decoder's queries are other tokens
+  tab.page.locator('.pane').nth(0).locator('.queries button').nth(2).click()
+  tab.page.click('#kind-decoder')
+  assert tab.state()['q'] == '2' and tab.state()['c'] == '0'
 
 
 def test_the_headline_says_what_differs_between_two_sentences(tab, captures):
@@ -184,8 +227,22 @@ def test_the_calculation_is_numpys(tab, captures, kind):
     np.testing.assert_allclose(found['dot'], dots, atol=1e-3)
     np.testing.assert_allclose(found['scaled'], dots / np.sqrt(query.shape[-1]), atol=1e-3)
     np.testing.assert_allclose(found['weights'], weights, atol=1e-3)
+    unscaled = np.exp(dots - dots.max())
+    np.testing.assert_allclose(found['sharp'], unscaled / unscaled.sum(), atol=2e-3)
     np.testing.assert_allclose(found['parts'], np.linalg.norm(parts, axis=-1), atol=1e-3)
     np.testing.assert_allclose(found['context'], parts.sum(0), atol=1e-3)
+
+
+def test_the_calculation_lists_keys_by_weight_and_tells_small_ones_apart(tab, captures):
+  rows = [row.split('\t') for row in tab.page.locator('#calculation tr').all_inner_texts()]
+  weights = captures[0].weights['encoder'][1, 2, 1]  # of "ani", the first piece of the query
+  order = np.argsort(-weights, kind='stable')
+  assert [row[0] for row in rows[1:]] == [SOURCE.pieces[m] for m in order]
+  assert rows[0][-1] == 'α without ÷√d_k'
+  assert tab.page.evaluate('[0.0321, 0.00049, 3.24e-5, 1e-12, 0].map(precise)') == [
+      '0.032', '4.9·10⁻⁴', '3.2·10⁻⁵', '1.0·10⁻¹²', '0.000']
+  assert tab.page.evaluate('[-14.23, 1.234, -0.0123, 0.00031, 1e-7].map(brief)') == [
+      '-14.2', '1.23', '-0.012', '0.00031', '0']
 
 
 def test_padding_and_the_future_are_hatched_and_hold_no_value(tab):
@@ -228,6 +285,30 @@ def test_a_step_is_a_row_of_the_decoder_and_a_column_of_the_beam(tab):
   assert steps() == ('3', '2', '3')
   tab.page.locator('.queries button').nth(1).click()
   assert steps() == ('1', '1', '1') and '2 of' in tab.text('#step-count')
+
+
+def test_buttons_go_to_the_step_before_and_after(tab):
+  at = lambda: tab.state()['t']
+  tab.page.click('#step-on')
+  tab.page.click('#step-on')
+  assert at() == '2'
+  tab.page.click('#step-back')
+  assert at() == '1'
+
+
+def test_the_heads_of_all_kinds_are_listed_by_what_closing_them_does_to_both_sentences(tab):
+  tab.page.select_option('#compare', '1')
+  tab.ready()
+  rows = [row.split('\t') for row in tab.page.locator('#strongest tr').all_inner_texts()]
+  assert rows[0] == ['without', 'change', 'the search writes', 'change', 'beside it writes'] and len(rows) == 11
+  assert len({row[0].rsplit(' ', 1)[0] for row in rows[1:]}) > 1  # kinds
+  changes = [float(row[1]) for row in rows[1:]]
+  assert changes == sorted(changes) and changes[0] == -0.25 * 17 and rows[1][3] == rows[1][1]
+  assert len(tab.page.locator('#effect p').all()) == 2
+  tab.page.locator('#strongest button').first.click()
+  tab.ready()
+  assert rows[1][0].lower() in tab.text('#headline').lower().replace(', layer 2, head 3', ' 2.3')
+  assert 'full at 4.25' in tab.text('#effects-legend')
 
 
 def test_closing_a_head_marks_the_words_that_change(tab):

@@ -67,7 +67,9 @@ class ArcView {
   legend() {
     return element('p', {className: 'legend'}, 'An arc: a weight, the larger the thicker; ',
       ...this.maps.flatMap(({head}) => [swatch(colour(head)), ` head ${head + 1} `]),
-      this.pane.other ? `· shaded: ${APART} or more apart` : '');
+      this.pane.other ? `· shaded: ${APART} or more apart · ` : '',
+      ...(this.pane.other ? [element('span', {className: 'differs', textContent: 'word'}),
+                             ': not in the sentence beside'] : []));
   }
 
   // Returns whether the weight at a place of a map is far from that of the other sentence at its counterpart.
@@ -98,8 +100,8 @@ class ArcView {
     this.canvas.style.height = `${height}px`;
     const paint = (side, weightOf) => [...this.lists[side].querySelectorAll('button')].forEach((button, i) => {
       button.style.background = weightOf && this.maps.length ? stripes(this.maps, map => weightOf(map, i)) : '';
-      const marked = side === 'query' ? focus.query : focus.key ?? focus.chosen;
-      button.classList.toggle('chosen', marked === i);
+      button.classList.toggle('chosen', this.pane.here(side, side === 'query' ? state.q : state.m) === i);
+      button.classList.toggle('pointed', this.pane.hover?.[side] === i);
     });
     paint('key', arcs.query !== null ? (map, j) => map.at(arcs.query, j) : null);
     paint('query', arcs.query === null && arcs.key !== null ? (map, i) => map.at(i, arcs.key) : null);

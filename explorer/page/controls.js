@@ -41,7 +41,10 @@ $('heads').addEventListener('click', event => {
   const h = event.target.dataset.head;
   if (h !== undefined) event.detail >= 2 ? set({on: [+h], h: +h}) : toggle(+h);
 });
-$('sentence').addEventListener('change', event => set({s: +event.target.value}));
+$('sentence').addEventListener('change', event => {  // the one that stands beside changes places with it
+  const s = +event.target.value;
+  set({s, c: s === state.c ? state.s : state.c, a: 0});
+});
 $('compare').addEventListener('change', event => set({c: +event.target.value}));
 $('words').addEventListener('click', () => set({words: true}));
 $('pieces').addEventListener('click', () => set({words: false}));

@@ -79,3 +79,12 @@ function vectors(sentence, kind, role, layer, head) {
   const start = (layer * heads + head) * tokens * width, scale = part.scales[layer] / 32767;
   return range(tokens).map(t => range(width).map(d => part.numbers[start + t * width + d] * scale));
 }
+
+// Turns scores into weights that sum to 1, in place, and returns them.
+function softmax(scores) {
+  const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  let total = 0;
+  for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - most);
+  for (let i = 0; i < scores.length; i++) scores[i] /= total;
+  return scores;
+}

@@ -30,6 +30,20 @@ function bar(share, most, background = '') {
 const shown = (share, decimals) => +share.toFixed(decimals) === 0 ? `<${(10 ** -decimals).toFixed(decimals).slice(1)}`
   : share.toFixed(decimals);
 
+// A share to three decimals or, below .001, in powers of ten: 3.2·10⁻⁵.
+function precise(share) {
+  if (share >= 0.0005 || share === 0) return share.toFixed(3);
+  const [digits, power] = share.toExponential(1).split('e');
+  return `${digits}·10${[...power].map(c => c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]).join('')}`;
+}
+
+// A number of either sign with about two digits that count, so that small ones can be told apart.
+function brief(number) {
+  const size = Math.abs(number);
+  if (size < 5e-6) return '0';
+  return size >= 1 ? number.toFixed(size >= 10 ? 1 : 2) : `${+number.toPrecision(2)}`;
+}
+
 // A number of either sign to so many decimals; one that would be all zeros has no sign.
 const rounded = (number, decimals) => (+number.toFixed(decimals) || 0).toFixed(decimals);
 

@@ -1,7 +1,7 @@
 // The first line: the chosen weight in words, or what differs between two sentences.
 
 function showHeadline() {
-  const [pane, beside] = panes, where = `${KINDS[state.k]}, layer ${state.l + 1}, head ${state.h + 1}`;
+  const pane = activePane(), beside = panes[1 - state.a], where = `${KINDS[state.k]}, layer ${state.l + 1}, head ${state.h + 1}`;
   let text = report.training ? `${snapshotName()}: ${where}` : `${where[0].toUpperCase()}${where.slice(1)}`;
   if (state.q === null) text += ': choose a query';
   else text += `: ${(beside && contrast(pane, beside)) ?? weightInWords(pane)}`;

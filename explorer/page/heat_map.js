@@ -12,7 +12,8 @@ class HeatMap {
               element('span', {}, ...exportButtons('map', make => this.draw(pane.focus(), make)))),
       element('div', {className: 'scrolls'}, this.canvas), this.value,
       element('p', {className: 'legend'}, 'A square: a weight, 0 ', element('span', {className: 'scale'}), ' 1',
-              state.k === 'decoder' ? '; hatched: tokens that come later' : ''));
+              state.k === 'decoder' ? '; hatched: tokens that come later. In training the ' +
+                'decoder predicts all tokens at once, and none may see the answer that it is to give' : ''));
     this.canvas.addEventListener('mousemove', event => {
       const cell = this.cellUnder(event);
       pane.follow(cell && {query: cell[0], key: cell[1], cell: true});

@@ -6,29 +6,34 @@ const fullName = unit => unit.reads === null ? unit.label : `${unit.reads} → $
 class Pane {
   // `other`: the sentence beside it, if any. `place`: of this pane among them.
   constructor(sentence, other, place) {
-    Object.assign(this, {sentence, other, place, hover: null, lead: place ? panes[0] : this});
+    Object.assign(this, {sentence, other, place, hover: null});
     this.queries = this.axis('query');
     this.keys = this.axis('key');
     this.arcs = new ArcView(this);
     this.heatMap = new HeatMap(this);
     const text = name => element('span', {dir: 'auto'}, ...(other ? markedWords(sentence[name], other[name])
       : [sentence[name]]));
-    this.root = element('article', {className: 'pane'},
+    const isActive = place === state.a;
+    this.root = element('article', {className: other && isActive ? 'pane active' : 'pane', onclick: () => this.activate()},
       element('p', {className: 'texts'}, text('source'), text('target'),
-              element('span', {className: 'aside', textContent: sentence.origin})),
+              element('span', {className: 'aside', textContent: sentence.origin +
+                (other && isActive ? ' · the panels below are about this one' : '')})),
       element('div', {className: 'views'}, this.arcs.root, this.heatMap.root));
   }
 
   axis(side, of = this.sentence) { return axis(of, state.k, side, state.words); }
 
-  // Chooses tokens of this pane, for the sentence that the state names. A click on a token that is chosen alone lets it
-  // go; a query of undefined stays as it is.
+  // Chooses tokens of this pane, which the panels then are about. A click on a token that is chosen lets it go; a query
+  // of undefined stays as it is.
   choose(query, key) {
-    const lead = panes[0];
-    const there = (side, i) => i == null ? i : counterpart(this.axis(side), lead.axis(side), i);
-    const [q, m] = [there('query', query), there('key', key)];
-    if (query === undefined) return set({m: state.m === m ? null : m, q: state.q});
-    set(state.q === q && key === null && state.m === null ? {q: null, m: null} : {q, m});
+    const [q, m] = [this.here('query', state.q), this.here('key', state.m)], a = this.place;
+    if (query === undefined) return set({a, q, m: m === key && a === state.a ? null : key});
+    set(q === query && key === null && a === state.a ? {a, q: null, m: null} : {a, q: query, m: key});
+  }
+
+  // A click beside the tokens chooses the pane alone.
+  activate() {
+    if (this.place !== state.a) set({a: this.place});
   }
 
   // Shows what the pointer is on ({query, key, cell: whether in the heat map}, or null), here and in the pane beside.
@@ -48,8 +53,8 @@ class Pane {
             chosen: this.here('key', state.m)};
   }
 
-  // The place in this pane of a token that is chosen in the first.
-  here(side, i) { return counterpart(this.lead.axis(side), this.axis(side), i); }
+  // The place in this pane of a token that is chosen in the active one.
+  here(side, i) { return counterpart(this.axis(side, sentence()), this.axis(side), i); }
 
   draw() {
     const focus = this.focus(), key = focus.key ?? focus.chosen ?? null;

@@ -1,6 +1,7 @@
 // The panes and their place among the panels: the chosen sentence, and another beside it if one is chosen.
 
 let panes = [];
+const activePane = () => panes[state.a];
 
 $('panels').append(element('main', {id: 'panes'}));
 

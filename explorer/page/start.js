@@ -6,8 +6,7 @@ async function show() {
   const number = ++lastShown;
   delete document.documentElement.dataset.ready;
   document.documentElement.dataset.theme = state.theme;
-  if (state.c === state.s) state.c = -1;
-  const shown = [sentence(), ...(state.c >= 0 ? [report.sentences[state.c]] : [])];
+  const shown = [report.sentences[state.s], ...(state.c >= 0 ? [report.sentences[state.c]] : [])];
   await Promise.all(shown.map(unpacked));
   if (number !== lastShown) return;  // something else was chosen meanwhile
   const group = groupOfFocus();
@@ -29,14 +28,14 @@ function nextHead(by) {
 
 // The token that looks before or after this one, in sight.
 async function nextToken(by) {
-  const count = panes[0].queries.length;
+  const count = activePane().queries.length;
   await set({q: state.q === null ? (by > 0 ? 0 : count - 1) : (state.q + by + count) % count, m: null});
-  panes[0].arcs.lists.query.querySelector('.chosen')?.scrollIntoView({block: 'nearest'});
+  activePane().arcs.lists.query.querySelector('.chosen')?.scrollIntoView({block: 'nearest'});
 }
 
 // The key before or after the chosen one.
 function nextKey(by) {
-  const count = panes[0].keys.length;
+  const count = activePane().keys.length;
   set({m: state.m === null ? (by > 0 ? 0 : count - 1) : (state.m + by + count) % count});
 }
 

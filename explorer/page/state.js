@@ -3,6 +3,7 @@
 const state = {
   s: report.first_view.sentence,
   c: report.first_view.beside ?? -1,  // the sentence beside it, or -1
+  a: 0,  // which of the two the choice is of, and the panels below are about: 0 the first, 1 the one beside
   k: report.first_view.kind,  // of attention
   l: report.first_view.layer,
   h: report.first_view.head,  // whose heat map is large
@@ -18,7 +19,8 @@ const state = {
 // For parts that need or keep more, such as live/session.js: promises that the first view waits for, and functions that
 // read the address before the state is read from it.
 const preparations = [], restorers = [];
-const sentence = () => report.sentences[state.s];
+const shownPlace = () => state.a ? state.c : state.s;  // in the report, of the sentence that the panels are about
+const sentence = () => report.sentences[shownPlace()];
 const shape = () => sentence().shapes[state.k];
 
 let saving = 0;  // the timer of a change of the address that waits
@@ -46,6 +48,7 @@ function restore() {
     Math.max(name === 'c' ? -1 : 0, Math.min(most, +found.get(name))) : found.get(name) === '' ? null : otherwise;
   state.s = number('s', report.sentences.length - 1, state.s) ?? 0;
   state.c = number('c', report.sentences.length - 1, state.c) ?? -1;
+  state.a = state.c < 0 ? 0 : number('a', 1, 0) ?? 0;
   if (kindsOfModel.includes(found.get('k'))) state.k = found.get('k');
   const [layers, heads] = shape();
   state.l = number('l', layers - 1, state.l) ?? 0;
@@ -73,23 +76,32 @@ function stepsRow(t) {
   return row < 0 ? null : row;
 }
 
+// Where a chosen token is after a change: the same piece among words, the token that goes with it in another sentence.
+// Another kind of attention that names its queries or keys otherwise has none.
+function carried(i, side, before, of) {
+  const named = kind => axis(of, kind, side, before.words).map(unit => unit.label).join('\n');
+  if (i === null || state.k !== before.k && named(state.k) !== named(before.k)) return null;
+  if (state.words !== before.words) {
+    const piece = axis(of, state.k, side, before.words)[i].first;
+    i = axis(of, state.k, side, state.words).findIndex(unit => piece <= unit.last);
+  }
+  const units = from => axis(from, state.k, side, state.words);
+  return sentence() === of ? i : counterpart(units(of), units(sentence()), i);
+}
+
 // Changes the state and shows it. A choice that no longer exists after the change is dropped.
 function set(changes) {
-  const before = {...state};
+  const before = {...state}, of = sentence();
   Object.assign(state, changes);
-  const other = state.k !== before.k || state.s !== before.s;
+  if (state.c === state.s) state.c = -1;
+  if (state.c < 0) state.a = 0;
   const [layers, heads] = shape();
   state.l = clamp(state.l, layers - 1);
   state.h = clamp(state.h, heads - 1);
   state.on = state.on.filter(h => h < heads);
-  if (state.words !== before.words && !('q' in changes))
-    for (const [name, side] of [['q', 'query'], ['m', 'key']])
-      if (state[name] !== null) {
-        const piece = axis(sentence(), state.k, side, before.words)[state[name]].first;
-        state[name] = axis(sentence(), state.k, side, state.words).findIndex(unit => piece <= unit.last);
-      }
-  if (other && !('q' in changes)) state.q = state.m = null;
-  if (state.s !== before.s) state.t = 0;
+  if (!('q' in changes)) for (const [name, side] of [['q', 'query'], ['m', 'key']])
+    state[name] = carried(state[name], side, before, of);
+  if (sentence() !== of) state.t = 0;
   if ('q' in changes && !('t' in changes) && rowsStep() !== null) state.t = rowsStep();
   return show();
 }

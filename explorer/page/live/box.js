@@ -20,11 +20,11 @@ function fitBox() {
 }
 
 function keepOrDrop() {
-  return state.kept ? setSession({kept: ''}) : setSession({kept: sentence().source});
+  return state.kept ? setSession({kept: ''}) : setSession({kept: report.sentences[state.s].source});
 }
 
 function showBox() {
-  const of = sentence(), {k, l, h} = state;
+  const of = report.sentences[state.s], {k, l, h} = state;
   if (document.activeElement !== $('typed')) $('typed').value = of.source;
   fitBox();
   $('translation').textContent = of.target;

@@ -34,13 +34,14 @@ async function measureEffects() {
 }
 
 function showMeasuring() {
-  const isUnmeasured = state.s >= typedPlace && !sentence().effects;
+  const isUnmeasured = shownPlace() >= typedPlace && !sentence().effects;
   $('measure').hidden = !isUnmeasured;
   $('measure').textContent = 'close each head in turn';
   if (!isUnmeasured) return;
   $('effects-panel').hidden = $('to-effects').hidden = false;
   $('effects').replaceChildren();
   $('effect').replaceChildren();
+  $('strongest').replaceChildren();
   $('effects-legend').replaceChildren();
 }
 

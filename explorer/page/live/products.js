@@ -1,4 +1,4 @@
-// Arithmetic on rows of float32 numbers: matrix products, normalisation, activations, log-softmax.
+// Arithmetic on rows of float32 numbers: matrix products, normalisation, activations, log Σ exp.
 // Sums are made in double precision, JavaScript's own.
 
 // Returns x Wᵀ + b, [rows, outputs], of x [rows, inputs] and a weight of shape [outputs, inputs]; `bias` may be absent.
@@ -86,14 +86,6 @@ const swish = x => x / (1 + Math.exp(-x));
 // As in transformer/feed_forward.py; swiglu's product with a third matrix follows where there is one.
 const ACTIVATIONS = {
   relu: x => Math.max(0, x), gelu: x => x * (1 + erf(x / Math.SQRT2)) / 2, swish, swiglu: swish};
-
-// Turns scores into weights that sum to 1, in place.
-function softmax(scores) {
-  const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-  let total = 0;
-  for (let i = 0; i < scores.length; i++) total += scores[i] = Math.exp(scores[i] - most);
-  for (let i = 0; i < scores.length; i++) scores[i] /= total;
-}
 
 // log Σ exp of a row of logits.
 function logSumExp(logits) {

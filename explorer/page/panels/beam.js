@@ -39,7 +39,8 @@ function showBeam() {
   if (!beam) return;
   const count = fate => beam.nodes.filter(node => node[4] === fate).length;
   let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
-    `score: ${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
+    'score, its log-probability divided by the length penalty (gnmt: ((5 + n) / 6)^alpha for n tokens): ' +
+    `${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
   if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
     `log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +
     `${beam.left.least_kept.toFixed(2)}.`;

@@ -1,18 +1,16 @@
 // The calculation behind a weight, repeated in the page from the model's own queries, keys and values.
 
-// q · k, ÷ √d_k, softmax, weighted values, for every key of the chosen query.
+// q · k, ÷ √d_k, softmax, weighted values, for every key of the chosen query; `sharp`: the softmax without the division.
 function calculate(of, kind, layer, head, query) {
   const q = vectors(of, kind, 'query', layer, head)[query];
   const keys = vectors(of, kind, 'key', layer, head), values = vectors(of, kind, 'value', layer, head);
   const visible = kind === 'decoder' ? query + 1 : keys.length;
   const dot = keys.slice(0, visible).map(k => k.reduce((sum, x, d) => sum + x * q[d], 0));
-  const scaled = dot.map(x => of.vectors.scaled ? x / Math.sqrt(q.length) : x), most = Math.max(...scaled);
-  const powers = scaled.map(x => Math.exp(x - most)), total = powers.reduce((a, b) => a + b);
-  const weights = powers.map(x => x / total);
+  const scaled = dot.map(x => of.vectors.scaled ? x / Math.sqrt(q.length) : x), weights = softmax([...scaled]);
   const norm = v => Math.sqrt(v.reduce((sum, x) => sum + x * x, 0));
   const parts = weights.map((w, m) => w * norm(values[m]));
   const context = values[0].map((_, d) => weights.reduce((sum, w, m) => sum + w * values[m][d], 0));
-  return {q, keys, dot, scaled, weights, parts, context, length: norm(context)};
+  return {q, keys, dot, scaled, weights, sharp: softmax([...dot]), parts, context, length: norm(context)};
 }
 
 // Vectors of one width below each other, a cell for each dimension: blue above 0, orange below, as strong as its share
@@ -77,16 +75,19 @@ function showCalculation() {
   const shownKey = (within.length ? within : range(found.dot.length)).reduce(
     (best, m) => found.weights[m] > found.weights[best] ? m : best);
   showProducts(found, shownKey, {query: unit.label, key: piece('key')[shownKey].label});
-  const titles = ['key', 'q·k', ...(of.vectors.scaled ? ['q·k / √d_k'] : []), 'α', '', '|α v|'];
-  const rows = found.dot.map((dot, m) => {
+  const titles = ['key', 'q·k', ...(of.vectors.scaled ? ['q·k / √d_k'] : []), 'α', '', '|α v|',
+                  ...(of.vectors.scaled ? ['α without ÷√d_k'] : [])];
+  const byWeight = range(found.dot.length).sort((a, b) => found.weights[b] - found.weights[a]);
+  const rows = byWeight.map(m => {
     const isChosen = column && m >= column.first && m <= column.last;
-    const cells = [dot.toFixed(2), ...(of.vectors.scaled ? [found.scaled[m].toFixed(2)] : []),
-                   shown(found.weights[m], 3)];
+    const cells = [found.dot[m].toFixed(2), ...(of.vectors.scaled ? [found.scaled[m].toFixed(2)] : []),
+                   precise(found.weights[m])];
     return element('tr', {className: isChosen ? 'chosen' : ''},
       element('td', {dir: 'auto', textContent: piece('key')[m].label}),
       ...cells.map(text => element('td', {textContent: text})),
       element('td', {style: 'text-align:start'}, bar(found.weights[m], 7)),
-      element('td', {textContent: shown(found.parts[m], 3)}));
+      element('td', {textContent: precise(found.parts[m])}),
+      ...(of.vectors.scaled ? [element('td', {textContent: precise(found.sharp[m])})] : []));
   });
   $('calculation').replaceChildren(element('table', {},
     element('tr', {}, ...titles.map(text => element('th', {textContent: text}))), ...rows));

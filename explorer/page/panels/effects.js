@@ -6,7 +6,7 @@ function effectsTable(effects) {
   const found = effects.heads[state.k], look = theme();
   const most = Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change)), 1e-9);
   const cell = (l, h, change) => {
-    const button = element('button', {type: 'button', textContent: rounded(change, 2), 'data-layer': l, 'data-head': h,
+    const button = element('button', {type: 'button', textContent: brief(change), 'data-layer': l, 'data-head': h,
       title: `layer ${l + 1}, head ${h + 1}`, onclick: () => set({l, h, on: [h]})});
     Object.assign(button.style, signed(look, -change / most));
     if (l === state.l && h === state.h) button.style.outline = `2px solid ${look.ink}`;
@@ -18,20 +18,50 @@ function effectsTable(effects) {
       ...layer.map(({change}, h) => cell(l, h, change)))));
 }
 
+const MOST_LISTED = 10;  // heads below the table
+
+// What the search writes without a head, the words marked that it would not write otherwise.
+const writtenWithout = (of, effect) =>
+  effect.text === of.target ? ['the same'] : markedWords(effect.text, of.target);
+
+// The heads of all kinds whose closing changes the text's log-probability most, with what it does to the sentence beside.
+function effectsList(of, beside) {
+  const all = Object.entries(of.effects.heads).flatMap(([k, layers]) => layers.flatMap((heads, l) =>
+    heads.map((effect, h) => ({k, l, h, effect, there: beside?.effects?.heads[k][l][h]}))));
+  all.sort((a, b) => Math.abs(b.effect.change) - Math.abs(a.effect.change));
+  const columns = (of, effect) => [element('td', {textContent: brief(effect.change)}),
+                                   element('td', {className: 'wraps', dir: 'auto'}, ...writtenWithout(of, effect))];
+  const titles = ['without', 'change', 'the search writes', ...(beside?.effects ? ['change', 'beside it writes'] : [])];
+  return element('table', {}, element('tr', {}, ...titles.map(text => element('th', {textContent: text, className: text.endsWith('writes') ? 'wraps' : ''}))),
+    ...all.slice(0, MOST_LISTED).map(({k, l, h, effect, there}) => element('tr',
+      {className: k === state.k && l === state.l && h === state.h ? 'chosen' : ''},
+      element('td', {}, element('button', {type: 'button', textContent: `${KINDS[k]} ${l + 1}.${h + 1}`,
+                                           onclick: () => set({k, l, h, on: [h]})})),
+      ...columns(of, effect), ...(there ? columns(beside, there) : []))));
+}
+
+// One sentence's log-probability with and without the chosen head, and what the search then writes.
+function effectInWords(of) {
+  const effect = of.effects.heads[state.k][state.l][state.h], {log_prob} = of.effects;
+  const decimals = Math.abs(effect.change) >= 0.1 ? 2 : 4;
+  const [open, closed] = [log_prob, log_prob + effect.change].map(value => rounded(value, decimals));
+  return element('p', {dir: 'auto'}, `Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of ` +
+    `“${of.target}” goes from ${open} to ${closed}, and the search writes: `, ...writtenWithout(of, effect), '.');
+}
+
 function showEffects() {
-  const of = sentence(), effects = of.effects;
+  const of = sentence(), beside = panes[1 - state.a]?.sentence, effects = of.effects;
   $('effects-panel').hidden = $('to-effects').hidden = !effects;
   if (!effects) return;
   $('effects').replaceChildren(effectsTable(effects));
   const look = theme(), square = number => swatch(signed(look, number).background);
   $('effects-legend').replaceChildren(square(1), ' the head helps: without it this text is less likely · ',
-                                      square(-1), ' it harms: without it, more likely');
+                                      square(-1), ' it harms: without it, more likely · the stronger the colour, ' +
+    `the larger the change; full at ${brief(Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change))))}`);
   rove($('effects'), 'effects', state.l * shape()[1] + state.h, headMoves);
-  const effect = effects.heads[state.k][state.l][state.h];
-  const [open, closed] = [effects.log_prob, effects.log_prob + effect.change].map(value => rounded(value, 2));
-  $('effect').replaceChildren(`Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of this ` +
-    `text goes from ${open} to ${closed}, and the search writes: `,
-    ...(effect.text === of.target ? ['the same.'] : markedWords(effect.text, of.target)));
+  $('effect').replaceChildren(...[of, beside].filter(one => one?.effects).map(effectInWords));
+  $('strongest').replaceChildren(element('h3', {textContent: 'The heads whose closing changes this text most, of every kind'}),
+                                 element('div', {className: 'scrolls'}, effectsList(of, beside)));
 }
 
 addPanel({
@@ -42,6 +72,7 @@ addPanel({
       'Cells: the change of this text\'s log-probability under teacher forcing.'}),
     element('div', {id: 'effects', className: 'scrolls'}),
     element('p', {id: 'effects-legend', className: 'legend'}),
-    element('p', {id: 'effect', dir: 'auto'})],
+    element('div', {id: 'effect'}),
+    element('div', {id: 'strongest'})],
   show: showEffects,
 });

@@ -1,7 +1,7 @@
 // Which head does this? All heads of a kind by their weight between two chosen tokens.
 
 function showRanking() {
-  const {q, m} = state, [layers, heads] = shape(), [pane] = panes;
+  const {q, m} = state, [layers, heads] = shape(), pane = activePane();
   $('ranking-hint').textContent = q === null || m === null ?
     'Choose a query, on the left, and then a key, on the right.' :
     `All heads of ${KINDS[state.k]} by their weight from “${pane.queries[q].label}” to “${pane.keys[m].label}”:`;

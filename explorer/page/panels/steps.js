@@ -81,6 +81,10 @@ addPanel({
   title: ['Step by step'],
   content: [
     element('p', {}, element('button', {type: 'button', id: 'play', textContent: 'play', onclick: playSteps}), ' ',
+      element('button', {type: 'button', id: 'step-back', textContent: '‹', 'aria-label': 'The step before',
+                         onclick: () => toStep(state.t - 1)}), ' ',
+      element('button', {type: 'button', id: 'step-on', textContent: '›', 'aria-label': 'The next step',
+                         onclick: () => toStep(state.t + 1)}), ' ',
       element('input', {type: 'range', id: 'step', min: 0, value: 0, 'aria-label': 'Step of decoding',
                         oninput: event => toStep(+event.target.value)}), ' ', element('span', {id: 'step-count'})),
     element('p', {id: 'prefix', dir: 'auto'}),

@@ -11,7 +11,7 @@ const toSnapshot = e => set({e: clamp(e, report.training.length - 1)});
 // The weight that the chart follows: the chosen one, or the largest of the chosen query; null without a choice.
 function followed() {
   if (state.q === null) return null;
-  const [pane] = panes, row = range(pane.keys.length).map(j => pane.heatMap.map.at(state.q, j));
+  const pane = activePane(), row = range(pane.keys.length).map(j => pane.heatMap.map.at(state.q, j));
   return {q: state.q, m: state.m ?? row.indexOf(Math.max(...row))};
 }
 
@@ -53,7 +53,7 @@ function drawChart(make) {
 }
 
 function showTraining() {
-  const {summary} = report.training[state.e], [pane] = panes, cell = followed();
+  const {summary} = report.training[state.e], pane = activePane(), cell = followed();
   Object.assign($('snapshot'), {max: report.training.length - 1, value: state.e});
   $('snapshot-text').textContent = [snapshotName(), summary,
     `log-probability of the text ${sentence().log_probs[state.e].toFixed(2)}`].filter(Boolean).join(' · ');
