@@ -280,6 +280,8 @@ def _relative(draft: Draft) -> list[Example]:
   if person and draft.chance(0.55):
     who = relative_pronoun(draft, nominal, 'who')
     clause = action(draft, None, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
+    if (clause.verb.name, clause.tense) == ('sleep', 'present'):
+      raise Unfit  # whom does one know for that?
     if clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
       raise Unfit  # "die sie getroffen haben": who met whom?
     described = _with_relative(nominal, english(clause), german(clause, 'last'))

@@ -65,7 +65,8 @@ def _right_now(draft: Draft) -> list[Example]:
 
 
 def _none(draft: Draft) -> list[Example]:
-  return statement(draft, 'negation', no_such_thing(draft), timed=0.2)
+  clause = no_such_thing(draft)
+  return statement(draft, 'negation', clause, timed=0.2 if clause.tense == 'past' else 0)
 
 
 def described(draft: Draft) -> list[Example]:
@@ -82,7 +83,7 @@ def described(draft: Draft) -> list[Example]:
   dreamed = not tried and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
   known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
   unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
-  if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
+  if deed == 'disappear' and (tried or noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small'))):
     raise Unfit
   if plural and determiner is A:
     if deed == 'disappear':

@@ -220,7 +220,7 @@ _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw
     live""".split() + ['come back', 'arrive'])
 
 
-BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'laugh', 'kick', 'disappear', 'wake up'])  # what nobody foretells
+BY_CHANCE = frozenset('find lose break cry laugh kick disappear hear'.split()) | {'wake up', 'dream of'}  # not foretold
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:

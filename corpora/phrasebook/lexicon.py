@@ -497,10 +497,10 @@ fit into | not | packed | container car -barrel -drawer | big long wide tall | s
 fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
 fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
 fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow low | big wide
-fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low small*
+fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low narrow small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
-fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* | high
-fit under | | truck bus boat carriage camel | bridge | low small* | high
+fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low narrow small* | high
+fit under | | truck bus boat carriage camel | bridge | low narrow small* | high
 cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow low
 support | not | table chair shelf bench | container television -drawer -cupboard | weak old | heavy

@@ -240,7 +240,8 @@ def because_of_it(draft: Draft) -> list[Example]:
   it = it_for(draft, thing)
   draft.relate('adjective', it.head, f'{of_be}.adjective')
   degree = draft.choose(('', 'too') if negated else ('', 'very', 'so'))
-  degree = '' if adjective.english in UNGRADED | {'clean', 'cheap'} else degree
+  plain = UNGRADED | {'clean', 'cheap'} | ({'new', 'good', 'beautiful'} if negated else frozenset())
+  degree = '' if adjective.english in plain else degree
   reason = relate_verb(draft, Clause(of_be, it, BE, tense, complement=predicate(draft, of_be, adjective, degree)))
   return [example(draft, 'it', english(clause) + words('because', because) + english(reason),
                   german(clause) + [Word(',')] + words('weil', because) + german(reason, 'last'))]
