@@ -3,6 +3,7 @@
     lexicon         words with all their forms
     grammar         noun phrases, verbs and clauses of both languages, in step
     names           names, listed and made up
+    sense           what goes with what: whose a thing may be, what is done to it
     draws           what sentences are made of: somebody, something, a deed, a state, a time
     deeds, places, numbers, clauses, pronouns   the families of sentences; kinds has the table of all
     splits          which combinations and names are held out

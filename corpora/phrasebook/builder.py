@@ -33,6 +33,7 @@ from corpora.phrasebook import (
   places,
   pronouns,
   scores,
+  sense,
   splits,
   voices,
 )
@@ -46,7 +47,7 @@ RELATIONS = ('subject', 'object', 'adjective', 'antecedent')  # the first column
 # -------------------------------------------------------------------------------------------------- the builder
 
 
-SOURCES = (lexicon, grammar, names, draws, pronouns, deeds, places, numbers, clauses, voices, kinds, splits)
+SOURCES = (lexicon, grammar, names, sense, draws, pronouns, deeds, places, numbers, clauses, voices, kinds, splits)
 
 
 @functools.cache

@@ -50,6 +50,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
+from corpora.phrasebook.sense import fair_trade
 
 _WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of'])
 
@@ -130,7 +131,7 @@ _PASSING = 'tired sick hungry sad happy angry'.split()  # what may be so tomorro
 # Why somebody does something to somebody: what the other one is, or has done. They are "it" and "him" to each other.
 _TOWARDS = {deed: tuple(part.split(', ') for part in row.split(' | ')) for deed, row in {
     'help': 'tired, sick, weak, poor, sad, friendly | thank, help, call, trust, love',
-    'thank': 'friendly, clever | help, invite, visit, pick up, follow, wait for',
+    'thank': 'friendly | help, invite, visit, pick up, follow, wait for',
     'trust': 'friendly, clever | help, love',
     'admire': 'clever, strong, famous, rich | help, invite',
     'love': 'friendly, clever, happy | help, love, trust, listen to',
@@ -138,7 +139,7 @@ _TOWARDS = {deed: tuple(part.split(', ') for part in row.split(' | ')) for deed,
     'invite': 'friendly, famous, sad | help, visit, love, call',
     'call': 'sick, sad, friendly | help, call, love, visit',
     'wait for': 'slow, tired | call, help',
-    'listen to': 'clever, sad, famous | call',
+    'listen to': 'clever, sad, famous | trust',
 }.items()}
 
 
@@ -164,8 +165,7 @@ def _moved(draft: Draft, tense: str, concession: bool, fronted: bool) -> tuple[C
         draft, draft.choose(fitting(tags)), somebody, indefinite=0 if negated else 0.2, described=0.1, plural=0)
     if other.sort == 'pronoun' or negated and not other.definite:
       raise Unfit  # who "he" is, is for the other clause to say
-    if verb.name in ('buy', 'sell') and other.english[0].text.endswith("'s"):
-      raise Unfit
+    fair_trade(verb, somebody, other)
     objects = (verb_object(draft, unit, verb, other, verb.government),)
   doer, state_of = (echo(draft, somebody), somebody) if fronted else (somebody, echo(draft, somebody))
   deed = relate_verb(draft, Clause(unit, doer, verb, tense, objects, negated))
@@ -204,6 +204,8 @@ def _towards(draft: Draft, tense: str = '') -> tuple[Clause, Clause]:
   if earlier == 'present' and tense == 'present':
     raise Unfit  # "I love her because she helps me" happens but once
   back, of_back = draft.choose([verb for verb in VERBS if verb.name in deeds and verb.name != deed]), draft.unit('v')
+  if tense == 'future' and back.name in STATES:
+    raise Unfit  # "I will call her if she loves me": one knows, or never will
   if one.sort == 'pronoun' and one.lemma == 'they' or {one.sex, other.sex} == {one.sex} and one.sex:
     raise Unfit  # two that could be "he"
   item = verb_object(draft, of_back, back, echo(draft, one), back.government)
@@ -247,7 +249,8 @@ def _that(draft: Draft) -> list[Example]:
   subject = some_person(draft)
   whether = verb.english == 'know' and draft.chance(0.5)
   main = relate_verb(draft, Clause(draft.unit('v'), subject, verb, 'present', negated=whether))
-  if not subject.definite or subject.lemma in ('I', 'we') and verb.english == 'say':
+  own = subject.lemma in ('I', 'we')
+  if not subject.definite or own and verb.english == 'say':
     raise Unfit
   if verb.english == 'hope':
     said = action(draft, 'future', negated=0)
@@ -255,8 +258,8 @@ def _that(draft: Draft) -> list[Example]:
       raise Unfit
   else:
     said = state(draft, 'present') if draft.chance(0.3) else action(draft)
-  if whether and (said.negated or said.subject.lemma in ('I', 'we')):
-    raise Unfit
+  if whether and said.negated or (whether or own) and said.subject.lemma in ('I', 'we'):
+    raise Unfit  # of oneself one knows
   return _joined(draft, main, ('whether', 'ob') if whether else ('that', 'dass'), said, False)
 
 
@@ -277,10 +280,14 @@ def _relative(draft: Draft) -> list[Example]:
   if person and draft.chance(0.55):
     who = relative_pronoun(draft, nominal, 'who')
     clause = action(draft, None, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
+    if (clause.verb.name, clause.tense) == ('sleep', 'present'):
+      raise Unfit  # whom does one know for that?
     if clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
       raise Unfit  # "die sie getroffen haben": who met whom?
     described = _with_relative(nominal, english(clause), german(clause, 'last'))
     known_for = [ADJECTIVES[adjective] for adjective, deeds in _SO.items() if clause.verb.name in deeds[clause.negated]]
+    if clause.negated and not known_for:
+      raise Unfit  # nobody is known for what he did not do
   else:
     verb = draft.choose([verb for verb in TAKES_IT if 'person' in verb.subjects and fits(verb.objects, noun)])
     that = relative_pronoun(draft, nominal, 'whom' if person else 'that')
@@ -297,7 +304,8 @@ def _relative(draft: Draft) -> list[Example]:
                                german(clause, 'last', that.german(verb.government)))
     known_for = [ADJECTIVES[adjective] for adjective in _TOWARDS.get(verb.name, ([], []))[0] if not clause.negated]
   # A person is so that the deed comes of it: "the man who slept was tired"; otherwise we know him.
-  described_as = [adjective for adjective in adjectives_of(noun) if adjective in known_for or not person]
+  described_as = [adjective for adjective in adjectives_of(noun) if adjective in known_for or not person and (
+      'person' not in adjective.tags or adjective.english in ('old', 'young'))]
   if not described_as or person and draft.chance(0.4):
     knower, unit = pronoun(draft, draft.choose(PRONOUNS)), draft.unit('v')
     know = lexicon.FRAME_VERBS['know']

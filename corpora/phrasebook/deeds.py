@@ -9,7 +9,6 @@ from corpora.phrasebook.draws import (
   Kinds,
   action,
   adjectives_of,
-  belongs,
   fitting,
   genitive,
   no_such_thing,
@@ -49,6 +48,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Verb, fits
+from corpora.phrasebook.sense import belongs
 
 _DREAMED = frozenset('person kin animal own place clothing building bridge'.split())  # what one dreams of
 _TRIED = frozenset('hard sour sweet fresh hot cold good bad'.split())  # what one finds out by eating or reading
@@ -65,7 +65,8 @@ def _right_now(draft: Draft) -> list[Example]:
 
 
 def _none(draft: Draft) -> list[Example]:
-  return statement(draft, 'negation', no_such_thing(draft), timed=0.2)
+  clause = no_such_thing(draft)
+  return statement(draft, 'negation', clause, timed=0.2 if clause.tense == 'past' else 0)
 
 
 def described(draft: Draft) -> list[Example]:
@@ -82,18 +83,23 @@ def described(draft: Draft) -> list[Example]:
   dreamed = not tried and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
   known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
   unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
-  if deed == 'disappear' and noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small')):
+  if deed == 'disappear' and (tried or noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small'))):
     raise Unfit
   if plural and determiner is A:
-    determiner = THE if deed == 'disappear' else BARE
+    if deed == 'disappear':
+      determiner = THE
+    elif deed in ('dream of', 'eat'):
+      determiner = BARE
+    else:
+      raise Unfit  # nobody says to have seen "clean offices"
   phrase = noun_phrase(draft, noun, determiner, adjective, plural)
   if deed == 'lie':
     lying = draft.choose(fitting(frozenset({'lying', '-guitar', '-blanket'})))
     thing = some_noun(draft, lying, described=0, indefinite=0.2, plural=0)
     if noun.english in (thing.lemma, 'guitar', 'drawer') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
       raise Unfit
-    if adjective.english in ('fast', 'slow'):
-      raise Unfit  # something lies beside what stands still
+    if adjective.english in ('fast', 'slow', 'heavy', 'light') or plural or 'vehicle' in noun.tags:
+      raise Unfit  # something lies beside what stands still, and what it weighs is all the same
     beside = placed(draft, ('next to', 'neben'), phrase, 'dative')
     tense = draft.weigh({'past': 0.6, 'progressive': 0.4})
     clause = Clause(unit, thing, lexicon.FRAME_VERBS['lie'], tense, complement=beside)
@@ -113,8 +119,9 @@ def _giving(draft: Draft) -> list[Example]:
 
 def _having(draft: Draft) -> list[Example]:
   """ "The man has a new car.", "She doesn't have a dog."."""
-  subject = some_person(draft)
-  noun = draft.choose(fitting(frozenset('pet own small device furniture clothing container'.split())))
+  subject = some_person(draft, described=0)
+  noun = draft.choose([noun for noun in fitting(frozenset('pet own small device furniture clothing container'.split()))
+                       if belongs(noun)])
   if subject.agreement == 'plural' and not {'small', 'clothing'}.isdisjoint(noun.tags):
     raise Unfit  # several with one hat
   negated = subject.definite and draft.chance(0.3)
@@ -170,8 +177,8 @@ def _comparison(draft: Draft) -> list[Example]:
     options = [noun for noun in fitting(adjective.tags - {'role', 'person'}) if noun.english != 'animal']
     first = draft.choose(options)
     second = draft.choose([noun for noun in options if noun is not first and noun.tags & first.tags & _COMPARABLE])
-    one = some_noun(draft, first, indefinite=0, described=0)
-    other = some_noun(draft, second, indefinite=0, described=0)
+    one = some_noun(draft, first, indefinite=0, described=0, plural=0)
+    other = some_noun(draft, second, indefinite=0, described=0, plural=0)
   for nominal in (one, other):
     if nominal.sort == 'noun':
       if not fits(adjective.tags, NOUNS[nominal.lemma]):

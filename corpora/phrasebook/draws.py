@@ -52,6 +52,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, Time, Verb, fits, nouns
+from corpora.phrasebook.sense import OWN, YOUNG, belongs, check_described, fair_trade, grown_up, no_child_lifted
 
 Kinds = dict[Callable[[Draft], list[Example]], float]  # kinds of sentences, each with its weight
 
@@ -102,14 +103,6 @@ def genitive(draft: Draft) -> Determiner:
   return counted(f"{first}'s", f'{first}s')
 
 
-_YOUNG = ('boy', 'girl', 'child')
-
-
-def belongs(noun: Noun) -> bool:
-  """Whether somebody may have it: "my", "Anna's"."""
-  return noun.english not in ('barrel', 'drawer') and not noun.tags.isdisjoint(('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
-
-
 def _determiner(draft: Draft, noun: Noun, owner: Nominal | None, indefinite: float = 0.25) -> Determiner:
   """A determiner that suits the noun; `owner` is the clause's subject when this is not it."""
   if 'kin' in noun.tags:
@@ -126,7 +119,7 @@ def some_noun(draft: Draft, noun: Noun, owner: Nominal | None = None, indefinite
   """A noun with what may stand before it."""
   determiner = _determiner(draft, noun, owner, indefinite)
   many = draft.chance(plural) and 'one' not in noun.tags
-  if owner and owner.lemma in _YOUNG and noun.english in ('son', 'daughter'):
+  if owner and owner.lemma in YOUNG and noun.english in ('son', 'daughter'):
     raise Unfit
   if determiner in (OUR, THEIR) and 'clothing' in noun.tags and not many:
     raise Unfit  # nobody shares a hat
@@ -172,12 +165,6 @@ def some_subject(draft: Draft, verb: Verb) -> Nominal:
   return some_noun(draft, draft.choose(fitting(verb.subjects)), indefinite=0.04)
 
 
-def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
-  """Raise Unfit where somebody who is picked up may be lifted: "abgeholt" or "hochgehoben"."""
-  if verb.name == 'pick up' and nominal.lemma in _YOUNG:
-    raise Unfit
-
-
 def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str) -> Object:
   """An object with the verb's prepositions; notes verb and noun."""
   if nominal.sort == 'noun':
@@ -187,10 +174,6 @@ def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str
   return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
 
 
-_OWN = frozenset('my our his her their'.split())
-_WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
-
-
 def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple[Object, ...]:
   """Objects as the verb governs them."""
   if not verb.government:
@@ -198,23 +181,22 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
   if verb.government == 'both':
     receiver = some_person(draft, subject)
     thing = some_noun(draft, draft.choose(fitting(verb.objects)), subject, indefinite=0.4, plural=0)
-    if thing.english[0].text.endswith("'s"):
+    whose = thing.english[0].text
+    if whose.endswith("'s") or whose in OWN and 'clothing' in NOUNS[thing.lemma].tags:
       raise Unfit  # "sent Anna Paul's book"; and what is Paul's, Paul lends
+    check_described(verb, thing)
     return (Object(receiver, 'dative', [], []), verb_object(draft, unit, verb, thing, 'accusative'))
   if 'person' in verb.objects and (verb.objects == PERSON or draft.chance(0.6)):
     nominal = some_person(draft, subject, described=0 if verb.name == 'hear' else 0.15)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject,
                         indefinite=0 if verb.name in ('tidy up', 'open', 'close') else 0.25, described=0 if verb.name == 'hear' else 0.3)
-    if 'broken' in (word.text for word in nominal.english) and verb.name not in _WITH_BROKEN:
-      raise Unfit
-    whose = nominal.english[0].text
-    if verb.name == 'sell' and whose.endswith("'s") or verb.name == 'buy' and whose in _OWN:
-      raise Unfit  # what is Anna's, Anna sells, and nobody buys what is his
+    fair_trade(verb, subject, nominal)
     if verb.name == 'try on' and subject.agreement == 'plural':
       raise Unfit  # both in one coat
     if verb.name == 'write' and (nominal.english[0].text not in ('a', 'an', 'the', 'this') or len(nominal.english) > 2):
       raise Unfit  # what is being written is nobody's yet, and neither old nor good
+  check_described(verb, nominal)
   return (verb_object(draft, unit, verb, nominal, verb.government),)
 
 
@@ -229,7 +211,7 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-HABITS = frozenset("""draw wash clean visit meet help thank call invite sing dance sleep laugh cry
+HABITS = frozenset("""wash clean visit meet help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 _ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
@@ -238,7 +220,7 @@ _LONG = frozenset("""buy sell find lose visit meet work repair write invite draw
     live""".split() + ['come back', 'arrive'])
 
 
-BY_CHANCE = frozenset(['find', 'lose', 'break', 'cry', 'laugh', 'kick', 'disappear', 'wake up'])  # what nobody foretells
+BY_CHANCE = frozenset('find lose break cry laugh kick disappear hear'.split()) | {'wake up', 'dream of'}  # not foretold
 
 
 def some_tense(draft: Draft, verb: Verb) -> str:
@@ -255,7 +237,9 @@ def habitual(draft: Draft, clause: Clause) -> Clause:
   if clause.tense != 'present' or clause.modal or verb in STATES or (
       verb in _ABILITIES and not clause.complement and (clause.negated or draft.chance(0.3))):
     return clause
-  if verb not in HABITS or clause.negated or any(not item.nominal.definite for item in clause.objects):
+  if verb not in HABITS or clause.negated or any(
+      not item.nominal.definite or item.nominal.sort == 'noun' and len(item.nominal.english) > 2
+      for item in clause.objects):
     raise Unfit
   clause.time = some_time(draft, clause)
   return clause
@@ -268,6 +252,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
   if subject is not None and not verb.subjects & PERSON:
     raise Unfit
   subject = subject or some_subject(draft, verb)
+  grown_up(verb, subject)
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   tense = tense or some_tense(draft, verb)
@@ -291,10 +276,11 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
                        and not verb.subjects.isdisjoint(PERSON) and verb.objects != PERSON
                        and verb.name in _NONE and not (modal and verb.name in UNWISHED)])
   subject = some_person(draft) if modal else some_subject(draft, verb)
+  grown_up(verb, subject)
   if not subject.definite:
     raise Unfit
   noun = draft.choose(fitting(verb.objects - PERSON))
-  adjective = draft.choose(adjectives_of(noun)) if verb.name != 'write' and draft.chance(0.15) else None
+  adjective = draft.choose(adjectives_of(noun)) if verb.name != 'write' and not modal and draft.chance(0.15) else None
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
   tense = tense or draft.weigh({'past': 0.4, 'present': 0.6} if verb.name == 'need' else

@@ -193,6 +193,8 @@ barrel, barrels | Fass, Fässer | n | thing container standing
 pillow, pillows | Kissen, Kissen | n | thing lying colored
 dress, dresses | Kleid, Kleider | n | thing clothing colored priced
 shirt, shirts | Hemd, Hemden | n | thing clothing colored priced
+cage, cages | Käfig, Käfige | m | thing
+stall, stalls | Stall, Ställe | m | thing
 bed, beds | Bett, Betten | n | thing furniture surface leaped priced
 sofa, sofas | Sofa, Sofas | n | thing furniture surface screen colored priced
 shelf, shelves | Regal, Regale | n | thing furniture screen priced
@@ -213,7 +215,7 @@ truck, trucks | Lastwagen, Lastwagen | m | thing vehicle motor
 sled, sleds | Schlitten, Schlitten | m | thing load
 carriage, carriages | Kutsche, Kutschen | f | thing vehicle load
 tram, trams | Straßenbahn, Straßenbahnen | f | thing vehicle
-car, cars | Auto, Autos | n | thing vehicle motor load own colored priced
+car, cars | Auto, Autos | n | thing vehicle motor own colored priced
 bicycle, bicycles | Fahrrad, Fahrräder | n | thing vehicle own colored priced
 boat, boats | Boot, Boote | n | thing load own colored priced
 
@@ -249,9 +251,9 @@ window, windows | Fenster, Fenster | n | thing openable opening
 _ADJECTIVES = """
 old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl -son -daughter
 young, younger | jung, jünger | person animal -grandfather -grandmother -child
-new, newer | neu, neuer | small device furniture vehicle clothing building container bridge -newspaper
+new, newer | neu, neuer | small device furniture vehicle clothing building container bridge -newspaper -letter
 big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street; -mouse -duck -rabbit -bird
-small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child; opening
+small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child -newspaper -letter; opening
 good | gut, besser | role readable
 bad | schlecht, schlechter | role readable
 beautiful, more beautiful | schön, schöner | horse bird cat clothing picture vase building place bridge woman princess
@@ -262,7 +264,7 @@ light, lighter | leicht, leichter | luggage ball bicycle sled boat; container de
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
 short, shorter | kurz, kürzer | curtain bed dress coat street bridge river; bench container curtain mirror sofa -cupboard
 wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence -gate
-narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate
+narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate -desert
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
 tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
 low, lower | niedrig, niedriger | barrier table bench bed sofa chair shelf bridge; furniture box basket barrel drawer lamp vase television
@@ -285,7 +287,7 @@ weak, weaker | schwach, schwächer | person animal; furniture bridge
 fast, faster | schnell, schneller | animal vehicle boat
 slow, slower | langsam, langsamer | animal vehicle boat
 lazy, lazier | faul, fauler | person animal
-dangerous, more dangerous | gefährlich, gefährlicher | wolf bear lion snake crocodile creature river street desert knife; hunter lake
+dangerous, more dangerous | gefährlich, gefährlicher | wolf bear lion snake crocodile creature river street desert; hunter lake
 friendly, friendlier | freundlich, freundlicher | person pet
 famous, more famous | berühmt, berühmter | role actor actress king queen prince princess
 great | großartig | role
@@ -314,8 +316,8 @@ see, saw | sehen, sieht, gesehen, haben | person | accusative | person animal sm
 find, found | finden, findet, gefunden, haben | person | accusative | small pet container boat -cupboard -drawer
 lose, lost | verlieren, verliert, verloren, haben | person | accusative | small suitcase backpack
 buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small container device furniture clothing food own guitar -letter -key -drawer -barrel
-sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet food guitar -letter -key
-need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -hat -house
+sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet guitar -letter -key
+need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -barrel -hat -house
 read, read, reading | lesen, liest, gelesen, haben | person | accusative | readable
 write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter
 draw, drew, drawing | zeichnen, zeichnet, gezeichnet, haben | person | accusative | animal building bridge garden vase
@@ -333,7 +335,7 @@ visit, visited | besuchen, besucht, besucht, haben | person | accusative | perso
 meet, met | treffen, trifft, getroffen, haben | person | accusative | person
 hear, heard | hören, hört, gehört, haben | person | accusative | person animal
 kick, kicked | treten, tritt, getreten, haben | person | accusative | ball
-kick, kicked | treten, tritt, getreten, haben | kicker | accusative | person animal
+kick, kicked | treten, tritt, getreten, haben | kicker | accusative | person dog wolf
 follow, followed | folgen, folgt, gefolgt, sein | person animal | dative | person animal car bus truck carriage -mouse
 help, helped | helfen, hilft, geholfen, haben | person | dative | person animal
 thank, thanked | danken, dankt, gedankt, haben | person | dative | person
@@ -352,7 +354,7 @@ close, closed | schließen, schließt, geschlossen, haben | person | accusative 
 wait for, waited for, waiting for | warten, wartet, gewartet, haben | person | auf accusative | person bus train tram
 dream of, dreamed of | träumen, träumt, geträumt, haben | person | von dative | person animal own
 give, gave | geben, gibt, gegeben, haben | person | both | small pet luggage vase lamp guitar
-show, showed | zeigen, zeigt, gezeigt, haben | person | both | small clothing picture mirror clock building own animal
+show, showed | zeigen, zeigt, gezeigt, haben | person | both | ring book letter newspaper clothing picture building own animal
 send, sent | schicken, schickt, geschickt, haben | person | both | readable package picture
 bring, brought | bringen, bringt, gebracht, haben | person | both | small luggage food
 lend, lent | leihen, leiht, geliehen, haben | person | both | small car bicycle boat suitcase device guitar -letter -ring
@@ -420,7 +422,7 @@ lie +down, lay +down | hin-legen, legt, hingelegt, haben | person dog cat horse 
 get +dressed, got +dressed, getting +dressed | an-ziehen, zieht, angezogen, haben | person | |
 remember, remembered | erinnern, erinnert, erinnert, haben | person | an accusative | person animal building garden picture letter
 fall +in +love with, fell +in +love with | verlieben, verliebt, verliebt, haben | person | in accusative | person
-look +forward to, looked +forward to, looking +forward to | freuen, freut, gefreut, haben | person | auf accusative | person cake letter museum hotel book
+look +forward to, looked +forward to, looking +forward to | freuen, freut, gefreut, haben | person | auf accusative | cake letter museum hotel book
 complain about, complained about, complaining about | beschweren, beschwert, beschwert, haben | person | über accusative | person hotel room bed food vehicle device
 introduce, introduced | vor-stellen, stellt, vorgestellt, haben | person | accusative | self
 wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | self
@@ -481,8 +483,10 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 _FRAMES = """
 cross | not | animal -bird -duck -crocodile | crossed | tired weak sick old lazy | wide dangerous deep
 cross | | animal -bird -duck -crocodile | crossed | strong fast | narrow shallow
-jump over | not | jumper | leaped | tired weak heavy small | high wide
-jump over | | jumper | leaped | strong fast | low narrow
+jump over | not | jumper | barrier | tired weak heavy small | high wide
+jump over | not | dog cat monkey rabbit | table bench bed | tired weak heavy small | high wide
+jump over | | jumper | barrier | strong fast | low narrow
+jump over | | dog cat monkey rabbit | table bench bed | strong fast | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
 pull | | puller | load barrel | strong | light
 carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
@@ -493,22 +497,22 @@ fit into | not | packed | container car -barrel -drawer | big long wide tall | s
 fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
 fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
 fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow low | big wide
-fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low small*
+fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low narrow small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
-fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small* | high
-fit under | | truck bus boat carriage camel | bridge | low small* | high
+fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low narrow small* | high
+fit under | | truck bus boat carriage camel | bridge | low narrow small* | high
 cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
-cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow short low
-support | not | table chair shelf bench | container television cat -drawer -cupboard | weak old | heavy
+cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow low
+support | not | table chair shelf bench | container television -drawer -cupboard | weak old | heavy
 support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy
-support | | table chair shelf bench | container television cat -drawer -cupboard | sturdy | light small
+support | | table chair shelf bench | container television -drawer -cupboard | sturdy | light small
 support | | bridge | bicycle car carriage horse cow | sturdy | light small
 overtake | not | vehicle -carriage -bicycle | vehicle -carriage -bicycle | slow old* | fast
 overtake | | vehicle -carriage -bicycle | vehicle -carriage -bicycle | fast | slow old*
 catch | not | hunter | prey | slow tired* lazy | fast clever strong
 catch | | hunter | prey | fast clever strong | slow tired* weak old
-attack | not | hunter | animal | tired lazy | strong dangerous
-attack | | hunter | animal | hungry angry | weak small tired
+attack | not | hunter -cat | animal | tired lazy | strong dangerous
+attack | | hunter -cat | animal | hungry angry | weak small tired
 fear | not | feared | animal | strong big | small weak
 fear | | animal -bear -lion -wolf | feared | small weak | big strong dangerous
 escape from | not | prey | hunter | slow tired heavy old | fast clever* strong

@@ -31,7 +31,7 @@ _WORDS = frozenset(form.capitalize() for form in [
         nach nicht nichts auf aus bei beim vom zum zur mit von ihm ihn ihnen seit hatte hatten wird werde werden waren
         wurde wurden kann mehr als alle alles immer heute morgen gestern selten manchmal jeden sehr hier dort into from
         over under with then than here there every never always sometimes today tomorrow very too much more many would
-        should could being been about after before over only also vicar vice card hole heil none rape raped
+        should could being which while where whose been about after before over only also vicar vice card hole heil none rape raped
         slut nazi hure arsch anal penis dick""".split()])
 _SPEAKABLE = re.compile(r'(?!\w[^aeiouyäöülrh]{2})(?!\w[lr][^aeiouyäöü])[A-ZÄÖÜ](?=.*[aeiouyäöü])'
                         r'(?!.*[^aeiouyäöü]{4})(?!.*(.)\1\1)[a-zäöüß]{3,10}')

@@ -9,13 +9,14 @@ from corpora.phrasebook.draws import (
   Kinds,
   adjectives_of,
   fitting,
-  some_noun,
   some_person,
   statement,
   verb_object,
 )
 from corpora.phrasebook.grammar import (
   BE,
+  THE,
+  THIS,
   Clause,
   Complement,
   Draft,
@@ -90,10 +91,11 @@ def _measure(draft: Draft) -> list[Example]:
   count = f'{unit}.number'
   if draft.chance(0.5):
     noun = draft.choose(fitting(_SOLD))
-    least, most = (2, 5) if 'food' in noun.tags else (30, 99) if {'device', 'furniture'} & noun.tags else (7, 60)
+    least, most = ((2, 5) if 'food' in noun.tags else (30, 99) if {'device', 'furniture'} & noun.tags else
+                   (7, 60) if 'priced' in noun.tags else (3, 15))
     if not least <= list(NUMBERS).index(number) + 2 <= most:
       raise Unfit  # the price does not suit
-    subject = some_noun(draft, noun, indefinite=0.05, described=0, plural=0)
+    subject = noun_phrase(draft, noun, draft.weigh({THE: 0.7, THIS: 0.3}))
     verb, tense = lexicon.FRAME_VERBS['cost'], 'present'
     said, says = words('euros', f'{unit}.unit'), words('Euro', f'{unit}.unit')
   else:

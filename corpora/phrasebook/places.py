@@ -29,7 +29,8 @@ from corpora.phrasebook.grammar import (
   relate_verb,
   words,
 )
-from corpora.phrasebook.lexicon import VERBS, Verb
+from corpora.phrasebook.lexicon import NOUNS, VERBS, Verb, fits
+from corpora.phrasebook.sense import grown_up
 
 # English, German: with the dative they say where, with the accusative whither.
 _IN, _ON, _UNDER, _BEHIND, _NEXT_TO, _BEFORE = (
@@ -61,13 +62,16 @@ _LYING_WHERE = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, fr
                 (_BEHIND, frozenset('cupboard sofa shelf curtain'.split())),
                 (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
 _STANDING_WHERE = tuple(choice for choice in _LYING_WHERE if choice[0] is not _UNDER)
-_WHERE_THINGS = {'lie': _LYING_WHERE, 'lay': _LYING_WHERE, 'stand': _STANDING_WHERE, 'place': _STANDING_WHERE}
+_WHERE_THINGS = {'lie': _LYING_WHERE, 'lay': tuple(choice for choice in _LYING_WHERE if choice[0] is not _BEHIND),
+                 'stand': _STANDING_WHERE, 'place': _STANDING_WHERE}
+_HIDDEN = frozenset({'luggage', 'barrel'})  # what one stands behind something
 
 
 def _place(draft: Draft, choices, case: str, verb: str, owner: Nominal, other_than: str = '') -> Complement:
   preposition, tags = draft.choose(choices)
   noun = draft.choose(fitting(tags))
-  if noun.english == other_than:
+  if noun.english == other_than or verb in ('stand', 'place') and preposition is _BEHIND and not fits(
+      _HIDDEN, NOUNS[other_than]):
     raise Unfit
   draft.note('place', verb, noun.english)
   return placed(draft, preposition, some_noun(draft, noun, owner, indefinite=0.1, described=0.2, plural=0), case)
@@ -143,6 +147,7 @@ def travel(draft: Draft) -> list[Example]:
   note_name(draft, city, 'city')
   subject = some_person(draft, described=0)
   abides = verb in ('live', 'work')
+  grown_up(_frame_named(verb), subject)
   tense = draft.weigh({'past': 0.45, 'future': 0.2, 'present': 0.35} if abides else
                       {'past': 0.5, 'future': 0.25, 'progressive': 0.1, 'present': 0.15})
   complement = Complement(words(english_preposition, f'{unit}.at') + words(city, f'{unit}.city'),

@@ -12,7 +12,6 @@ from corpora.phrasebook.draws import (
   Kinds,
   echo,
   fitting,
-  no_child_lifted,
   placed,
   some_name,
   some_noun,
@@ -47,6 +46,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import VERBS, Verb, fits
+from corpora.phrasebook.sense import no_child_lifted
 
 # ------------------------------------------------------------------------------------------------ the passive
 
@@ -124,11 +124,9 @@ def _reflexive(draft: Draft) -> list[Example]:
 
 def _about(draft: Draft, verb: Verb, subject: Nominal) -> Nominal:
   """Whom or what one remembers, complains about, looks forward to; whom one falls in love with."""
-  if draft.chance(0.6) or verb.objects == PERSON:
-    nominal = some_person(draft, subject, described=0 if verb.name == 'look forward to' else 0.15)
+  if 'person' in verb.objects and (draft.chance(0.6) or verb.objects == PERSON):
+    nominal = some_person(draft, subject)
     kin = nominal.sort == 'noun' and 'kin' in lexicon.NOUNS[nominal.lemma].tags
-    if verb.name == 'look forward to' and nominal.sort != 'name' and not kin:
-      raise Unfit
     if verb.name == 'fall in love with' and (
         kin or nominal.agreement == 'plural' or nominal.lemma in ('boy', 'girl', 'child')):
       raise Unfit
@@ -220,7 +218,8 @@ def _used(draft: Draft) -> list[Example]:
   other = draft.choose([other for other in TAKES_IT if other.name in _WITH_IT[verb.name].split()
                         and 'person' in other.subjects])
   noun = draft.choose([noun for noun in fitting(CALLED_IT) if fits(verb.objects, noun) and fits(other.objects, noun)])
-  if (verb.name, other.name) == ('open', 'read') and noun.english != 'letter':
+  if (verb.name, other.name) == ('open', 'read') and noun.english != 'letter' or (
+      other.name == 'sell' and noun.tags.isdisjoint(('own', 'furniture', 'device'))):
     raise Unfit
   subject, unit = some_person(draft), draft.unit('v')
   thing = noun_phrase(draft, noun, draft.weigh({THE: 0.8, THIS: 0.2}))

@@ -98,11 +98,14 @@ class ArcView {
     const {places, height, width} = this.measured();
     drawArcs(canvasPen(this.canvas, width, height), this.maps, width, arcs, places);
     this.canvas.style.height = `${height}px`;
-    const paint = (side, weightOf) => [...this.lists[side].querySelectorAll('button')].forEach((button, i) => {
-      button.style.background = weightOf && this.maps.length ? stripes(this.maps, map => weightOf(map, i)) : '';
-      button.classList.toggle('chosen', this.pane.here(side, side === 'query' ? state.q : state.m) === i);
-      button.classList.toggle('pointed', this.pane.hover?.[side] === i);
-    });
+    const paint = (side, weightOf) => {
+      const chosen = this.pane.here(side, side === 'query' ? state.q : state.m), pointed = this.pane.hover?.[side];
+      [...this.lists[side].querySelectorAll('button')].forEach((button, i) => {
+        button.style.background = weightOf && this.maps.length ? stripes(this.maps, map => weightOf(map, i)) : '';
+        button.classList.toggle('chosen', chosen === i);
+        button.classList.toggle('pointed', pointed === i);
+      });
+    };
     paint('key', arcs.query !== null ? (map, j) => map.at(arcs.query, j) : null);
     paint('query', arcs.query === null && arcs.key !== null ? (map, i) => map.at(i, arcs.key) : null);
   }

@@ -1,0 +1,47 @@
+"""What makes sense in the phrasebook: whose a thing may be, and which deeds go with it. Each check raises Unfit.
+
+Here stands what holds of several kinds of sentences; what holds of one stands beside it.
+"""
+
+from corpora.phrasebook.grammar import Nominal, Unfit
+from corpora.phrasebook.lexicon import Noun, Verb
+
+YOUNG = ('boy', 'girl', 'child')
+OWN = frozenset('my our his her their'.split())
+_WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
+_MOODS = frozenset('tired hungry sick weak lazy angry'.split())  # what matters to few deeds
+_WITH_MOODS = frozenset('see help find meet visit call hear give bring'.split())
+
+
+def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
+  """Raise Unfit where somebody who is picked up may be lifted: "abgeholt" or "hochgehoben"."""
+  if verb.name == 'pick up' and nominal.lemma in YOUNG:
+    raise Unfit
+
+
+def grown_up(verb: Verb, subject: Nominal) -> None:
+  """Raise Unfit where a child does what grown people do."""
+  if verb.name in ('work', 'repair', 'sell', 'lend') and subject.lemma in YOUNG:
+    raise Unfit
+
+
+def fair_trade(verb: Verb, subject: Nominal, thing: Nominal) -> None:
+  """Raise Unfit where somebody buys what is his, or sells what is another's."""
+  whose = thing.english[0].text
+  others = whose.endswith("'s") or whose in ('my', 'our') and subject.lemma not in ('I', 'we')
+  if verb.name == 'buy' and whose in OWN or verb.name == 'sell' and others:
+    raise Unfit
+
+
+def check_described(verb: Verb, nominal: Nominal) -> None:
+  """Raise Unfit where an adjective has nothing to do with what is done: "drew the hungry horse"."""
+  said = {word.text for word in nominal.english}
+  if ('broken' in said and verb.name not in _WITH_BROKEN or said & _MOODS and verb.name not in _WITH_MOODS
+      or 'clean' in said and verb.name in ('clean', 'wash', 'tidy up')):
+    raise Unfit
+
+
+def belongs(noun: Noun) -> bool:
+  """Whether somebody may have it: "my", "Anna's"."""
+  return noun.english not in ('barrel', 'drawer') and not noun.tags.isdisjoint(
+      ('pet', 'small', 'container', 'device', 'clothing', 'furniture', 'own'))
