@@ -5,6 +5,7 @@ A kind is a function `_name(draft) -> list[Example]` with a weight in KINDS.
 
 from corpora.phrasebook import lexicon
 from corpora.phrasebook.draws import (
+  ABILITIES,
   BY_CHANCE,
   CALLED_IT,
   HABITS,
@@ -50,9 +51,9 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
-from corpora.phrasebook.sense import fair_trade
+from corpora.phrasebook.sense import fair_trade, grown_up
 
-_WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of'])
+_WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of', 'arrive'])
 
 
 def _question(draft: Draft) -> list[Example]:
@@ -60,13 +61,12 @@ def _question(draft: Draft) -> list[Example]:
   # Oftener than statements in the present, where German verbs of all kinds stand in front: "Braucht er ein Auto?".
   verb = draft.choose([verb for verb in VERBS if verb.name in HABITS | STATES]) if draft.chance(0.3) else None
   clause = action(draft, 'present' if verb else None, verb=verb, negated=0)
-  if not clause.subject.definite or clause.subject.lemma == 'I' or (
-      clause.subject.lemma == 'we' and clause.tense in ('present', 'progressive')):
+  if not clause.subject.definite or clause.subject.lemma in ('I', 'we'):
     raise Unfit  # what one does oneself, one knows
   word, ask = draft.weigh({('', ''): 0.5, ('why', 'warum'): 0.25, ('when', 'wann'): 0.25}), draft.unit('w')
   if word[0] == 'when' and (clause.tense in ('present', 'progressive') or clause.verb.name in UNWISHED):
     raise Unfit
-  if word[0] == 'why' and clause.verb.name in _WITHOUT_REASON:
+  if word[0] == 'why' and clause.verb.name in _WITHOUT_REASON | (ABILITIES if clause.tense == 'future' else set()):
     raise Unfit
   if not word[0]:
     if draft.chance(0.25) and clause.time is None and clause.verb.name not in STATES:
@@ -113,7 +113,7 @@ def _who(draft: Draft) -> list[Example]:
 # verb has no object.
 _SO = {adjective: tuple(dict(deed.split(': ') if ': ' in deed else (deed, '') for deed in part.split('; '))
                         for part in row.split(' | ')) for adjective, row in {
-    'tired': 'sleep | work; dance; swim; sing; wake up; tidy up: room; clean: window car; wait for: person bus train',
+    'tired': 'sleep | work; dance; swim; sing; tidy up: room; clean: window car; wait for: person bus train',
     'sick': 'sleep; cry; call: mother father brother sister | work; dance; swim; sing; come back; visit: person museum',
     'hungry': 'eat: food; buy: food | sleep; sing; sell: food',
     'sad': 'cry; call: person | laugh; sing; dance; invite: person',
@@ -162,7 +162,8 @@ def _moved(draft: Draft, tense: str, concession: bool, fronted: bool) -> tuple[C
   objects = ()
   if tags:
     other = some_person(draft, somebody, described=0) if 'person' in tags and draft.chance(0.8) else some_noun(
-        draft, draft.choose(fitting(tags)), somebody, indefinite=0 if negated else 0.2, described=0.1, plural=0)
+        draft, draft.choose(fitting(tags)), somebody, indefinite=0 if negated else 0.2, described=0,
+        plural=0)
     if other.sort == 'pronoun' or negated and not other.definite:
       raise Unfit  # who "he" is, is for the other clause to say
     fair_trade(verb, somebody, other)
@@ -284,6 +285,7 @@ def _relative(draft: Draft) -> list[Example]:
       raise Unfit  # whom does one know for that?
     if clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
       raise Unfit  # "die sie getroffen haben": who met whom?
+    grown_up(clause.verb, nominal)
     described = _with_relative(nominal, english(clause), german(clause, 'last'))
     known_for = [ADJECTIVES[adjective] for adjective, deeds in _SO.items() if clause.verb.name in deeds[clause.negated]]
     if clause.negated and not known_for:
@@ -331,6 +333,8 @@ def _and(draft: Draft) -> list[Example]:
   if first is second or one.sort == other.sort == 'pronoun' and (one.lemma == other.lemma or
                                                                  {one.lemma, other.lemma} == {'I', 'we'}):
     raise Unfit
+  if other.lemma in ('he', 'she', 'they') and one.sort != 'pronoun':
+    raise Unfit  # "this waitress will work, but she will sleep": another one?
   clauses = [action(draft, tense, subject, verb, negated=0) for subject, verb in ((one, first), (other, second))]
   if any(item.nominal.lemma in ('he', 'she', 'they') for clause in clauses for item in clause.objects):
     raise Unfit  # who is that?

@@ -96,9 +96,10 @@ def described(draft: Draft) -> list[Example]:
   if deed == 'lie':
     lying = draft.choose(fitting(frozenset({'lying', '-guitar', '-blanket'})))
     thing = some_noun(draft, lying, described=0, indefinite=0.2, plural=0)
-    if noun.english in (thing.lemma, 'guitar', 'drawer') or not noun.tags.isdisjoint(('opening', 'crossed', 'hanging')):
+    if noun.english in (thing.lemma, 'guitar', 'drawer') or not noun.tags.isdisjoint(
+        ('opening', 'crossed', 'hanging', 'lake', 'barrier', 'food')):
       raise Unfit
-    if adjective.english in ('fast', 'slow', 'heavy', 'light') or plural or 'vehicle' in noun.tags:
+    if tried or adjective.english in ('fast', 'slow', 'heavy', 'light') or plural or 'vehicle' in noun.tags:
       raise Unfit  # something lies beside what stands still, and what it weighs is all the same
     beside = placed(draft, ('next to', 'neben'), phrase, 'dative')
     tense = draft.weigh({'past': 0.6, 'progressive': 0.4})
@@ -121,7 +122,7 @@ def _having(draft: Draft) -> list[Example]:
   """ "The man has a new car.", "She doesn't have a dog."."""
   subject = some_person(draft, described=0)
   noun = draft.choose([noun for noun in fitting(frozenset('pet own small device furniture clothing container'.split()))
-                       if belongs(noun)])
+                       if belongs(noun) and noun.english not in ('package', 'letter')])
   if subject.agreement == 'plural' and not {'small', 'clothing'}.isdisjoint(noun.tags):
     raise Unfit  # several with one hat
   negated = subject.definite and draft.chance(0.3)
@@ -145,7 +146,7 @@ def _wish(draft: Draft) -> list[Example]:
     verb = draft.choose([verb for verb in VERBS if 'person' in verb.subjects and verb.name not in UNWISHED])
     clause = action(draft, tense, some_person(draft), verb, negated=0.25 if modal.negatable else 0, once=True)
     clause.modal = modal
-  if draft.chance(0.15) and not clause.negated:
+  if not clause.negated and (tense != 'past' or clause.subject.lemma not in ('I', 'we')) and draft.chance(0.15):
     return [example(draft, 'modal', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'modal', english(clause), german(clause))]
 

@@ -52,7 +52,16 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, Time, Verb, fits, nouns
-from corpora.phrasebook.sense import OWN, YOUNG, belongs, check_described, fair_trade, grown_up, no_child_lifted
+from corpora.phrasebook.sense import (
+  OWN,
+  YOUNG,
+  belongs,
+  check_described,
+  check_doer,
+  fair_trade,
+  grown_up,
+  no_child_lifted,
+)
 
 Kinds = dict[Callable[[Draft], list[Example]], float]  # kinds of sentences, each with its weight
 
@@ -73,7 +82,7 @@ def fitting(tags: frozenset[str]) -> tuple[Noun, ...]:
 
 CALLED_IT = frozenset({'pet', 'thing', 'food'})  # tags
 UNGRADED = frozenset('red blue green black white brown empty broken'.split())  # never "very", "too" or "so"
-_NEVER_TOO = frozenset('happy friendly famous clever rich poor beautiful good new fresh sad'.split())
+_NEVER_TOO = frozenset('happy friendly famous clever rich poor beautiful good new fresh sad sick hungry angry'.split())
 # Verbs whose object can be a pronoun behind no preposition.
 TAKES_IT = [verb for verb in VERBS if verb.government in ('accusative', 'dative') and not verb.german_preposition]
 
@@ -184,13 +193,15 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     whose = thing.english[0].text
     if whose.endswith("'s") or whose in OWN and 'clothing' in NOUNS[thing.lemma].tags:
       raise Unfit  # "sent Anna Paul's book"; and what is Paul's, Paul lends
+    check_described(verb, receiver)
     check_described(verb, thing)
     return (Object(receiver, 'dative', [], []), verb_object(draft, unit, verb, thing, 'accusative'))
   if 'person' in verb.objects and (verb.objects == PERSON or draft.chance(0.6)):
     nominal = some_person(draft, subject, described=0 if verb.name == 'hear' else 0.15)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject,
-                        indefinite=0 if verb.name in ('tidy up', 'open', 'close') else 0.25, described=0 if verb.name == 'hear' else 0.3)
+                        indefinite=0 if verb.name in ('tidy up', 'open', 'close') else 0.25,
+                        described=0 if verb.name in ('hear', 'need') else 0.3)
     fair_trade(verb, subject, nominal)
     if verb.name == 'try on' and subject.agreement == 'plural':
       raise Unfit  # both in one coat
@@ -214,9 +225,9 @@ STATES = frozenset('love admire trust need'.split())
 HABITS = frozenset("""wash clean visit meet help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
-_ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
+ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
 # What may be said of a whole week or year.
-_LONG = frozenset("""buy sell find lose visit meet work repair write invite draw read help see travel fly
+_LONG = frozenset("""buy sell find lose visit meet work repair write invite draw help see travel fly
     live""".split() + ['come back', 'arrive'])
 
 
@@ -235,7 +246,7 @@ def habitual(draft: Draft, clause: Clause) -> Clause:
   """Gives a clause in the present its "often"; raises Unfit where it says what happens but once."""
   verb = clause.verb.name
   if clause.tense != 'present' or clause.modal or verb in STATES or (
-      verb in _ABILITIES and not clause.complement and (clause.negated or draft.chance(0.3))):
+      verb in ABILITIES and not clause.complement and (clause.negated or draft.chance(0.3))):
     return clause
   if verb not in HABITS or clause.negated or any(
       not item.nominal.definite or item.nominal.sort == 'noun' and len(item.nominal.english) > 2
@@ -256,6 +267,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   tense = tense or some_tense(draft, verb)
+  check_doer(verb, subject)
   if tense == 'progressive' and not verb.progressive or tense == 'future' and (
       verb.name in BY_CHANCE or lexicon.is_animal(subject.lemma)):
     raise Unfit
@@ -277,6 +289,7 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
                        and verb.name in _NONE and not (modal and verb.name in UNWISHED)])
   subject = some_person(draft) if modal else some_subject(draft, verb)
   grown_up(verb, subject)
+  check_doer(verb, subject)
   if not subject.definite:
     raise Unfit
   noun = draft.choose(fitting(verb.objects - PERSON))
@@ -307,7 +320,7 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   if draft.chance(0.5):
     adjective = draft.choose([adjective for adjective in ADJECTIVES.values() if 'person' in adjective.tags])
     subject = some_person(draft, described=0)
-    if subject.sort == 'noun' and not fits(adjective.tags, NOUNS[subject.lemma]):
+    if not subject.definite or subject.sort == 'noun' and not fits(adjective.tags, NOUNS[subject.lemma]):
       raise Unfit
   else:
     noun = draft.choose(tuple(NOUNS.values()))

@@ -254,8 +254,8 @@ young, younger | jung, jünger | person animal -grandfather -grandmother -child
 new, newer | neu, neuer | small device furniture vehicle clothing building container bridge -newspaper -letter
 big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street; -mouse -duck -rabbit -bird
 small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child -newspaper -letter; opening
-good | gut, besser | role readable
-bad | schlecht, schlechter | role readable
+good | gut, besser | role readable -letter
+bad | schlecht, schlechter | role readable -letter
 beautiful, more beautiful | schön, schöner | horse bird cat clothing picture vase building place bridge woman princess
 expensive, more expensive | teuer, teurer, teur | priced
 cheap, cheaper | billig, billiger | priced
@@ -315,9 +315,9 @@ _VERBS = """
 see, saw | sehen, sieht, gesehen, haben | person | accusative | person animal small vehicle building
 find, found | finden, findet, gefunden, haben | person | accusative | small pet container boat -cupboard -drawer
 lose, lost | verlieren, verliert, verloren, haben | person | accusative | small suitcase backpack
-buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small container device furniture clothing food own guitar -letter -key -drawer -barrel
-sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet guitar -letter -key
-need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -barrel -hat -house
+buy, bought | kaufen, kauft, gekauft, haben | person | accusative | small container device furniture clothing food own guitar -letter -key -drawer -barrel -package
+sell, sold | verkaufen, verkauft, verkauft, haben | person | accusative | small device furniture clothing own pet guitar -letter -key -newspaper
+need, needed | brauchen, braucht, gebraucht, haben | person | accusative | small container device furniture own -letter -drawer -barrel -hat -house -package
 read, read, reading | lesen, liest, gelesen, haben | person | accusative | readable
 write, wrote, writing | schreiben, schreibt, geschrieben, haben | person | accusative | letter
 draw, drew, drawing | zeichnen, zeichnet, gezeichnet, haben | person | accusative | animal building bridge garden vase
@@ -337,7 +337,7 @@ hear, heard | hören, hört, gehört, haben | person | accusative | person anima
 kick, kicked | treten, tritt, getreten, haben | person | accusative | ball
 kick, kicked | treten, tritt, getreten, haben | kicker | accusative | person dog wolf
 follow, followed | folgen, folgt, gefolgt, sein | person animal | dative | person animal car bus truck carriage -mouse
-help, helped | helfen, hilft, geholfen, haben | person | dative | person animal
+help, helped | helfen, hilft, geholfen, haben | person | dative | person animal -snake -crocodile
 thank, thanked | danken, dankt, gedankt, haben | person | dative | person
 trust, trusted | vertrauen, vertraut, vertraut, haben | person | dative | person dog horse
 listen to, listened to, listening to | zu-hören, hört, zugehört, haben | person | dative | person bird
@@ -357,7 +357,7 @@ give, gave | geben, gibt, gegeben, haben | person | both | small pet luggage vas
 show, showed | zeigen, zeigt, gezeigt, haben | person | both | ring book letter newspaper clothing picture building own animal
 send, sent | schicken, schickt, geschickt, haben | person | both | readable package picture
 bring, brought | bringen, bringt, gebracht, haben | person | both | small luggage food
-lend, lent | leihen, leiht, geliehen, haben | person | both | small car bicycle boat suitcase device guitar -letter -ring
+lend, lent | leihen, leiht, geliehen, haben | person | both | small car bicycle boat suitcase device guitar -letter -ring -cup -bottle
 sing, sang, singing | singen, singt, gesungen, haben | person bird | |
 dance, danced, dancing | tanzen, tanzt, getanzt, haben | person | |
 sleep, slept, sleeping | schlafen, schläft, geschlafen, haben | person animal | |
@@ -494,9 +494,9 @@ carry | | carrier | luggage barrel | strong | light small
 eat | not | eater | food -egg | sick tired | hard sour
 eat | | eater | food -egg | hungry | sweet fresh
 fit into | not | packed | container car -barrel -drawer | big long wide tall | small narrow low*
-fit into | not | cat dog rabbit snake duck luggage | cupboard box car | big long wide tall | small narrow low*
+fit into | not | cat dog rabbit snake luggage | cupboard box car | big long wide tall | small narrow low*
 fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
-fit into | | cat dog rabbit snake duck luggage | cupboard box car | small narrow low | big wide
+fit into | | cat dog rabbit snake luggage | cupboard box car | small narrow low | big wide
 fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low narrow small*
 fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
 fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low narrow small* | high

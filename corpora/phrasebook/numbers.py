@@ -31,6 +31,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import VERBS, fits
+from corpora.phrasebook.sense import check_described, check_doer
 
 _ONES = dict(zip('two three four five six seven eight nine ten eleven twelve'.split(),
                  'zwei drei vier fünf sechs sieben acht neun zehn elf zwölf'.split()))
@@ -68,13 +69,15 @@ def _counting(draft: Draft) -> list[Example]:
   """ "The woman bought seventeen red apples."."""
   verb = draft.choose([verb for verb in VERBS if verb.name in _COUNTED and 'person' in verb.subjects])
   subject, unit = some_person(draft), draft.unit('v')
+  check_doer(verb, subject)
   noun = draft.choose(fitting(verb.objects - PERSON))
   few = verb.name not in ('buy', 'sell', 'need') or not fits(_MANY, noun)
   number = 'many' if draft.chance(0.15) else draft.choose(tuple(NUMBERS)[:5]) if few else _some_number(draft)
   draft.note('number', number, noun.english)
   determiner = counted(number, NUMBERS.get(number, 'viele'))
-  adjective = draft.choose(adjectives_of(noun)) if draft.chance(0.2) else None
+  adjective = draft.choose(adjectives_of(noun)) if verb.name != 'write' and draft.chance(0.2) else None
   thing = noun_phrase(draft, noun, determiner, adjective, plural=True)
+  check_described(verb, thing)
   tense = draft.weigh({'past': 0.6, 'present': 0.4} if verb.name == 'need' else
                       {'past': 0.8,
                        'future': 0.2 if verb.name in ('buy', 'sell', 'wash', 'clean', 'eat', 'open') else 0.0})

@@ -30,7 +30,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import NOUNS, VERBS, Verb, fits
-from corpora.phrasebook.sense import grown_up
+from corpora.phrasebook.sense import check_doer, grown_up
 
 # English, German: with the dative they say where, with the accusative whither.
 _IN, _ON, _UNDER, _BEHIND, _NEXT_TO, _BEFORE = (
@@ -55,7 +55,8 @@ _WHERE = {
 }
 _INDOORS = frozenset('cat dog monkey goat rabbit'.split())
 _PETS_WHERE = ((_IN, frozenset('garden park forest house kitchen'.split())), (_UNDER, _SURFACES | {'bridge'}), *_BY)
-_BEASTS_WHERE = ((_IN, frozenset('garden park forest'.split())), (_UNDER, frozenset({'bridge'})), *_BY)
+_BEASTS_WHERE = ((_IN, frozenset('garden park forest'.split())), (_UNDER, frozenset({'bridge'})),
+                 *((where, frozenset({'hedge', 'wall'})) for where in (_BEHIND, _NEXT_TO, _BEFORE)))
 _RUNNERS = frozenset('dog cat horse goat pig rabbit donkey'.split())
 _OUTDOORS = frozenset('garden park forest'.split())
 _LYING_WHERE = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
@@ -87,6 +88,7 @@ def _where(draft: Draft) -> list[Example]:
   beast = verb.name in ('sleep', 'sit') and draft.chance(0.5)
   beasts = frozenset({'animal'} if verb.name == 'sleep' else 'dog cat bird monkey duck rabbit mouse bear wolf'.split())
   subject = (some_noun(draft, draft.choose(fitting(beasts)), indefinite=0.04) if beast else some_person(draft))
+  check_doer(verb, subject)
   tense = draft.weigh({'past': 0.5, 'progressive': 0.2, 'present': 0.15, 'future': 0.15})
   if tense == 'future' and (beast or verb.name in BY_CHANCE):
     raise Unfit
@@ -106,6 +108,7 @@ def _whither(draft: Draft) -> list[Example]:
   beast = verb.name != 'go' and draft.chance(0.6)
   subject = (some_noun(draft, draft.choose(fitting(_INDOORS if onto else _RUNNERS)), indefinite=0.04)
              if beast else some_person(draft))
+  check_doer(verb, subject)
   tense = draft.weigh({'past': 0.65, 'progressive': 0.15, 'future': 0.0 if beast else 0.2})
   choices = ((_ONTO, _SURFACES),) if onto else ((_INTO, _OUTDOORS if beast else frozenset({'inside'})),)
   clause = Clause(draft.unit('v'), subject, verb, tense,

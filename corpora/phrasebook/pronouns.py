@@ -54,7 +54,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Frame, Noun, Verb, fits
-from corpora.phrasebook.sense import belongs, fair_trade
+from corpora.phrasebook.sense import belongs, check_doer, fair_trade
 
 # ---------------------------------------------------------------------------------- kinds: "it" with two nouns
 
@@ -134,7 +134,7 @@ def pronoun_pair(draft: Draft, frame: Frame, first: Nominal, second: Nominal, of
   units = (f'{unit}.preposition',) if verb.german_preposition else (f'{unit}.main',)
   item = Object(second, verb.government, words(verb.preposition, *units), words(verb.german_preposition, *units))
   tense = tense or ('past' if frame.verb not in _CAN | _LASTING else draft.weigh({'past': 0.65, 'present': 0.35}))
-  degree = degree or ('too' if frame.negated else draft.choose(('', 'very', 'so')))
+  degree = degree or ('too' if frame.negated and frame.verb != 'fear' else draft.choose(('', 'very', 'so')))
   can = CAN if tense == 'present' and frame.verb in _CAN else None
   main = relate_verb(draft, Clause(unit, first, verb, tense, (item,), frame.negated, can))
   because, shared = draft.unit('c'), list(draft.relations)
@@ -176,8 +176,8 @@ _LEFT_UNDONE = frozenset(['read', 'eat', 'wash', 'clean', 'find', 'buy', 'close'
 # Why one does something with a thing | why one does not.
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
     'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour hard slow',
-    'sell': 'old heavy big slow | beautiful new good',
-    'need': 'strong fast good | ',
+    'sell': 'old slow | beautiful new good',
+    'need': 'strong fast | ',
     'repair': 'broken | cheap old',
     'wash': 'dirty | clean',
     'clean': 'dirty | clean',
@@ -199,13 +199,13 @@ def bought_and_lost(draft: Draft) -> list[Example]:
                          and (not negated or verb.name in _LEFT_UNDONE)])
   if first.name == 'open' and second.name == 'close' and not negated:
     raise Unfit  # what for?
-  subject = some_person(draft)
+  subject = some_person(draft, described=0)
   unplanned = (BY_CHANCE | {'see'}) & {first.name, second.name}
   tense = 'past' if unplanned else draft.weigh({'past': 0.75, 'future': 0.25})
   unit, of_second = draft.unit('v'), draft.unit('v')
   # Whoever needs "a" car buys one, not "it".
   thing = some_noun(draft, noun, subject, indefinite=0 if first.name == 'need' else 0.5, plural=0,
-                    described=0 if 'animal' in noun.tags else 0.3)
+                    described=0 if 'animal' in noun.tags or first.name == 'need' else 0.3)
   one = relate_verb(draft, Clause(unit, subject, first, tense,
                                   (verb_object(draft, unit, first, thing, first.government),)))
   it = verb_object(draft, of_second, second, it_for(draft, thing), second.government)
@@ -225,16 +225,16 @@ def because_of_it(draft: Draft) -> list[Example]:
   noun = draft.choose(fitting(CALLED_IT))
   verb = draft.choose([verb for verb in TAKES_IT if fits(verb.objects, noun) and 'person' in verb.subjects
                        and verb.name in _REASONS])
-  subject = some_person(draft)
+  subject = some_person(draft, described=0)
   tense = 'present' if verb.name in STATES and draft.chance(0.5) else 'past'
   unit, because = draft.unit('v'), draft.unit('c')
-  thing = some_noun(draft, noun, subject, indefinite=0.2, described=0, plural=0)
+  thing = some_noun(draft, noun, subject, indefinite=0 if verb.name in STATES else 0.2, described=0, plural=0)
   item = verb_object(draft, unit, verb, thing, verb.government)
   fair_trade(verb, subject, thing)
   negated, of_be = thing.definite and draft.chance(0.4), draft.unit('v')
   clause = relate_verb(draft, Clause(unit, subject, verb, tense, (item,), negated))
   adjective = draft.choose([option for option in adjectives_of(noun) if option.english in _REASONS[verb.name][negated]])
-  if verb.name == 'sell' and 'animal' in noun.tags and adjective.english in ('big', 'heavy', 'slow'):
+  if verb.name == 'sell' and 'animal' in noun.tags and adjective.english in ('old', 'slow'):
     raise Unfit
   draft.note('adjective', noun.english, adjective.english)
   it = it_for(draft, thing)
@@ -267,5 +267,6 @@ def its(draft: Draft) -> list[Example]:
     verb = draft.choose([verb for verb in VERBS if verb.name in (
         ('find', 'lose', 'need') if tense == 'past' and noun.english == 'ball' else ('need',))])
     clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),))
+  check_doer(clause.verb, subject)
   clause.negated = clause.time is None and draft.chance(0.15)
   return statement(draft, 'its', relate_verb(draft, clause), timed=0.15)

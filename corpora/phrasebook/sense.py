@@ -9,8 +9,13 @@ from corpora.phrasebook.lexicon import Noun, Verb
 YOUNG = ('boy', 'girl', 'child')
 OWN = frozenset('my our his her their'.split())
 _WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
-_MOODS = frozenset('tired hungry sick weak lazy angry'.split())  # what matters to few deeds
-_WITH_MOODS = frozenset('see help find meet visit call hear give bring'.split())
+_STATES = frozenset('dirty clean empty'.split())
+_MOODS = frozenset('tired hungry sick weak lazy angry sad happy'.split())  # what matters to few deeds
+_OF_MOODS = frozenset('disappear sleep laugh cry call kick dance sing rest apologize complain'.split()) | {
+    'come back', 'lie down', 'complain about'}  # what the moody do
+_PACE = frozenset('fast slow heavy light'.split())
+_WITH_STATES = frozenset('see find carry bring wash clean'.split()) | {'dream of', 'tidy up'}  # with what is dirty or empty
+_WITH_MOODS = frozenset('see help find meet visit call hear'.split())
 
 
 def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
@@ -37,7 +42,15 @@ def check_described(verb: Verb, nominal: Nominal) -> None:
   """Raise Unfit where an adjective has nothing to do with what is done: "drew the hungry horse"."""
   said = {word.text for word in nominal.english}
   if ('broken' in said and verb.name not in _WITH_BROKEN or said & _MOODS and verb.name not in _WITH_MOODS
+      or said & _STATES and verb.name not in _WITH_STATES
       or 'clean' in said and verb.name in ('clean', 'wash', 'tidy up')):
+    raise Unfit
+
+
+def check_doer(verb: Verb, subject: Nominal) -> None:
+  """Raise Unfit where what somebody is like has nothing to do with a deed: "the hungry princess wrote a letter"."""
+  said = {word.text for word in subject.english}
+  if said & _PACE or said & _MOODS and verb.name not in _OF_MOODS:
     raise Unfit
 
 

@@ -46,7 +46,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import VERBS, Verb, fits
-from corpora.phrasebook.sense import no_child_lifted
+from corpora.phrasebook.sense import check_described, check_doer, no_child_lifted
 
 # ------------------------------------------------------------------------------------------------ the passive
 
@@ -66,10 +66,12 @@ def _passive(draft: Draft) -> list[Example]:
   if verb.objects == PERSON or 'person' in verb.objects and draft.chance(0.6):
     subject = some_person(draft)
   else:
-    subject = some_noun(draft, draft.choose(fitting(verb.objects - {'person'})), indefinite=0.1)
+    subject = some_noun(draft, draft.choose(fitting(verb.objects - {'person'})),
+                        indefinite=0 if verb.name == 'admire' else 0.1)
   if subject.sort == 'noun':
     draft.note('object', verb.name, subject.lemma)
     no_child_lifted(verb, subject)
+    check_described(verb, subject)
   by_whom = verb.name in _BY_SOMEBODY or draft.chance(0.7)
   main = f'{unit}.main'
   spelt = words(_DONE[verb.name] or verb.past, main) + words(verb.particle, main)
@@ -78,6 +80,7 @@ def _passive(draft: Draft) -> list[Example]:
     agent = some_subject(draft, verb) if verb.subjects != PERSON else some_person(draft, subject, pronouns=False)
     if agent.sort == 'pronoun' or {subject.english[0].text, agent.english[0].text} & {'his', 'her', 'their'}:
       raise Unfit  # "he was seen by me" is said in the active; "her cow was washed by Eva": whose?
+    check_doer(verb, agent)
     if agent.sort == 'name' and agent.lemma:
       draft.note('deed', agent.lemma, verb.name)
     by = placed(draft, ('by', 'von'), agent, 'dative', f'{unit}.by')
@@ -100,6 +103,7 @@ def _reflexive(draft: Draft) -> list[Example]:
   """ "The man is hurrying.": Der Mann beeilt sich."""
   verb = draft.choose(lexicon.REFLEXIVE_VERBS)
   subject, unit = some_subject(draft, verb), draft.unit('v')
+  check_doer(verb, subject)
   if subject.sort == 'name' and subject.lemma:
     draft.note('deed', subject.lemma, verb.name)
   modal = None
