@@ -1,6 +1,7 @@
 """The lines that a user gives to a script, in a file or typed."""
 
 import sys
+from collections.abc import Sequence
 
 from checks.errors import ConfigError
 from corpora import text_files
@@ -21,3 +22,10 @@ def read(source: str) -> list[str]:
   if not (data := sys.stdin.buffer.read()):
     raise ConfigError(NO_INPUT)
   return text_files.decode_lines(data, 'standard input')
+
+
+def numbered(lines: Sequence[int]) -> str:
+  """Count lines, given by their numbers, and list the first ten: "2 lines (3, 7)"."""
+  lines = sorted(set(lines))
+  listed = ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
+  return f'{len(lines):,} lines ({listed})' if len(lines) > 1 else f'line {listed}'

@@ -19,6 +19,7 @@ from jaxtyping import Int
 
 from checks.errors import ConfigError
 from corpora.vocabulary import Vocabulary
+from decoding import text_lines
 from decoding.batches import (
     COARSE,
     FINE,
@@ -91,6 +92,7 @@ class Translator:
     self._shapes: set[tuple[int, int]] = set()  # rows and source length of the search batches so far
     self._largest = 0  # bytes of the largest cache so far
     self._unmet: dict[str, int] = {}  # the line, counted from 1, of each note on wishes that were left out
+    self._late: list[int] = []  # lines with required phrases in a search that shares out no beam, counted from 1
     self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
     self._long: list[int] = []  # lines that are not cut, but longer than longest_trained, counted from 1
     self._nothing: list[int] = []  # lines for which nothing was found, counted from 1
@@ -212,6 +214,8 @@ class Translator:
       if note not in self._unmet:  # minimum Bayes risk translates the same line many times
         self.say(note)
       self._unmet[note] = number
+    if found.requires and not self._config.shares_beam:
+      self._late.append(number)
     return found
 
   def _search_all(self, members: list[int], length: int, lay: Callable[[list[int]], SearchBatch], to_the_limit: bool,
@@ -381,6 +385,9 @@ class Translator:
     """Return notes for the user on the lines translated so far, a sentence each."""
     told = (
         ([*self._unmet.values()], 'wishes that cannot be met were left out in'),
+        (self._late, 'a required phrase that the model does not write by itself comes at the end of the longest output, '
+         'behind much that means nothing, since only a plain beam (search.beam_size 2 or more, groups 1, strategy beam) '
+         'looks for its place; this search was asked for such phrases in'),
         (self._cut, f'only the first {self.longest_source:,} tokens are translated of'),
         (self._long, f'training read at most {self.longest_trained or 0:,} tokens of a line, and longer ones are often '
          'translated badly:'),
@@ -388,11 +395,4 @@ class Translator:
          'there is no translation of'),
         (self._close, f'two best translations are within {search.NOISE:g} of each other, so that another machine may '
          'choose the other one, of'))
-    return [f'{what} {_some(lines)}' for lines, what in told if lines]
-
-
-def _some(lines: Sequence[int]) -> str:
-  """Count lines and list the first ten."""
-  lines = sorted(set(lines))
-  listed = ', '.join(f'{line:,}' for line in lines[:10]) + (', …' if len(lines) > 10 else '')
-  return f'{len(lines):,} lines ({listed})' if len(lines) > 1 else f'line {listed}'
+    return [f'{what} {text_lines.numbered(lines)}' for lines, what in told if lines]

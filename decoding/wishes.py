@@ -21,6 +21,7 @@ class Wishes(NamedTuple):
 
   prefix: tuple[int, ...] = ()
   phrases: Automaton | None = None  # of required and forbidden phrases; None: no phrase
+  requires: bool = False  # whether any phrase is required
   notes: tuple[str, ...] = ()  # on wishes that were left out, a sentence each
 
 
@@ -51,7 +52,8 @@ def settle(request: Request, vocabulary: Vocabulary, limit: int, line: int) -> W
     notes.append(f'line {line:,}: {reason}; the line is translated without {"it" if len(left_out) == 1 else "them"}')
     wishes = [wish for wish in wishes if wish not in left_out]
   prefix, required, forbidden = _parts(wishes)
-  return Wishes(prefix, automaton.build(required, forbidden) if required or forbidden else None, tuple(notes))
+  return Wishes(prefix, automaton.build(required, forbidden) if required or forbidden else None,
+                bool(required), tuple(notes))
 
 
 def _spelt(request: Request, vocabulary: Vocabulary) -> Iterator[_Wish]:

@@ -159,6 +159,8 @@ def test_wishes_come_true(translator, config):
     assert holds(line, 'A') and holds(line, 'He')
   for line in (found[2], *found[2].others):
     assert not holds(line, first)
+  late = [note for note in one.notes() if note.startswith('a required phrase') and note.endswith('in line 2')]
+  assert len(late) == (config.strategy != 'beam')  # where no beam looks for a place for it
   if config is BEAM:
     assert found[3].text == free[1].text
 

@@ -92,6 +92,11 @@ class SearchConfig:
     """W: beams that the cache needs."""
     return STRATEGIES[self.strategy].width(self)
 
+  @property
+  def shares_beam(self) -> bool:
+    """Whether required phrases are looked for at every place, see allocation; else only where the limit leaves no other."""
+    return self.width > 1 and self.groups == 1
+
   def penalty(self, length: Num[AnyArray, '*any'] | int) -> Float[Array, '*any']:
     """Return what the log-probability of outputs of `length` tokens, EOS included, is divided by."""
     return LENGTH_PENALTIES[self.length_penalty](jnp.asarray(length, jnp.float32), self.alpha)
