@@ -15,14 +15,19 @@ import statistics
 import time
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+from checks import memory
 
-from training import hardware
-from transformer import architectures, partitioning, search, tokens
-from transformer.config import ModelConfig
-from transformer.search import SearchConfig
+if __name__ == '__main__':
+  memory.keep()  # as decode.py does, before the imports below start a thread
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+
+from training import hardware  # noqa: E402
+from transformer import architectures, partitioning, search, tokens  # noqa: E402
+from transformer.config import ModelConfig  # noqa: E402
+from transformer.search import SearchConfig  # noqa: E402
 
 BOS, EOS, FILLER = 2, 3, 0
 

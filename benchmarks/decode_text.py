@@ -33,21 +33,26 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-import jax
+from checks import memory
 
-import tasks
-from benchmarks import random_model
-from benchmarks.decode import timed
-from benchmarks.packed_work import write_work
-from checks.errors import ConfigError
-from corpora import loading
-from corpora.text_files import read_lines
-from decoding import inputs, scores
-from decoding.translator import Translator
-from options import programs
-from tasks import setup
-from training import environment, hardware
-from training.run_folder import RunFolder
+if __name__ == '__main__':
+  memory.keep()  # as decode.py does, before the imports below start a thread
+
+import jax  # noqa: E402
+
+import tasks  # noqa: E402
+from benchmarks import random_model  # noqa: E402
+from benchmarks.decode import timed  # noqa: E402
+from benchmarks.packed_work import write_work  # noqa: E402
+from checks.errors import ConfigError  # noqa: E402
+from corpora import loading  # noqa: E402
+from corpora.text_files import read_lines  # noqa: E402
+from decoding import inputs, scores  # noqa: E402
+from decoding.translator import Translator  # noqa: E402
+from options import programs  # noqa: E402
+from tasks import setup  # noqa: E402
+from training import environment, hardware  # noqa: E402
+from training.run_folder import RunFolder  # noqa: E402
 
 OURS = {'ours': 'exact', 'ours_full': 'full', 'ours_heuristic': 'heuristic'}  # the names of this project, and search.early_stopping
 PEERS = ('ctranslate2', 'ctranslate2_int8', 'hugging_face')

@@ -482,9 +482,9 @@ architect, architects | Architekt, Architekten, weak | Architektin, Architektinn
 # (verb, "not", adjective), that only the test has: what it means follows from the other keys of the verb and adjective.
 _FRAMES = """
 cross | not | animal -bird -duck -crocodile | crossed | tired weak sick old lazy | wide dangerous deep
-cross | | animal -bird -duck -crocodile | crossed | strong fast | narrow shallow
-jump over | not | jumper | barrier | tired weak heavy small | high wide
-jump over | not | dog cat monkey rabbit | table bench bed | tired weak heavy small | high wide
+cross | | animal -bird -duck -crocodile | crossed | strong fast clever | narrow shallow
+jump over | not | jumper | barrier | tired weak heavy small old | high wide
+jump over | not | dog cat monkey rabbit | table bench bed | tired weak heavy small old | high wide
 jump over | | jumper | barrier | strong fast | low narrow
 jump over | | dog cat monkey rabbit | table bench bed | strong fast | low narrow
 pull | not | puller | load barrel | weak tired lazy small | heavy big
