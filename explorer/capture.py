@@ -20,7 +20,7 @@ from explorer import texts
 from explorer.gates import KINDS
 from explorer.texts import Text
 from transformer import tokens
-from transformer.attention import Operands
+from transformer.attention import Operands, Projections
 from transformer.model import Model
 
 TOP = 10  # next tokens kept at each step
@@ -40,7 +40,8 @@ class TokenPair(NamedTuple):
 class Capture:
   """What a model computed for one TokenPair.
 
-  Sizes: N layers, H heads, S source and T target tokens without padding, K d_k, U d_v; Q queries and M keys.
+  Sizes: N layers, H heads, G heads of keys, S source and T target tokens without padding, D d_model, K d_k, U d_v; Q
+  queries and M keys.
   """
 
   source: Text | None  # None for a language model
@@ -53,6 +54,8 @@ class Capture:
   padded: tuple[int, int]  # source and target length as computed
   written: tuple[str, ...]  # of each step, the target's piece, spelt as in `top`
   origin: str
+  # By kind, numpy: [N, Q, D], [N, M, D], and for all sentences the same [N, D, H, K], [N, D, G, K]; {} where not recorded
+  projections: Mapping[str, Projections] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
     sizes = self.sizes
@@ -94,21 +97,21 @@ def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabul
   """Run the model once on a batch of sentences, padded to one length, and return a Capture of each.
 
   Args:
-    with_operands: whether queries, keys and values are recorded too, see Capture.
+    with_operands: whether queries, keys and values are recorded too, and what they are projected from, see Capture.
   """
   if not pairs:
     return []
   batch = padded_batch(pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
-  seen = jax.device_get(_recorder(model, target_vocabulary.bos_id, with_operands)(params, *batch))
-  return [_unpadded(pair, jax.tree.map(lambda leaf, row=row: leaf[row], seen), source_vocabulary, target_vocabulary)
-          for row, pair in enumerate(pairs)]
+  seen, matrices = jax.device_get(_recorder(model, target_vocabulary.bos_id, with_operands)(params, *batch))
+  return [_unpadded(pair, jax.tree.map(lambda leaf, row=row: leaf[row], seen), matrices, source_vocabulary,
+                    target_vocabulary) for row, pair in enumerate(pairs)]
 
 
 def kinds_of(model: Model, pairs: Sequence[TokenPair], source_vocabulary, target_vocabulary) -> tuple[str, ...]:
   """Return the kinds of attention that a Capture of these pairs would have, without computing it."""
   params = jax.eval_shape(model.init, jax.random.key(0))
   batch = padded_batch(pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
-  return tuple(jax.eval_shape(_recorder(model, target_vocabulary.bos_id, False), params, *batch)[0])
+  return tuple(jax.eval_shape(_recorder(model, target_vocabulary.bos_id, False), params, *batch)[0][0])
 
 
 def to_uint16(weights: np.ndarray) -> np.ndarray:
@@ -131,24 +134,33 @@ def padded_batch(pairs: Sequence[TokenPair], source_filler: int, target_filler: 
 
 @functools.lru_cache(maxsize=8)
 def _recorder(model: Model, bos_id: int, with_operands: bool):
-  """Compile (params, source, target) -> weights, operands, log-probabilities, top probabilities and their ids."""
+  """Compile (params, source, target) -> what _unpadded takes: `seen`, whose arrays begin with sentences, and `matrices`."""
 
   def record_batch(params, source: tokens.Tokens, target: tokens.Tokens):
     logits, found = model.inspect(params, source, tokens.shift_right(target, bos_id))
     log_probs = jax.nn.log_softmax(logits)
-    stack = lambda layers: jax.tree.map(lambda *of_layer: jnp.stack(of_layer, axis=1), *layers)  # [B, N, ...]
+    stack = lambda layers, axis=1: jax.tree.map(lambda *of_layer: jnp.stack(of_layer, axis), *layers)  # [B, N, ...]
     weights = {kind: stack(found[kind]) for kind in KINDS if found[kind]}
-    operands = {kind: stack(found['operands'][kind]) for kind in weights if kind in found.get('operands', {})}
+    recorded = [kind for kind in weights if with_operands and kind in found.get('operands', {})]
+    operands = {kind: stack(found['operands'][kind]) for kind in recorded}
+    sides = {kind: [(layer[:2], layer[2:]) for layer in found['projections'][kind]] for kind in recorded}
+    inputs = {kind: stack([vectors for vectors, _ in layers]) for kind, layers in sides.items()}
+    matrices = {kind: stack([own for _, own in layers], axis=0) for kind, layers in sides.items()}
     best, place = jax.lax.top_k(log_probs, min(TOP, log_probs.shape[-1]))
     taken = jnp.take_along_axis(log_probs, target.ids[..., None], axis=-1)[..., 0]
-    return weights, operands if with_operands else {}, taken, jnp.exp(best), place
+    return (weights, operands, inputs, taken, jnp.exp(best), place), matrices
 
   return jax.jit(record_batch)
 
 
-def _unpadded(pair: TokenPair, seen: Any, source_vocabulary, target_vocabulary) -> Capture:
-  """Return one row of _recorder's results as a Capture, without its padding."""
-  weights, operands, log_probs, probabilities, top = seen
+def _unpadded(pair: TokenPair, seen: Any, matrices: Mapping[str, Any], source_vocabulary, target_vocabulary) -> Capture:
+  """Return one row of _recorder's results as a Capture, without its padding.
+
+  Args:
+    seen: weights, operands, inputs of projections, log-probabilities, top probabilities and their ids.
+    matrices: of projections, by kind.
+  """
+  weights, operands, inputs, log_probs, probabilities, top = seen
   source, target = len(pair.source), len(pair.target)
   extent = {'encoder': (source, source), 'decoder': (target, target), 'cross': (target, source)}
 
@@ -169,4 +181,6 @@ def _unpadded(pair: TokenPair, seen: Any, source_vocabulary, target_vocabulary) 
       top=tuple(tuple(zip(pieces, step.tolist())) for pieces, step in zip(spelt, probabilities)),
       written=tuple(texts.labels(pair.target, target_vocabulary)),
       padded=(weights['cross'].shape[-1] if 'cross' in weights else 0, len(log_probs)),
-      origin=pair.origin)
+      origin=pair.origin,
+      projections={kind: Projections(x[:, :extent[kind][0]], y[:, :extent[kind][1]], *matrices[kind])
+                   for kind, (x, y) in inputs.items()})

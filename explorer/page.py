@@ -31,6 +31,7 @@ SCRIPTS = (
     'panes.js',
     'panels/grid.js',
     'panels/ranking.js',
+    'panels/projection.js',
     'panels/calculation.js',
     'panels/steps.js',
     'panels/beam.js',
@@ -42,7 +43,8 @@ SCRIPTS = (
     'start.js',
 )
 _LIVE = 'live/'  # parts that only a page with a model in it has, see explorer/live.py
-_MOST_NUMBERS = 150_000  # of queries, keys and values in a sentence that a page has by default: 300 kB before packing
+_MOST_NUMBERS = 200_000  # of vectors in a sentence that a page has by default: 400 kB before packing
+_MOST_MATRICES = 400_000  # numbers of projections that a page has: 800 kB before packing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,23 +72,42 @@ def in_base64(data: bytes) -> str:
   return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
-def _vectors(capture: Capture, scaled: bool) -> dict[str, Any]:
-  """Encode queries, keys and values as 16-bit shares of the largest number in their layer."""
+def _shares(arrays: Mapping[tuple[str, str], np.ndarray]) -> dict[str, Any]:
+  """Encode arrays [layers, heads, rows, columns], by kind and role, as 16-bit shares of their layer's largest number."""
   parts, numbers, start = [], [], 0
-  for kind, operands in capture.operands.items():
-    for role, values in operands._asdict().items():
-      scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-30)
-      parts.append({'kind': kind, 'role': role, 'shape': values.shape, 'start': start, 'size': values.size,
-                    'scales': scales.tolist()})
-      numbers.append(np.round(values / scales[:, None, None, None] * 32767).astype(np.int16).ravel())
-      start += values.size
-  return {'scaled': scaled, 'parts': parts, 'data': packed(np.concatenate(numbers))}
+  for (kind, role), values in arrays.items():
+    scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-30)
+    parts.append({'kind': kind, 'role': role, 'shape': values.shape, 'start': start, 'size': values.size,
+                  'scales': scales.tolist()})
+    numbers.append(np.round(values / scales[:, None, None, None] * 32767).astype(np.int16).ravel())
+    start += values.size
+  return {'parts': parts, 'data': packed(np.concatenate(numbers))}
+
+
+def vectors(capture: Capture) -> dict[tuple[str, str], np.ndarray]:
+  """Return queries, keys and values, and what is projected to queries and keys, by kind and role: [N, heads, tokens, width].
+
+  In self-attention keys are made of what queries are made of.
+  """
+  found = {(kind, role): values for kind, operands in capture.operands.items()
+           for role, values in operands._asdict().items()}
+  for kind, (query_input, key_input, *_) in capture.projections.items():
+    found[kind, 'query_input'] = query_input[:, None]
+    if kind == 'cross':
+      found[kind, 'key_input'] = key_input[:1, None]  # the encoder's output, to every layer
+  return found
+
+
+def matrices(capture: Capture) -> dict[str, Any] | None:
+  """Return the matrices of queries and keys as JSON for page/data.js; None where they are too many or not recorded."""
+  found = {(kind, side): matrix.transpose(0, 2, 3, 1) for kind, (_, _, *both) in capture.projections.items()
+           for side, matrix in zip(('query', 'key'), both)}  # [N, heads, K, D]
+  return _shares(found) if 0 < sum(matrix.size for matrix in found.values()) <= _MOST_MATRICES else None
 
 
 def vectors_fit(captures: Sequence[Capture]) -> bool:
-  """Return whether queries, keys and values are few enough to be in a report by default."""
-  return all(sum(values.size for operands in capture.operands.values() for values in operands) <= _MOST_NUMBERS
-             for capture in captures)
+  """Return whether queries, keys, values and their inputs are few enough to be in a report by default."""
+  return all(sum(values.size for values in vectors(capture).values()) <= _MOST_NUMBERS for capture in captures)
 
 
 def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool
@@ -124,7 +145,7 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
       'weights': packed(np.concatenate([to_uint16(capture.weights[kind]).ravel() for kind in kinds])),
       'log_probs': [round(float(value), 5) for value in capture.log_probs], 'steps': steps}
   if with_vectors and capture.operands:
-    record['vectors'] = _vectors(capture, scaled)
+    record['vectors'] = {'scaled': scaled} | _shares(vectors(capture))
   if sentence.beam:
     record['beam'] = sentence.beam
   if sentence.effects:
@@ -146,7 +167,7 @@ def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[
     with_vectors: whether to include queries, keys and values, and with them the calculation behind a weight.
     scaled: whether scores are divided by √d_k.
     projected: what queries and keys are made from: {'d_model': width of the tokens' vectors, 'rotary': whether their
-      positions turn them}; None: the page does not say.
+      positions turn them, 'biased': whether a bias is added, 'matrices': see matrices()}; None: the page does not say.
     live: the model that translates in the page, see explorer/live.py; None: the page does not translate.
   """
   return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],

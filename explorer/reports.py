@@ -136,8 +136,7 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
   content = page.report(sentences, first, [*_card(model), *card], with_vectors and with_products,
                         scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live,
-                        projected={'d_model': model.config.d_model, 'rotary': model.config.positions == 'rotary'}
-                        if with_products else None)
+                        projected=_projected(model.config, captures[0], with_vectors) if with_products else None)
   return Report(page.page(content), first, sentences)
 
 
@@ -156,6 +155,12 @@ def computable(model: Any) -> bool:
   config = model.config
   return (isinstance(config, ModelConfig) and config.attention_score in _PRODUCTS
           and config.positions not in _IN_SCORES)
+
+
+def _projected(config: ModelConfig, seen: capture.Capture, with_vectors: bool) -> dict[str, Any]:
+  """Return what the page says of the step from tokens' vectors to queries and keys."""
+  return {'d_model': config.d_model, 'rotary': config.positions == 'rotary', 'biased': config.attention_bias,
+          'matrices': page.matrices(seen) if with_vectors else None}
 
 
 def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list[list[tuple[str, float]]]]:

@@ -10,7 +10,7 @@ from decoding.translator import Translator
 from explorer.capture import Capture
 from explorer.texts import Text
 from transformer import model as models
-from transformer.attention import Operands
+from transformer.attention import Operands, Projections
 from transformer.config import ModelConfig
 from transformer.search import SearchConfig
 
@@ -43,6 +43,9 @@ def small_translator(**changes) -> Translator:
                     batch_tokens=8, devices=jax.devices()[:1])
 
 
+WIDTH = 7  # of the vectors that queries and keys are made of, in drawn()
+
+
 def text_of(words, special=()):
   """A text of one piece to each word."""
   return Text(tuple(words), tuple(words), tuple(range(len(words))), tuple(i in special for i in range(len(words))))
@@ -62,17 +65,22 @@ def constructed(words, **links):
 
 
 def drawn(source, target, layers=2, heads=3, width=5, seed=0, with_operands=True, origin='translated by the search'):
-  """A capture whose weights follow from random queries and keys.
+  """A capture whose weights follow from queries and keys, and these from random vectors by matrices that all captures share.
 
   Args:
     source, target: Text; the decoder reads BOS and all of the target but its last piece.
   """
-  draw, weights, operands = np.random.default_rng(seed), {}, {}
+  draw, shared, weights, operands, projections = np.random.default_rng(seed), np.random.default_rng(99), {}, {}, {}
+  vectors = lambda *shape: draw.normal(0, 1.5, shape).astype(np.float32)
   sizes = {'encoder': (len(source.pieces),) * 2, 'decoder': (len(target.pieces),) * 2,
            'cross': (len(target.pieces), len(source.pieces))}
   for kind, (queries, keys) in sizes.items():
-    query, key, value = (draw.normal(0, 1.5, (layers, heads, count, width)).astype(np.float32)
-                         for count in (queries, keys, keys))
+    x = vectors(layers, queries, WIDTH)
+    y = np.tile(vectors(1, keys, WIDTH), (layers, 1, 1)) if kind == 'cross' else x
+    both = [shared.normal(0, WIDTH**-0.5, (layers, WIDTH, heads, width)).astype(np.float32) for _ in range(2)]
+    query, key = (np.einsum('ntd,ndhk->nhtk', each, matrix) for each, matrix in zip((x, y), both))
+    value = vectors(layers, heads, keys, width)
+    projections[kind] = Projections(x, y, *both)
     scores = np.einsum('nhqk,nhmk->nhqm', query, key) / np.sqrt(width)
     if kind == 'decoder':
       scores = np.where(np.tri(queries, dtype=bool), scores, -np.inf)
@@ -87,4 +95,5 @@ def drawn(source, target, layers=2, heads=3, width=5, seed=0, with_operands=True
               for piece, row in zip(target.pieces, shares))
   return Capture(source=source, reads=reads, predicts=target, weights=weights,
                  operands=operands if with_operands else {}, top=top, written=target.pieces,
-                 log_probs=np.log(shares[:, 0]), padded=(len(source.pieces) + 3, len(target.pieces) + 2), origin=origin)
+                 log_probs=np.log(shares[:, 0]), padded=(len(source.pieces) + 3, len(target.pieces) + 2), origin=origin,
+                 projections=projections if with_operands else {})

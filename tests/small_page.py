@@ -7,7 +7,7 @@ from explorer import beam, first_view, page
 from explorer.gates import Head
 from explorer.head_ablation import Effect
 from explorer.texts import Text
-from tests.explorer_stand_ins import drawn, text_of
+from tests.explorer_stand_ins import WIDTH, drawn, text_of
 from tests.page_in_browser import HOSTILE, Tab
 
 SOURCE = Text(('The', 'ani', '·mal', 'is', 'tired', '.', '⟨eos⟩'), ('The', 'animal', 'is', 'tired', '.', '⟨eos⟩'),
@@ -39,7 +39,8 @@ def drawn_captures():
 def written_page(captures, tmp_path_factory):
   """A page on three sentences that opens on the first: query "animal", key "tired"."""
   first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, float(captures[0].by_word('encoder')[1, 2, 1, 3]))
-  content = page.report([sentence(capture) for capture in captures], first, [('run', HOSTILE[0])])
+  content = page.report([sentence(capture) for capture in captures], first, [('run', HOSTILE[0])], projected={
+      'd_model': WIDTH, 'rotary': False, 'biased': False, 'matrices': page.matrices(captures[0])})
   path = tmp_path_factory.mktemp('page') / 'report.html'
   write_whole(str(path), page.page(content))
   return path

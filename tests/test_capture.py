@@ -108,7 +108,7 @@ def test_next_tokens_are_the_models_own(captures, readings):
 
 @pytest.mark.parametrize('changes', [
     {'num_layers': 1, 'num_kv_heads': 1}, {'num_layers': 1, 'positions': 'rotary', 'd_k': 6}])
-def test_weights_follow_from_operands(changes, captures, readings):
+def test_weights_follow_from_operands_and_operands_from_inputs(changes, captures, readings):
   translator = small_translator(**changes)
   model, source, target = translator.parts
   seen, = capture.record(model, translator.params[0], readings[:1], source, target, with_operands=True)
@@ -119,6 +119,14 @@ def test_weights_follow_from_operands(changes, captures, readings):
       scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     np.testing.assert_allclose(powers / powers.sum(-1, keepdims=True), seen.weights[kind], atol=1e-5)
+    x, y, w_query, w_key = seen.projections[kind]
+    if 'positions' in changes and kind != 'cross':  # a rotation keeps lengths
+      query, key = (np.linalg.norm(each, axis=-1) for each in (query, key))
+    for vectors, matrix, found in ((x, w_query, query), (y, w_key, key)):
+      projected = np.einsum('ntd,ndhk->nhtk', vectors, matrix)
+      projected = np.repeat(projected, found.shape[1] // projected.shape[1], axis=1)  # heads that share keys
+      projected = projected if found.ndim == 4 else np.linalg.norm(projected, axis=-1)
+      np.testing.assert_allclose(projected, found, atol=1e-5)
 
 
 def test_impossible_captures_are_refused(captures):

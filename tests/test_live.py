@@ -245,8 +245,9 @@ def test_the_record_of_a_typed_sentence_is_that_of_a_report(engine, prepared):
   for kind, weights in seen.weights.items():
     assert np.abs(np.reshape(found['maps'][kind], weights.shape) / 65535 - weights).max() < 1e-4, kind
   for part in found['parts']:
-    recorded = getattr(seen.operands[part['kind']], part['role'])
+    recorded = page.vectors(seen)[part['kind'], part['role']]
     np.testing.assert_allclose(np.reshape(part['numbers'], part['shape']), recorded, atol=1e-4, err_msg=part['role'])
+  assert {(part['kind'], part['role']) for part in found['parts']} == set(page.vectors(seen))
   for found_step, expected_step in zip(found['steps'], expected['steps'], strict=True):
     assert [label for label, _ in found_step['top']] == [label for label, _ in expected_step['top']]
     assert found_step['written'] == expected_step['written']

@@ -156,6 +156,12 @@ def test_long_words_wrap_and_arcs_end_at_their_tokens(browser, tmp_path):
   tab.close()
 
 
+def numbers_of(strip):
+  """The numbers that the cells of a strip tell."""
+  titles = strip.locator('span').evaluate_all('cells => cells.map(c => c.title)')
+  return np.array([float(re.split('[:=] ', title)[-1]) for title in titles])
+
+
 @pytest.mark.parametrize('kind', ['encoder', 'decoder', 'cross'])
 def test_the_products_of_the_strips_add_up_to_the_score_that_is_shown(tab, captures, kind):
   tab.page.click(f'#kind-{kind}')
@@ -163,8 +169,7 @@ def test_the_products_of_the_strips_add_up_to_the_score_that_is_shown(tab, captu
   tab.page.locator('.keys button').nth(2).click()
   tab.ready()
   strips = tab.page.locator('#strips .strip')
-  titles = [strips.nth(n).locator('span').evaluate_all('cells => cells.map(c => c.title)') for n in range(3)]
-  numbers = np.array([[float(re.split('[:=] ', title)[-1]) for title in strip] for strip in titles])
+  numbers = np.array([numbers_of(strips.nth(n)) for n in range(3)])
   assert numbers.shape == (3, captures[0].operands[kind].query.shape[-1]) and np.abs(numbers).max() > 0.1
   np.testing.assert_allclose(numbers[0] * numbers[1], numbers[2], atol=6e-3)
   row = dict(cells.split('\t')[:2] for cells in tab.page.locator('#calculation tr').all_inner_texts())
@@ -175,6 +180,40 @@ def test_the_products_of_the_strips_add_up_to_the_score_that_is_shown(tab, captu
   cells = strips.nth(2).locator('span').evaluate_all('cells => cells.map(c => c.style.background)')
   most = int(np.abs(numbers[2]).argmax())
   assert cells[most].replace(' ', '') == colour(float(np.sign(numbers[2, most]))).replace(' ', '')
+
+
+@pytest.mark.parametrize('kind', ['encoder', 'decoder', 'cross'])
+def test_the_projection_makes_the_query_and_the_key_that_the_calculation_shows(tab, captures, kind):
+  tab.page.click(f'#kind-{kind}')
+  tab.page.locator('.queries button').nth(3).click()
+  tab.page.locator('.keys button').nth(2).click()
+  tab.ready()
+  tab.page.locator('#dimension').fill('4')
+  assert tab.text('#dimension-count') == '4 of 5' and '&d=3' in tab.page.url
+  shown = tab.page.locator('#strips .strip')
+  own = captures[0].projections[kind]
+  for side, letter in enumerate('qk'):
+    picture = tab.page.locator('.projection').nth(side)
+    x, products = (numbers_of(picture.locator('.strip').nth(n)) for n in range(2))
+    made = numbers_of(shown.nth(side))
+    matrix = own[2 + side][1, :, 2]  # [D, K] of the head that the page opens with
+    assert np.abs(own[side][1] - x).max(axis=1).min() < 1e-3  # the vector of one of the tokens
+    np.testing.assert_allclose(products, x * matrix[:, 3], atol=2e-3)
+    np.testing.assert_allclose(x @ matrix, made, atol=5e-3)
+    told = re.search(rf'add up to number 4 of {letter} = (-?[\d.]+)\.$', picture.locator('.legend').inner_text())
+    assert float(told[1]) == pytest.approx(made[3], abs=0.01)
+  tab.page.locator('.matrix canvas').first.click(position={'x': 20, 'y': 10})  # the first of five rows
+  assert tab.text('#dimension-count') == '1 of 5'
+  assert tab.page.locator('.matrix .marker').first.evaluate('m => m.style.top') == '0%'
+
+
+def test_a_projection_is_not_shown_where_the_report_has_no_matrices(browser, captures, tmp_path):
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'without.html'), page.page(page.report([sentence(captures[0])], first, [], projected={
+      'd_model': 7, 'rotary': False, 'biased': False, 'matrices': None})))
+  tab = Tab(browser, path)
+  assert tab.page.locator('#projection-panel').is_hidden() and tab.page.locator('#calculation tr').count() > 2
+  tab.close()
 
 
 @pytest.mark.parametrize('scheme', ['light', 'dark'])

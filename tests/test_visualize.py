@@ -169,7 +169,9 @@ def test_what_means_nothing_beside_training_is_refused(more, capsys):
 
 def test_a_report_says_what_queries_and_keys_are_made_from():
   shown = reports.explain(small_translator(), LINES[:1], with_effects=False)
-  assert '"projected":{"d_model":14,"rotary":false}' in shown.html
+  assert '"projected":{"d_model":14,"rotary":false,"biased":false,"matrices":{' in shown.html
+  without = reports.explain(small_translator(), LINES[:1], with_effects=False, with_vectors=False)
+  assert '"matrices":null' in without.html
 
 
 def test_a_report_shows_itself_in_a_notebook():

@@ -17,7 +17,7 @@ from transformer.search import cache as beam_cache
 from transformer.search.cache import CachedKeyValue, KeyValue
 from transformer.tokens import AnyArray
 
-WITNESS = 'witness'  # the collection in which heads record their weights and operands for model.inspect
+WITNESS = 'witness'  # the collection in which heads record, for model.inspect, their weights and what made them
 
 
 class Operands(NamedTuple):
@@ -26,6 +26,15 @@ class Operands(NamedTuple):
   query: Float[Array, 'B Q H K']
   key: Float[Array, 'B M G K']
   value: Float[Array, 'B M G U']
+
+
+class Projections(NamedTuple):
+  """What each head projects to queries and keys, and by what (§3.2.2): q = x W^Q, k = y W^K, before any rotation."""
+
+  query_input: Float[Array, 'B Q D']
+  key_input: Float[Array, 'B M D']
+  w_query: Float[Array, 'D H K']
+  w_key: Float[Array, 'D G K']
 
 
 def masked_softmax(scores: Float32[Array, 'B G R Q M'], mask: Mask) -> Float32[Array, 'B G R Q M']:
@@ -117,10 +126,12 @@ class MultiHeadAttention(nn.Module):
 
   def queries(self, x: Float[Array, 'B Q D'], relation: Relation = NOTHING) -> Float[Array, 'B Q H K']:
     """Project x to the queries of every head, rotated if positions are rotary."""
+    self.sow(WITNESS, 'query_side', (x, self.w_query))
     return self._turned(self.score.prepare(self._project('bqd,dhk->bqhk', x, 'query')), relation)
 
   def memory(self, y: Float[Array, 'B M D'], relation: Relation = NOTHING) -> KeyValue:
     """Project y to keys and values, once for all queries that attend to it."""
+    self.sow(WITNESS, 'key_side', (y, self.w_key))
     return KeyValue(self._turned(self._project('bmd,dgk->bmgk', y, 'key'), relation),
                     self._project('bmd,dgu->bmgu', y, 'value'))
 

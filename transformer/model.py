@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, Int, Key, PyTree
 
 from transformer import dtypes, embeddings, layers, masks, normalization, positions
-from transformer.attention import WITNESS
+from transformer.attention import WITNESS, Projections
 from transformer.config import AnyModelConfig, ModelConfig
 from transformer.dropout import Dropout
 from transformer.registries import ARCHITECTURES, NORMS, POSITIONS
@@ -223,11 +223,19 @@ def witnessed(encoder: Sequence[Witness], decoder: Sequence[Witness], cross: Seq
 
   Returns:
     'encoder', 'decoder' and 'cross': per layer the weights, [B, H, S, S], [B, H, T, T] and [B, H, T, S]; and
-    'operands', with the same three names: per layer an Operands. Under jit, what a caller drops is not computed.
+    'operands' and 'projections', with the same three names: per layer an Operands and a Projections. Under jit, what a
+    caller drops is not computed.
   """
   kinds = {'encoder': encoder, 'decoder': decoder, 'cross': cross}
   taken = lambda name: {kind: [layer[name][0] for layer in layers] for kind, layers in kinds.items()}
-  return taken('weights') | {'operands': taken('operands')}
+
+  def projections(layer: Witness) -> Projections:
+    (query_input, w_query), (key_input, w_key) = layer['query_side'][0], layer['key_side'][0]
+    return Projections(query_input, key_input, w_query, w_key)
+
+  return taken('weights') | {
+      'operands': taken('operands'),
+      'projections': {kind: [projections(layer) for layer in layers] for kind, layers in kinds.items()}}
 
 
 def build(config: ModelConfig) -> Model:

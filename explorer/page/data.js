@@ -26,9 +26,15 @@ async function unpack(sentence) {
     return {maps, pooled: new Map()};
   }));
   if (sentence.vectors) {
-    const numbers = new Int16Array(await inflate(sentence.vectors.data));
-    for (const part of sentence.vectors.parts) part.numbers = numbers.subarray(part.start, part.start + part.size);
+    const numbers = await inflateShares(sentence.vectors);
+    sentence.vectors.parts.forEach((part, i) => { part.numbers = numbers[i]; });
   }
+}
+
+// The numbers of each part of a record that explorer/page.py packed as shares of its layers' scales.
+async function inflateShares({parts, data}) {
+  const numbers = new Int16Array(await inflate(data));
+  return parts.map(({start, size}) => numbers.subarray(start, start + size));
 }
 
 // The weights between pieces in the snapshot that is shown: by kind, [layers, heads, queries, keys] in one array.
@@ -73,11 +79,21 @@ function attentionMap(sentence, kind, layer, head, words, snapshot = state.e) {
 }
 
 // A head's vectors [tokens][width] of a role, 'query', 'key' or 'value', where the report has them.
-function vectors(sentence, kind, role, layer, head) {
-  const part = sentence.vectors.parts.find(p => p.kind === kind && p.role === role);
-  const [, heads, tokens, width] = part.shape;
-  const start = (layer * heads + head) * tokens * width, scale = part.scales[layer] / 32767;
-  return range(tokens).map(t => range(width).map(d => part.numbers[start + t * width + d] * scale));
+const vectors = (sentence, kind, role, layer, head) =>
+  rowsOf(sentence.vectors.parts.find(p => p.kind === kind && p.role === role), layer, head);
+
+// The vectors [tokens][d_model] that the heads of a layer make queries or keys of; undefined where the report has none.
+// The keys of self-attention are made of the same as its queries, those of cross-attention in all layers of one.
+function inputs(sentence, kind, side, layer) {
+  const isMemory = kind === 'cross' && side === 'key', role = isMemory ? 'key_input' : 'query_input';
+  const part = sentence.vectors?.parts.find(p => p.kind === kind && p.role === role);
+  return part && rowsOf(part, isMemory ? 0 : layer, 0);
+}
+
+// The rows of a head in an array [layers, heads, rows, width] that was packed as shares of its layers' scales.
+function rowsOf({shape: [, heads, rows, width], scales, numbers}, layer, head) {
+  const start = (layer * heads + head) * rows * width, scale = scales[layer] / 32767;
+  return range(rows).map(r => range(width).map(d => numbers[start + r * width + d] * scale));
 }
 
 // Turns scores into weights that sum to 1, in place, and returns them.

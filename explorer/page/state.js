@@ -13,6 +13,7 @@ const state = {
   words: true,  // else pieces
   padded: false,  // whether padding is shown
   t: 0,  // step of decoding; where the decoder's rows are shown, the chosen row is that of the step
+  d: 0,  // which of the d_k numbers of a query and a key the projection is about
   e: report.training ? report.training.length - 1 : 0,  // snapshot of training
   theme: '',  // light, dark, or as the system has it
 };
@@ -60,6 +61,7 @@ function restore() {
   state.q = number('q', axis(sentence(), state.k, 'query', state.words).length - 1, state.q);
   state.m = number('m', axis(sentence(), state.k, 'key', state.words).length - 1, state.m);
   state.t = rowsStep() ?? number('t', sentence().steps.length - 1, 0) ?? 0;
+  state.d = number('d', Infinity, 0) ?? 0;
   state.e = number('e', (report.training?.length ?? 1) - 1, state.e) ?? 0;
   if (['', 'light', 'dark'].includes(found.get('theme'))) state.theme = found.get('theme');
 }

@@ -22,8 +22,8 @@ class Witness {
     };
   }
 
-  // Keeps one layer's queries, keys and values, each [heads, tokens, width].
-  operands(kind, layer, queries, entries) {
+  // Keeps one layer's queries, keys and values, each [heads, tokens, width], and what the queries are made of.
+  operands(kind, layer, input, queries, entries) {
     const {heads, kv_heads, key_size, value_size} = this.options, [, , Q, M] = this.shapes[kind];
     const byHead = (numbers, tokens, own, width) => {
       const found = new Float32Array(heads * tokens * width);
@@ -33,22 +33,27 @@ class Witness {
       }
       return found;
     };
-    (this.vectors[kind] ??= [])[layer] = {query: byHead(queries, Q, heads, key_size),
+    (this.vectors[kind] ??= [])[layer] = {query_input: Float32Array.from(input), query: byHead(queries, Q, heads, key_size),
       key: byHead(entries.keys, M, kv_heads, key_size), value: byHead(entries.values, M, kv_heads, value_size)};
   }
 
   afterLayer(stream) { this.streams.push(stream); }
+  afterEncoder(memory) { this.memory = memory; }
 
-  // Queries, keys and values as data.js reads them: numbers with a scale for each layer, here as they are.
+  // Queries, keys, values and their inputs as data.js reads them: numbers with a scale for each layer, here as they are.
   vectorRecord(scaled) {
-    const {heads, key_size, value_size} = this.options, parts = [];
-    for (const [kind, layers] of Object.entries(this.vectors)) for (const role of ['query', 'key', 'value']) {
-      const size = layers[0][role].length, numbers = new Float32Array(layers.length * size);
-      layers.forEach((layer, l) => numbers.set(layer[role], l * size));
-      const width = role === 'value' ? value_size : key_size;
+    const {heads, key_size, value_size, width} = this.options, parts = [];
+    const widths = {query: key_size, key: key_size, value: value_size}, add = (kind, role, layers, heads, width) => {
+      const size = layers[0].length, numbers = new Float32Array(layers.length * size);
+      layers.forEach((layer, l) => numbers.set(layer, l * size));
       parts.push({kind, role, shape: [layers.length, heads, size / heads / width, width],
                   scales: layers.map(() => 32767), numbers});
+    };
+    for (const [kind, layers] of Object.entries(this.vectors)) {
+      for (const role in widths) add(kind, role, layers.map(layer => layer[role]), heads, widths[role]);
+      add(kind, 'query_input', layers.map(layer => layer.query_input), 1, width);
     }
+    add('cross', 'key_input', [this.memory], 1, width);
     return {scaled, parts};
   }
 }

@@ -81,12 +81,13 @@ class LiveModel {
       x = this.around(`${name}.around_self`, x, rows, y => {
         const entries = this.entries(rows), q = self.queries(y, rows, places);
         self.remember(y, rows, entries, places);
-        seen?.operands('encoder', l, q, entries);
+        seen?.operands('encoder', l, y, q, entries);
         return self.attend(q, rows, entries, everything, places, this.gates.encoder[l], seen?.recorder('encoder', l));
       });
       x = this.around(`${name}.around_feed_forward`, x, rows, y => this.feedForward(name, y, rows));
     });
     const memory = this.finished('encoder', x, rows);
+    seen?.afterEncoder(memory);
     return this.decoder.map(({cross}) => {
       const entries = this.entries(rows);
       cross.remember(memory, rows, entries, places);
@@ -107,12 +108,12 @@ class LiveModel {
       x = this.around(`${name}.around_self`, x, rows, y => {
         const q = self.queries(y, rows, places);
         self.remember(y, rows, cache.past[l], places);
-        seen?.operands('decoder', l, q, cache.past[l]);
+        seen?.operands('decoder', l, y, q, cache.past[l]);
         return self.attend(q, rows, cache.past[l], lists, places, this.gates.decoder[l], seen?.recorder('decoder', l));
       });
       x = this.around(`${name}.around_cross`, x, rows, y => {
         const q = cross.queries(y, rows, places);
-        seen?.operands('cross', l, q, cache.memory[l]);
+        seen?.operands('cross', l, y, q, cache.memory[l]);
         return cross.attend(q, rows, cache.memory[l], everything, places, this.gates.cross[l],
                             seen?.recorder('cross', l));
       });

@@ -13,35 +13,52 @@ function calculate(of, kind, layer, head, query) {
   return {q, keys, dot, scaled, weights, sharp: softmax([...dot]), parts, context, length: norm(context)};
 }
 
-// Vectors of one width below each other, a cell for each dimension: blue above 0, orange below, as strong as its share
-// of the largest number. Each strip: {name, numbers, most: the largest number, saying: a cell's number in words}.
-function drawStrips(strips) {
-  const look = theme();
-  $('strips').replaceChildren(...strips.flatMap(({name, numbers, most, saying}) => {
-    const strip = element('div', {className: 'strip', role: 'img', 'aria-label': name},
-      ...numbers.map((number, d) => element('span', {title: `dimension ${d + 1}: ${saying(d)}`})));
-    [...strip.children].forEach((cell, d) => {
-      cell.style.background = signed(look, numbers[d] / most).background;
-    });
-    return [element('span', {className: 'name', dir: 'auto', textContent: name}), strip];
-  }));
+// The largest size among numbers of either sign.
+const farthest = numbers => numbers.reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
+const exact = number => number.toFixed(3);
+
+// The pieces whose calculation is shown: the first of the chosen query and, of the chosen key or of all, the one with
+// the most weight; null where there is none.
+function chosenPieces(of) {
+  if (!of.vectors || state.q === null) return null;
+  const query = axis(of, state.k, 'query', state.words)[state.q].first;
+  const column = state.m === null ? null : axis(of, state.k, 'key', state.words)[state.m];
+  const found = calculate(of, state.k, state.l, state.h, query), all = range(found.dot.length);
+  const within = all.filter(m => !column || m >= column.first && m <= column.last);
+  const key = (within.length ? within : all).reduce((best, m) => found.weights[m] > found.weights[best] ? m : best);
+  const unit = side => axis(of, state.k, side, false);
+  return {query, key, column, found, queryUnit: unit('query')[query], keyUnits: unit('key')};
+}
+
+// A vector as a row of cells, one for each dimension: blue above 0, orange below, as strong as its share of `most`, the
+// largest number. saying: a cell's number in words.
+function strip({name, numbers, most, saying}) {
+  const look = theme(), made = element('div', {className: 'strip', role: 'img', 'aria-label': name},
+    ...numbers.map((number, d) => element('span', {title: `dimension ${d + 1}: ${saying(d)}`})));
+  [...made.children].forEach((cell, d) => { cell.style.background = signed(look, numbers[d] / most).background; });
+  return made;
+}
+
+const nameOf = text => element('span', {className: 'name', dir: 'auto', textContent: text});
+
+// What numbers of either sign add up to, told apart by sign with the colours of cells, and then `rest`.
+function sumLegend(numbers, rest) {
+  const sum = from => from.reduce((a, b) => a + b, 0), positive = sum(numbers.filter(x => x > 0));
+  return [swatch(signed(theme(), 1).background), ` above 0: together ${positive.toFixed(2)} · `,
+          swatch(signed(theme(), -1).background), ` below 0: ${(sum(numbers) - positive).toFixed(2)} · ${rest}`];
 }
 
 // How q and one key make their score: both vectors and, under them, what each dimension adds to the product.
 function showProducts({q, keys, dot, scaled}, m, names) {
-  const key = keys[m], products = q.map((x, d) => x * key[d]);
-  const largest = numbers => Math.max(...numbers.map(Math.abs), 1e-9), most = largest([...q, ...key]);
-  const exact = number => number.toFixed(3);
-  drawStrips([
+  const key = keys[m], products = q.map((x, d) => x * key[d]), most = farthest([...q, ...key]);
+  const strips = [
     {name: `q “${names.query}”`, numbers: q, most, saying: d => exact(q[d])},
     {name: `k “${names.key}”`, numbers: key, most, saying: d => exact(key[d])},
-    {name: 'product', numbers: products, most: largest(products),
-     saying: d => `${exact(q[d])} × ${exact(key[d])} = ${exact(products[d])}`}]);
-  const sum = from => from.reduce((a, b) => a + b, 0), positive = sum(products.filter(x => x > 0));
-  $('products').replaceChildren(swatch(signed(theme(), 1).background), ` above 0: together ${positive.toFixed(2)} · `,
-    swatch(signed(theme(), -1).background), ` below 0: ${(sum(products) - positive).toFixed(2)} · ` +
-    `the products add up to q·k = ${dot[m].toFixed(2)}` +
-    (scaled[m] === dot[m] ? '.' : `, divided by √${q.length} = ${scaled[m].toFixed(2)}.`));
+    {name: 'product', numbers: products, most: farthest(products),
+     saying: d => `${exact(q[d])} × ${exact(key[d])} = ${exact(products[d])}`}];
+  $('strips').replaceChildren(...strips.flatMap(each => [nameOf(each.name), strip(each)]));
+  $('products').replaceChildren(...sumLegend(products, `the products add up to q·k = ${dot[m].toFixed(2)}` +
+    (scaled[m] === dot[m] ? '.' : `, divided by √${q.length} = ${scaled[m].toFixed(2)}.`)));
 }
 
 // The step before: how a token's vector becomes its query and its key.
@@ -57,24 +74,18 @@ function whereFrom(width) {
 function showCalculation() {
   const of = sentence();
   $('calculation-panel').hidden = !of.vectors;
-  if (!of.vectors || state.q === null) {
+  const pieces = chosenPieces(of);
+  if (!pieces) {
     $('calculation-text').textContent = 'Choose a query.';
     [$('calculation'), $('strips'), $('products')].forEach(part => part.replaceChildren());
     return;
   }
-  const piece = side => axis(of, state.k, side, false);
-  const query = axis(of, state.k, 'query', state.words)[state.q].first;
-  const column = state.m === null ? null : axis(of, state.k, 'key', state.words)[state.m];
-  const found = calculate(of, state.k, state.l, state.h, query), width = found.q.length;
-  const unit = piece('query')[query];
+  const {key, column, found, queryUnit: unit, keyUnits} = pieces, width = found.q.length;
   const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}” before “${unit.label}”`;
   $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece ${who}: its query q has ` +
     `d_k = ${width} numbers, and so has each key k. ${whereFrom(width)}The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
     `is the weight α, and the head's output is the sum of the values v times α, of length ${found.length.toFixed(2)}.`;
-  const within = range(found.dot.length).filter(m => !column || m >= column.first && m <= column.last);
-  const shownKey = (within.length ? within : range(found.dot.length)).reduce(
-    (best, m) => found.weights[m] > found.weights[best] ? m : best);
-  showProducts(found, shownKey, {query: unit.label, key: piece('key')[shownKey].label});
+  showProducts(found, key, {query: unit.label, key: keyUnits[key].label});
   const titles = ['key', 'q·k', ...(of.vectors.scaled ? ['q·k / √d_k'] : []), 'α', '', '|α v|',
                   ...(of.vectors.scaled ? ['α without ÷√d_k'] : [])];
   const byWeight = range(found.dot.length).sort((a, b) => found.weights[b] - found.weights[a]);
@@ -83,7 +94,7 @@ function showCalculation() {
     const cells = [found.dot[m].toFixed(2), ...(of.vectors.scaled ? [found.scaled[m].toFixed(2)] : []),
                    precise(found.weights[m])];
     return element('tr', {className: isChosen ? 'chosen' : ''},
-      element('td', {dir: 'auto', textContent: piece('key')[m].label}),
+      element('td', {dir: 'auto', textContent: keyUnits[m].label}),
       ...cells.map(text => element('td', {textContent: text})),
       element('td', {style: 'text-align:start'}, bar(found.weights[m], 7)),
       element('td', {textContent: precise(found.parts[m])}),
