@@ -98,10 +98,14 @@ def test_hovering_a_cell_shows_its_value(tab, captures):
   box = tab.page.locator('.map').bounding_box()
   size, left, top = tab.page.evaluate(
       '() => { const g = panes[0].heatMap.geometry(); return [g.size, g.left, g.top]; }')
-  tab.page.mouse.move(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
-  assert captures[0].by_word('encoder')[1, 2, 4, 2] < 0.005 and tab.text('.value') == '“.” attends to “is”: <.01'
-  tab.page.mouse.click(box['x'] + left + 2.5 * size, box['y'] + top + 4.5 * size)
-  assert (tab.state()['q'], tab.state()['m']) == ('4', '2')
+  weights = captures[0].by_word('encoder')[1, 2]
+  row, column = np.unravel_index(weights.argmin(), weights.shape)
+  cell = box['x'] + left + (column + 0.5) * size, box['y'] + top + (row + 0.5) * size
+  tab.page.mouse.move(*cell)
+  assert weights[row, column] < 0.005
+  assert tab.text('.value') == f'“{SOURCE.words[row]}” attends to “{SOURCE.words[column]}”: <.01'
+  tab.page.mouse.click(*cell)
+  assert (tab.state()['q'], tab.state()['m']) == (str(row), str(column))
 
 
 def test_selectors_heads_and_keyboard(tab):
