@@ -99,11 +99,11 @@ def test_hovering_a_cell_shows_its_value(tab, captures):
   size, left, top = tab.page.evaluate(
       '() => { const g = panes[0].heatMap.geometry(); return [g.size, g.left, g.top]; }')
   weights = captures[0].by_word('encoder')[1, 2]
-  row, column = np.unravel_index(weights.argmin(), weights.shape)
+  row, column = np.unravel_index(weights.argmax(), weights.shape)
   cell = box['x'] + left + (column + 0.5) * size, box['y'] + top + (row + 0.5) * size
   tab.page.mouse.move(*cell)
-  assert weights[row, column] < 0.005
-  assert tab.text('.value') == f'“{SOURCE.words[row]}” attends to “{SOURCE.words[column]}”: <.01'
+  assert tab.text('.value') == f'“{SOURCE.words[row]}” attends to “{SOURCE.words[column]}”: {weights[row, column]:.2f}'
+  assert tab.page.evaluate('[0.0049, 0.0051].map(weight => shown(weight, 2))') == ['<.01', '0.01']
   tab.page.mouse.click(*cell)
   assert (tab.state()['q'], tab.state()['m']) == (str(row), str(column))
 
