@@ -56,21 +56,22 @@ class Continuer:
     self._compiled = jax.jit(self._search)
     self.cut = 0  # prompts of which only the end was read so far
 
-  def _search(self, params: Params, prefix: Int[Array, 'B P'], lengths: Int[Array, ' B'], lines: Int[Array, ' B']
+  def _search(self, params: Params, prompts: tokens.Tokens, limits: Int[Array, ' B'], lines: Int[Array, ' B']
               ) -> tuple[Int[Array, 'B L'], Float[Array, ' B']]:
-    """Find the best continuation of each row: its tokens, the prefix included, and its log-probability.
+    """Find the best continuation of each row: its tokens, the prompt included, and its log-probability.
 
     Args:
-      prefix: the prompts.
-      lengths: tokens of each prompt; -1 in rows without one.
+      prompts: a row each, P columns.
+      limits: tokens of a prompt and its continuation, EOS included.
       lines: numbers that seed what is drawn.
     """
-    length = prefix.shape[1] + self._config.extra_length + 1
-    limits = jnp.where(lengths >= 0, lengths + self._config.extra_length + 1, 1)
-    nothing = jnp.zeros((prefix.shape[0], 0), jnp.int32)
+    length = prompts.ids.shape[1] + self._config.extra_length + 1
+    nothing = jnp.zeros((limits.shape[0], 0), jnp.int32)
     memory = self._model.encode(params, tokens.Tokens(nothing, nothing, nothing))
     cache = self._model.init_cache(params, memory, length, self._config.width)
-    rules, known = [constraints.prefix()], [constraints.Prefix(prefix, lengths)]
+    assert self._model.prefill  # as every language model has it
+    cache = self._model.prefill(params, cache, tokens.shift_right(prompts, self._vocabulary.bos_id))
+    rules, known = [], []
     if self._config.no_repeat_ngram:
       rules.append(constraints.no_repeat_ngram(self._config.no_repeat_ngram, length, self._vocabulary.eos_id,
                                                self._config.min_length))
@@ -78,7 +79,7 @@ class Continuer:
     problem = SearchProblem(
         lambda cache, token: self._model.decode_step(params, cache, token), length, self._vocabulary.bos_id,
         self._vocabulary.eos_id, self._vocabulary.pad_id, rules)
-    sentences = Sentences(cache, limits, search.row_keys(self._config.seed, lines), known)
+    sentences = Sentences(cache, limits, search.row_keys(self._config.seed, lines), known, prompts)
     best = search.search(problem, sentences, self._config)
     return best.tokens[:, 0], best.log_probs[:, 0]
 
@@ -98,9 +99,10 @@ class Continuer:
     for padded, members in search_batches({i: len(prompt) + 1 for i, prompt in enumerate(asked)}, self._batch_tokens,
                                           beams=beams):
       rows, width = search_rows(padded, self._batch_tokens, beams), min(padded, self._most)
-      prefix = tokens.pad([asked[i] for i in members], rows, width, self._vocabulary.pad_id).ids
-      lengths = np.pad([len(asked[i]) for i in members], (0, rows - len(members)), constant_values=-1).astype(np.int32)
-      found = self._compiled(self.params, prefix, lengths, line_numbers(members, rows))
+      prompts = tokens.pad([asked[i] for i in members], rows, width, self._vocabulary.pad_id)
+      limits = np.ones(rows, np.int32)  # a row without a line ends at once
+      limits[:len(members)] = [len(asked[i]) + self._config.extra_length + 1 for i in members]
+      found = self._compiled(self.params, prompts, limits, line_numbers(members, rows))
       for row, (ids, log_prob) in enumerate(zip(*jax.device_get(found))):
         if row < len(members):
           index = members[row]

@@ -10,7 +10,7 @@ from corpora.vocabulary import Vocabulary
 from decoding.batches import SearchBatch
 from transformer import search, tokens
 from transformer.model import Model, Params
-from transformer.search import SearchConfig, SearchProblem, Sentences, constraints, coverage, ensemble
+from transformer.search import SearchConfig, SearchProblem, Sentences, beginning, constraints, coverage, ensemble
 from transformer.search.problem import SearchCache, Step
 from transformer.tokens import Array
 
@@ -45,8 +45,11 @@ class Searcher:
         self._target.pad_id, [rule for rule, _ in self._rules(batch)], self._coverage(), places)
 
     def begin(some: SearchBatch) -> Sentences:
-      return Sentences(self._cache(params, some.source, places), self._limits(some),
-                       search.row_keys(some.seeds, some.lines), [known for _, known in self._rules(some)])
+      cache = self._cache(params, some.source, places)
+      if some.prefix is not None:
+        cache = self._read(params, cache, some.prefix, problem.step)
+      return Sentences(cache, self._limits(some), search.row_keys(some.seeds, some.lines),
+                       [known for _, known in self._rules(some)], some.prefix)
 
     waiting = search.Queue(batch, count[0], begin, rows, max(1, rows // _AT_ONCE))
     return search.search_queue(problem, waiting, self._config)
@@ -68,6 +71,16 @@ class Searcher:
                     if self._config.coverage_penalty else cache)
     return ensemble.join(caches) if len(caches) > 1 else caches[0]
 
+  def _read(self, params: Sequence[Params], cache: SearchCache, prefix: tokens.Tokens, step: Step) -> SearchCache:
+    """Return the cache after it has read the prefixes: in one pass where every model can and nothing else is summed up."""
+    opening = tokens.shift_right(prefix, self._target.bos_id)
+    passes = [model.prefill for model in self._models if model.prefill]
+    if len(passes) < len(self._models) or self._config.coverage_penalty:
+      return beginning.read(step, cache, opening, self._config.width)
+    if len(passes) == 1:
+      return passes[0](params[0], cache, opening)
+    return ensemble.join([prefill(own, part, opening) for prefill, own, part in zip(passes, params, ensemble.parts(cache))])
+
   def _step(self, model: Model, params: Params) -> Step:
     """Return a model's step function."""
     if self._config.coverage_penalty:
@@ -86,9 +99,6 @@ class Searcher:
   def _rules(self, batch: SearchBatch) -> list[tuple[constraints.Rule, PyTree]]:
     """Return the rules that lines of a batch need, each with what it knows of them."""
     rules = []
-    if batch.prefix is not None:
-      rules.append((constraints.prefix(),
-                    constraints.Prefix(batch.prefix.ids, (batch.prefix.segments > 0).sum(axis=1))))
     if batch.phrases is not None:
       rules.append((constraints.phrases(self._target.eos_id, batch.phrases.proposed.shape[-1] > 0), batch.phrases))
     if self._config.no_repeat_ngram:

@@ -62,10 +62,7 @@ def rules_of(cases, size=0, min_length=0):
   """The rules of some sentences, and what they know of them."""
   tables = automaton.stack([automaton.build(required, forbidden) for _, _, required, forbidden in cases])
   limits = np.array([case[0] for case in cases], np.int32)
-  words = np.array([(*prefix, *[0] * (limits.max() - len(prefix))) for _, prefix, _, _ in cases], np.int32)
-  lengths = np.array([len(prefix) for _, prefix, _, _ in cases], np.int32)
-  rules = [constraints.prefix(), constraints.phrases(EOS, tables.proposed.shape[-1] > 0)]
-  known = [constraints.Prefix(words, lengths), tables]
+  rules, known = [constraints.phrases(EOS, tables.proposed.shape[-1] > 0)], [tables]
   if size:
     rules.append(constraints.no_repeat_ngram(size, int(limits.max()), EOS, min_length))
     known.append(constraints.Repeatable(limits, tables))
@@ -83,7 +80,8 @@ def walk(cases, choose, **options):
   for t in range(limits.max()):
     left = np.asarray(leave(states, np.full(len(cases), t, np.int32)))[:, 0] > search.NEVER
     going = [not text or text[-1] != EOS for text in texts]
-    chosen = [choose(row, text, set(np.flatnonzero(left[row]).tolist())) if going[row] else EOS
+    chosen = [cases[row][1][t] if t < len(cases[row][1]) else  # the prefix
+              choose(row, text, set(np.flatnonzero(left[row]).tolist())) if going[row] else EOS
               for row, text in enumerate(texts)]
     texts = [(*text, token) if on else text for text, token, on in zip(texts, chosen, going)]
     states = advance(states, np.array(chosen, np.int32)[:, None])

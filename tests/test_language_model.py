@@ -26,7 +26,7 @@ from input_pipeline import BatchConfig
 from options import decode_options, train_options, visualize_options
 from tasks import language_model, setup
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
-from tests.test_model_family import away_from_zero, stepwise
+from tests.test_model_family import after_prefill, assert_prefilled, away_from_zero, stepwise
 from transformer import architectures, tokens
 from transformer import model as models
 from transformer.config import LanguageModelConfig
@@ -73,10 +73,12 @@ def test_packed_equals_unpacked_and_padding_changes_nothing(params, forward):
   assert np.abs(alone).max() > 0.1
 
 
-def test_cached_steps_equal_teacher_forcing(model, params, forward):
+def test_cached_and_prefilled_steps_equal_teacher_forcing(model, params, forward):
   target = tokens.shift_right(rows([6, 4], 7), BOS)
   parallel = forward(params, target)
-  cached = jax.jit(lambda params: stepwise(model, params, model.encode(params, empty(2)), target, beams=3))(params)
+  cached, prefilled = jax.jit(lambda params: [way(model, params, model.encode(params, empty(2)), target, beams=3)
+                                              for way in (stepwise, after_prefill)])(params)
+  assert_prefilled(prefilled, parallel)
   for row, length in enumerate([6, 4]):
     for beam in range(3):
       np.testing.assert_allclose(cached[:length, row, beam], parallel[row, :length], atol=2e-5)

@@ -50,6 +50,28 @@ def stepwise(model, params, memory, target, beams):
   return jax.lax.scan(step, model.init_cache(params, memory, room, beams), target.ids.T)[1]
 
 
+READ = np.array([4, 0])  # tokens of each row that prefill() reads at once
+
+
+def after_prefill(model, params, memory, target, beams):
+  """Logits [2, B, W, V] of the two cached steps behind tokens that were read in one pass."""
+  opening = jax.tree.map(lambda leaf: leaf[:, :READ.max() + 1], target)  # with a column that no row has
+  opening = opening._replace(segments=(np.arange(READ.max() + 1)[None] < READ[:, None]).astype(np.int32))
+  cache = model.prefill(params, model.init_cache(params, memory, target.ids.shape[1] + 1, beams), opening)
+  following = jnp.take_along_axis(jnp.asarray(target.ids), READ[:, None] + np.arange(2)[None], axis=1)
+
+  def step(cache, token):
+    logits, cache = model.decode_step(params, cache, jnp.repeat(token[:, None], beams, axis=1))
+    return cache, logits
+
+  return jax.lax.scan(step, cache, following.T)[1]
+
+
+def assert_prefilled(logits, parallel):
+  for number, row, beam in itertools.product(range(2), range(len(READ)), range(logits.shape[2])):
+    np.testing.assert_allclose(logits[number, row, beam], parallel[row, READ[row] + number], atol=5e-5)
+
+
 @pytest.mark.parametrize('options', PRODUCT, ids=name)
 def test_cached_steps_and_packed_rows_equal_the_parallel_pass(options):
   model = models.build(ModelConfig(**{**SMALL, 'num_decoder_layers': 1, **options}))
@@ -62,9 +84,11 @@ def test_cached_steps_and_packed_rows_equal_the_parallel_pass(options):
   def all_ways(params):
     memory = model.encode(params, source)
     together = model.decode(params, model.encode(params, packed[0]), packed[1])
-    return model.decode(params, memory, target), stepwise(model, params, memory, target, beams=3), together
+    return (model.decode(params, memory, target), stepwise(model, params, memory, target, beams=3), together,
+            after_prefill(model, params, memory, target, beams=3))
 
-  parallel, cached, together = all_ways(params)
+  parallel, cached, together, prefilled = all_ways(params)
+  assert_prefilled(prefilled, parallel)
   assert np.abs(parallel).max() > 0.1 and np.std(parallel[0, :6], axis=0).max() > 1e-3
   start = 0
   for row, length in enumerate([6, 4]):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import BOS, EOS, FILLER
-from transformer import search
-from transformer.search import SearchConfig, constraints
+from transformer import search, tokens
+from transformer.search import SearchConfig, beginning
 
 V, LONGEST = 7, 5
 SAMPLE = SearchConfig(strategy='sample', length_penalty='none')
@@ -20,11 +20,11 @@ class Cache(NamedTuple):
   """The last token but one of each hypothesis, so that a search has something to reorder; one chain for all."""
 
   beams: Any  # [B, W]
-  chain: Any  # [V, V, V]: scores of the next token after two
+  chain: Any  # [B, V, V, V]: scores of the next token after two
 
 
 def chain_step(cache, last):
-  return cache.chain[cache.beams, last], cache._replace(beams=last)
+  return cache.chain[np.arange(len(last))[:, None], cache.beams, last], cache._replace(beams=last)
 
 
 def chain(seed=0, spread=1.3):
@@ -32,19 +32,20 @@ def chain(seed=0, spread=1.3):
 
 
 @functools.partial(jax.jit, static_argnames=('config', 'length'))
-def run(table, limits, lines, prefix, lengths, config, length=LONGEST):
-  cache = Cache(jax.numpy.full((len(limits), config.width), BOS), table)
-  problem = search.SearchProblem(chain_step, length, BOS, EOS, FILLER, rules=[constraints.prefix()])
-  known = [constraints.Prefix(prefix, lengths)]
-  return search.search(problem, search.Sentences(cache, limits, search.row_keys(config.seed, lines), known), config)
+def run(table, limits, lines, prefix, config, length=LONGEST):
+  cache = Cache(jax.numpy.full((len(limits), config.width), BOS),
+                jax.numpy.broadcast_to(table, (len(limits), *table.shape)))
+  cache = beginning.read(chain_step, cache, tokens.shift_right(prefix, BOS), config.width)
+  problem = search.SearchProblem(chain_step, length, BOS, EOS, FILLER)
+  keys = search.row_keys(config.seed, lines)
+  return search.search(problem, search.Sentences(cache, limits, keys, written=prefix), config)
 
 
 def draw(table, rows, config, lines=None, prefixes=None, limit=LONGEST):
   prefixes = prefixes or [[]] * rows
-  prefix = np.array([p + [FILLER] * (3 - len(p)) for p in prefixes], np.int32)
+  prefix = tokens.pad(prefixes, rows, 3, FILLER)
   lines = np.arange(rows, dtype=np.int32) if lines is None else np.array(lines, np.int32)
-  lengths = np.array([len(p) for p in prefixes], np.int32)
-  return jax.tree.map(np.asarray, run(table, np.full(rows, limit, np.int32), lines, prefix, lengths, config))
+  return jax.tree.map(np.asarray, run(table, np.full(rows, limit, np.int32), lines, prefix, config))
 
 
 def distribution(scores, config):

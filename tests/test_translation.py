@@ -165,6 +165,24 @@ def test_wishes_come_true(translator, config):
     assert found[3].text == free[1].text
 
 
+@pytest.mark.parametrize('config, models', [
+    (BEAM, 2), (SearchConfig(beam_size=4, groups=2, extra_length=40, n_best=4), 1),
+    (SearchConfig(strategy='sample', extra_length=40, no_repeat_ngram=2), 1)], ids=['ensemble', 'diverse', 'sample'])
+def test_prefixes_read_in_one_pass_are_as_if_read_token_by_token(parts, translator, config, models):
+  vocabulary, network, params = parts
+  at_once = translator(config, models=models)
+  steps = Translator([dataclasses.replace(network, prefill=None)] * models, [params] * models, vocabulary, vocabulary, config,
+                     256, devices=jax.devices()[:1])
+  long = 'It was the dog' if config is BEAM else LINES[1] * 2  # longer than the cache that a search begins with
+  wanted = [Request(LINES[0], prefix='It'), LINES[3], Request(LINES[3], prefix=long), Request(LINES[1], prefix='A dog')]
+  found = at_once.translate(wanted)
+  assert_same(found, steps.translate(wanted))
+  for line, request in ((found[0], wanted[0]), (found[2], wanted[2])):
+    ids = vocabulary.encode(request.prefix)
+    assert list(line.ids[:len(ids)]) == ids and not any(line.token_log_probs[:len(ids)]) and any(line.token_log_probs)
+  assert at_once.tally.needed == steps.tally.needed
+
+
 @pytest.mark.parametrize('config', [BEAM, SearchConfig(strategy='sample', extra_length=8)], ids=['beam', 'sample'])
 def test_wishes_that_contradict_each_other_are_named_and_left_out(translator, config, monkeypatch):
   one, told = translator(config), []

@@ -1,6 +1,7 @@
 """Wishes of requests: which contradict each other, what notes say of them, and that every search meets the others."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,9 +13,9 @@ from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import shaken, small_vocabulary
 from tests.test_constraints import ALL, LONGEST, V, draw_wishes, feasible_wishes, outputs, repeats, rules_of
 from tests.test_search import Cache, chain_step, log_probability
-from transformer import architectures, search
+from transformer import architectures, search, tokens
 from transformer.config import LanguageModelConfig
-from transformer.search import SearchConfig, SearchProblem, Sentences, automaton
+from transformer.search import SearchConfig, SearchProblem, Sentences, automaton, beginning
 
 
 class Letters:
@@ -135,8 +136,11 @@ def search_for(cases, config, seed):
   rules, known = rules_of(cases, config.no_repeat_ngram, config.min_length)
   table = np.random.default_rng(seed).normal(size=(len(cases), V, V, V)).astype(np.float32) * 2.0
   rows = np.arange(len(cases), dtype=np.int32)
-  sentences = Sentences(Cache(np.full((len(cases), config.width), BOS, np.int32), table),
-                        np.array([case[0] for case in cases], np.int32), search.row_keys(config.seed, rows), known)
+  prefixes = tokens.pad([case[1] for case in cases], len(cases), 3, FILLER)
+  cache = beginning.read(chain_step, Cache(jnp.full((len(cases), config.width), BOS), jnp.asarray(table)),
+                         tokens.shift_right(prefixes, BOS), config.width)
+  sentences = Sentences(cache, np.array([case[0] for case in cases], np.int32), search.row_keys(config.seed, rows),
+                        known, prefixes)
   problem = SearchProblem(chain_step, LONGEST, BOS, EOS, FILLER, rules)
   found = jax.tree.map(np.asarray, jax.jit(lambda some: search.search(problem, some, config))(sentences))
   return table, [[(tuple(tokens[:length].tolist()), log_prob) for tokens, length, log_prob, score in zip(*row)

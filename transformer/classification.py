@@ -162,7 +162,8 @@ def build(model: LanguageModel, config: ClassificationConfig) -> Classifier:
     return {'model': model.init(of_model), 'head': init_head(of_head, model.config.d_model, config)}
 
   own: dict[str, Any] = {name: inner(getattr(model, name))
-                         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'inspect', 'states', 'hidden', 'logits')}
+                         for name in ('encode', 'decode', 'init_cache', 'decode_step', 'prefill', 'inspect', 'states',
+                                      'hidden', 'logits')}
   own['init'] = init
   own['axes'] = lambda: {'model': model.axes(), 'head': {'kernel': jax.sharding.PartitionSpec(None, None)}}
   return Classifier(

@@ -2,7 +2,7 @@
 
 Figure 1's decoder without cross-attention: a layer is masked self-attention and the feed-forward network. It is a
 Model like the encoder-decoder, with a source of no columns, so that trainer, loss and search are those of translation.
-A prompt is not a source but the beginning of the target (search.constraints.prefix).
+A prompt is not a source but the beginning of the target (search.beginning).
 
     GPT    (Radford et al., 2018, §4.1)   norm post, learned positions, GELU, biases
     GPT-2  (Radford et al., 2019, §2.3)   norm pre with a final normalisation, else the same
@@ -73,7 +73,7 @@ class Decoder(nn.Module):
     """Return the source itself, which has no columns and serves only to give the number of rows."""
     if source.ids.shape[1]:
       raise ValueError(f'a language model has no source, found {source.ids.shape[1]} columns; give a prompt as the '
-                       "target's beginning (search.constraints.prefix)")
+                       "target's beginning (search.beginning)")
     return source
 
   def hidden(self, target: Tokens) -> Float[Array, 'B T D']:
@@ -115,6 +115,17 @@ class Decoder(nn.Module):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask)
       written.append(past)
     return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
+
+  def prefill(self, cache: Cache, target: Tokens) -> Cache:
+    length = target.ids.shape[1]
+    x = self._embed(real_ids(target), self.positions.embed(target.positions, length))
+    relations = self.positions.relate(jnp.arange(length), jnp.arange(length))
+    opening = beam_cache.Opening.of(self.config, cache.beams, length)
+    written = []
+    for number, layer in enumerate(layers.each(self.layers)):
+      x, past = layer.extend(x, relations.at(number), opening.past, opening.step, opening.mask)
+      written.append(opening.spread(past))
+    return cache._replace(past=written, step=(target.segments > 0).sum(axis=1).astype(jnp.int32))
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

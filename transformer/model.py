@@ -66,6 +66,9 @@ class Model:
   decode_step: Callable[[Params, Cache, Beams], tuple[StepLogits, Cache]]
   inspect: Callable[[Params, Tokens, Tokens], tuple[Logits, Record]]  # (params, source, target); see witnessed
   attend_step: AttendStep | None = None  # decode_step, and its cross-attention; None: there is none
+  # (params, cache, target) -> cache: decode_step for all tokens that outputs begin with, BOS in front, in one pass. The
+  # cache is a fresh one. None for models whose steps have to follow each other.
+  prefill: Callable[[Params, Cache, Tokens], Cache] | None = None
   longest: int | None = None  # tokens of the longest text that the model can read or write; None: any
   # decode in two parts, None for models that have no such parts: what the output projection reads, and the projection.
   states: Callable[..., Float[Array, 'B T D']] | None = None  # (params, memory, target, key=None)
@@ -86,8 +89,8 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
   """Turn a Linen module's methods into functions of its parameters.
 
   Args:
-    module: has a `config` and the methods encode, decode, init_cache and decode_step, and may have states and logits,
-      the two parts of decode; called with a source and a target, it does both, which is what initialisation traces and
+    module: has a `config` and the methods encode, decode, init_cache and decode_step, and may have prefill, and states
+      and logits, the two parts of decode; called with a source and a target, it does both, which is what initialisation traces and
       inspect() reads.
     record: makes what inspect() returns from the collection WITNESS of that call.
     looked: makes a step's cross-attention from the collection WITNESS of decode_step; None: there is none.
@@ -110,6 +113,9 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
     assert looked  # else Model.attend_step is None
     return logits, cache, looked(seen[WITNESS])
 
+  def prefill(params: Params, cache: Cache, target: Tokens) -> Cache:
+    return step('prefill', params, cache, target)
+
   def inspect(params: Params, source: Tokens, target: Tokens) -> tuple[Logits, Record]:
     logits, seen = step('__call__', params, source, target, mutable=[WITNESS])
     return logits, record(seen.get(WITNESS, {}))
@@ -127,6 +133,7 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
       decode_step=lambda params, cache, tokens: step('decode_step', params, cache, tokens),
       inspect=inspect,
       attend_step=looked and attend_step,
+      prefill=prefill if hasattr(module, 'prefill') else None,
       longest=longest,
       states=in_parts and (lambda params, memory, target, key=None: states(params, memory, target, key=key)),
       logits=in_parts and apply_method(module, 'logits'))
@@ -212,6 +219,20 @@ class EncoderDecoder(nn.Module):
       x, past = layer.extend(x, relations.at(number), past, cache.step, mask, beam_cache.from_cache_layout(memory), cross_mask)
       written.append(past)
     return self.logits(self._finish(x)), Cache(origin, written, cache.source, cache.step + 1)
+
+  def prefill(self, cache: Cache, target: Tokens) -> Cache:
+    batch, length = target.ids.shape
+    x = self._embed(self.tables.target, real_ids(target), self.decoder_positions.embed(target.positions, length))
+    relations = self.decoder_positions.relate(jnp.arange(length), jnp.arange(length))
+    memories, cross_mask = cache.source
+    cross_mask = jnp.broadcast_to(cross_mask[:, :1], (batch, length, cross_mask.shape[2]))
+    opening = beam_cache.Opening.of(self.config, cache.beams, length)
+    written = []
+    for number, (layer, memory) in enumerate(zip(layers.each(self.decoder_layers), memories)):
+      x, past = layer.extend(x, relations.at(number), opening.past, opening.step, opening.mask,
+                             beam_cache.from_cache_layout(memory), cross_mask)
+      written.append(opening.spread(past))
+    return cache._replace(past=written, step=(target.segments > 0).sum(axis=1).astype(jnp.int32))
 
   def __call__(self, source: Tokens, target: Tokens) -> Logits:
     """Encode and decode; initialisation and inspect() call this."""

@@ -11,7 +11,7 @@
     largest         the largest of many entries, in two stages
     walk            one hypothesis for each sentence; greedy search
     sampling        outputs drawn at random
-    constraints     prefixes, required and forbidden phrases, n-grams that are not repeated
+    constraints     required and forbidden phrases, n-grams that are not repeated
     automaton       what an output has of its phrases, and what it still needs
     coverage        the coverage penalty
     length_penalty  length penalties, and their registry

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree, Shaped
 
 from transformer.search import allocation, diverse
+from transformer.search.beginning import beginning
 from transformer.search.config import STRATEGIES, SearchConfig, Strategy
-from transformer.search.constraints import Moment, advanced, begun, obey
+from transformer.search.constraints import Moment, advanced, obey
 from transformer.search.continuations import Continuations, likeliest, split
 from transformer.search.early_stopping import EARLY_STOPPING, Standing
 from transformer.search.hypotheses import NEVER, Hypotheses, take, write
@@ -79,15 +80,15 @@ def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
 
   def start(sentences: Sentences) -> _Beam:
     batch, length = sentences.limits.shape[0], problem.length
-    blank = lambda count: jnp.full((batch, count, length), problem.filler, jnp.int32)
+    t, last, tokens, states = beginning(problem, sentences, width)
     nothing = jnp.full((batch, groups * kept), NEVER)
-    none = Hypotheses(blank(groups * kept), nothing, nothing, jnp.zeros(nothing.shape, jnp.int32),
-                      jnp.zeros((*nothing.shape, length)))
+    none = Hypotheses(jnp.full((*nothing.shape, length), problem.filler, jnp.int32), nothing, nothing,
+                      jnp.zeros(nothing.shape, jnp.int32), jnp.zeros((*nothing.shape, length)))
     # The beams start equal: only the first of each group may be continued.
     first = jnp.where(jnp.arange(width) % size == 0, 0.0, NEVER)
-    return _Beam(sentences, jnp.zeros(batch, jnp.int32), jnp.full((batch, width), problem.bos_id, jnp.int32),
-                 blank(width), jnp.zeros((batch, width, length)), jnp.broadcast_to(first[None], (batch, width)),
-                 begun(problem.rules, sentences.rules, width), none, jnp.zeros(batch, bool), jnp.zeros(batch, bool))
+    given_up = problem.outgrown(t, sentences.limits)
+    return _Beam(sentences, t, last, tokens, jnp.zeros(tokens.shape), jnp.broadcast_to(first[None], (batch, width)),
+                 states, none, given_up, given_up)
 
   def choose(beam: _Beam, logits: Float[Array, 'B W V'], normalizer: Float[Array, 'B W']
              ) -> tuple[Continuations, Continuations]:
@@ -102,7 +103,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
     return split(likeliest(moment, beam.log_probs, problem.eos_id, config.min_length, width), width, problem.eos_id)
 
   def advance(beam: _Beam) -> _Beam:
-    t, (cache, limits, _, known) = beam.t, beam.sentences
+    t, (cache, limits, _, known, _) = beam.t, beam.sentences
     logits, cache = problem.step(cache, beam.last)
     normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden, as in greedy search
     live, over = choose(beam, logits, normalizer)

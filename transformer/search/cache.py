@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree
 
+from transformer import masks
 from transformer.config import ModelConfig
 from transformer.tokens import Array
 
@@ -73,6 +74,33 @@ def write(past: CachedKeyValue, newest: KeyValue, step: Int[Array, ' B']) -> Cac
   place, entry = step * newest.key.shape[1], to_cache_layout(newest)
   put = lambda axis: jax.vmap(lambda old, new, start: jax.lax.dynamic_update_slice_in_dim(old, new, start, axis=axis))
   return CachedKeyValue(put(2)(past.key, entry.key, place), put(1)(past.value, entry.value, place))
+
+
+class Opening(NamedTuple):
+  """The tokens that outputs begin with, as the beams of a single step: each attends to itself and those before it."""
+
+  past: CachedKeyValue  # blank: room for one layer's keys and values of P entries
+  step: Int[Array, ' B']
+  mask: Bool[Array, 'B P P']
+  beams: int  # W and T of the cache that is to hold them
+  length: int
+
+  @classmethod
+  def of(cls, config: ModelConfig, origin: Int[Array, 'B W T'], places: int) -> 'Opening':
+    """Return the opening of outputs whose cache has these origins, of P places."""
+    batch, beams, length = origin.shape
+    mask = jnp.broadcast_to(masks.causal_mask(places), (batch, places, places))
+    return cls(blank(config, batch, places, 1), jnp.zeros(batch, jnp.int32), mask, beams, length)
+
+  def spread(self, written: CachedKeyValue) -> CachedKeyValue:
+    """Return a layer's cache in which every beam has written the P entries; those beyond its T places are left out."""
+    def filled(leaf: Float[Array, '...'], axis: int) -> Float[Array, '...']:
+      leaf = jax.lax.slice_in_dim(leaf, 0, min(leaf.shape[axis], self.length), axis=axis)
+      room = [(0, 0)] * leaf.ndim
+      room[axis] = (0, (self.length - leaf.shape[axis]) * self.beams)
+      return jnp.pad(jnp.repeat(leaf, self.beams, axis=axis), room)
+
+    return CachedKeyValue(filled(written.key, 3), filled(written.value, 2))
 
 
 def num_bytes(cache: PyTree) -> int:

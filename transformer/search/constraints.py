@@ -65,28 +65,6 @@ def advanced(rules: Sequence[Rule], known: Sequence[PyTree], states: Sequence[Py
   return tuple(rule.advance(own, state, tokens) for rule, own, state in zip(rules, known, states, strict=True))
 
 
-class Prefix(NamedTuple):
-  """What the outputs of sentences begin with."""
-
-  words: Int[AnyArray, 'B P']  # entries at `lengths` or beyond are not read
-  lengths: Int[AnyArray, ' B']  # tokens; 0 forces nothing
-
-
-def prefix() -> Rule:
-  """Make every output begin with its sentence's Prefix, which costs nothing: its tokens have log-probability 0.
-
-  The prefix counts in lengths, and so in limits, which have to be larger than it.
-  """
-  def limit(known: Prefix, state: PyTree, moment: Moment) -> Float[Array, 'B W V']:
-    place = jnp.minimum(moment.t, known.words.shape[1] - 1)
-    word = jnp.take_along_axis(known.words, place[:, None], axis=1)[..., None]
-    wanted = word == jnp.arange(moment.logits.shape[-1])[None, None]
-    lasts = (moment.t < known.lengths)[:, None, None]
-    return jnp.where(lasts, jnp.where(wanted, moment.normalizer[..., None], NEVER), moment.logits)
-
-  return Rule(lambda known, beams: (), limit, lambda known, state, tokens: state)  # all hypotheses have the same prefix
-
-
 def phrases(eos_id: int, are_required: bool) -> Rule:
   """Make every output contain its sentence's required phrases and none of its forbidden ones.
 
@@ -126,11 +104,11 @@ class Repeatable(NamedTuple):
 
 
 def no_repeat_ngram(size: int, length: int, eos_id: int, min_length: int) -> Rule:
-  """Forbid to write the same `size` tokens in a row twice in one output, its prefix included.
+  """Forbid to write the same `size` tokens in a row twice in one output, what it begins with included.
 
   What is known is Repeatable. Wishes go first, so this has to be the last of the rules. A repetition is allowed where
-  no other token is: in a prefix, and where the places left are just enough for required phrases. And a required phrase
-  that is not written yet may be written to its end although a part of it stands elsewhere ("New York Times" after "New
+  no other token is: where the places left are just enough for required phrases. And a required phrase that is not
+  written yet may be written to its end although a part of it stands elsewhere ("New York Times" after "New
   York").
 
   Args:

@@ -21,8 +21,7 @@ class EnsembleCache(NamedTuple):
 def combine(steps: Sequence[Step]) -> Step[EnsembleCache]:
   """Make one step function of those of all models."""
   def step(cache: EnsembleCache, tokens: Int[Array, 'B W']) -> tuple[Float[Array, 'B W V'], EnsembleCache]:
-    parts = [rest._replace(beams=beams) for beams, rest in zip(cache.beams, cache.rest)]
-    outputs = [one(part, tokens) for one, part in zip(steps, parts)]
+    outputs = [one(part, tokens) for one, part in zip(steps, parts(cache))]
     log_probs = jnp.stack([jax.nn.log_softmax(logits, axis=-1) for logits, _ in outputs])
     return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(outputs)), join([inner for _, inner in outputs])
 
@@ -32,3 +31,8 @@ def combine(steps: Sequence[Step]) -> Step[EnsembleCache]:
 def join(caches: Sequence[SearchCache]) -> EnsembleCache:
   """Make one cache of those of all models."""
   return EnsembleCache(tuple(cache.beams for cache in caches), tuple(cache._replace(beams=()) for cache in caches))
+
+
+def parts(cache: EnsembleCache) -> list[SearchCache]:
+  """Return the caches of the models."""
+  return [rest._replace(beams=beams) for beams, rest in zip(cache.beams, cache.rest)]

@@ -7,10 +7,11 @@ each. So a row can be given to another sentence while its neighbours go on (queu
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key, PyTree
 
 from transformer.search.constraints import Rule
-from transformer.tokens import AnyArray, Array
+from transformer.tokens import AnyArray, Array, Tokens
 
 Record = TypeVar('Record')
 
@@ -44,6 +45,15 @@ class Sentences(NamedTuple):
   limits: Int[AnyArray, ' B']  # longest output of each sentence, EOS included; at least 1
   keys: Key[Array, ' B'] | None = None  # for sampling, one for each sentence, see row_keys
   rules: Sequence[PyTree] = ()  # what each of SearchProblem.rules has to know of the sentences
+  # What outputs begin with, see beginning; the cache has already read BOS and all of it but the last token.
+  written: Tokens | None = None
+
+  @property
+  def num_written(self) -> Int[Array, ' B']:
+    """The number of tokens that are written before the first step."""
+    if self.written is None:
+      return jnp.zeros(self.limits.shape, jnp.int32)
+    return (jnp.asarray(self.written.segments) > 0).sum(axis=1).astype(jnp.int32)
 
 
 class SearchProblem(NamedTuple):

@@ -66,7 +66,7 @@ def run_queue(algorithm: Algorithm, queue: Queue) -> Outcome:
     state = algorithm.start(queue.begin(part))
     return state._replace(done=state.done | (numbers >= queue.filled))
 
-  outcome = lambda state: (algorithm.finish(state), state.given_up, state.t)
+  outcome = lambda state: (algorithm.finish(state), state.given_up, state.t - state.sentences.num_written)
   put = lambda results, numbers, rows: jax.tree.map(
       lambda whole, some: whole.at[numbers].set(some, mode='drop'), results, rows)
 

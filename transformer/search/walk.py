@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, PyTree
 
+from transformer.search.beginning import beginning
 from transformer.search.config import SearchConfig
-from transformer.search.constraints import Moment, advanced, begun, obey
+from transformer.search.constraints import Moment, advanced, obey
 from transformer.search.hypotheses import NEVER, Hypotheses, write
 from transformer.search.problem import Algorithm, SearchProblem, Sentences
 from transformer.tokens import AnyArray, Array
@@ -43,14 +44,12 @@ def walk(problem: SearchProblem, config: SearchConfig,
   A sentence all of whose next tokens are forbidden is done, and nothing is found for it.
   """
   def start(sentences: Sentences) -> Walk:
-    batch = sentences.limits.shape[0]
-    return Walk(sentences, jnp.zeros(batch, jnp.int32), jnp.full((batch, 1), problem.bos_id, jnp.int32),
-                jnp.full((batch, 1, problem.length), problem.filler, jnp.int32),
-                jnp.zeros((batch, 1, problem.length)), jnp.zeros((batch, 1), jnp.int32),
-                begun(problem.rules, sentences.rules, 1), jnp.zeros(batch, bool), jnp.zeros(batch, bool))
+    t, last, tokens, states = beginning(problem, sentences, 1)
+    given_up = problem.outgrown(t, sentences.limits)
+    return Walk(sentences, t, last, tokens, jnp.zeros(tokens.shape), jnp.zeros_like(last), states, given_up, given_up)
 
   def advance(state: Walk) -> Walk:
-    t, (cache, limits, _, known) = state.t, state.sentences
+    t, (cache, limits, _, known, _) = state.t, state.sentences
     logits, cache = problem.step(cache, state.last)
     normalizer = jax.nn.logsumexp(logits, axis=-1)  # before anything is forbidden: a forced end keeps its cost
     logits = obey(problem.rules, known, state.states, Moment(t, limits, logits, normalizer)).logits
