@@ -21,7 +21,7 @@ from options.configurations import ROOT, as_overrides, leaves, with_options
 from options.programs import python
 from options.sections import gather_errors
 from options.sweep_options import SweepOptions, SweepRow
-from sweeps.table import per_what
+from sweeps.table import has_reached_its_end, per_what
 from tasks import setup
 from tasks.task import TASKS, task_of
 from training.json_files import as_written, read_json
@@ -115,11 +115,10 @@ def is_finished(run: QueuedRun) -> bool:
     folder = RunFolder.open(run.folder.path)
   except DamagedError:  # train.py says what can be made again
     return False
-  length = read_json(folder.results).get('length', {})
   saved = folder.read_config()
   wherever = lambda config: with_options(config, {'compile_cache': None})
-  return wherever(saved) == wherever(with_decided(run.config, saved)) and all(
-      run.config['train'][name] == value for name, value in length.items()) and bool(length)
+  return (wherever(saved) == wherever(with_decided(run.config, saved))
+          and has_reached_its_end(read_json(folder.results), run.config))
 
 
 def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[QueuedRun]:
