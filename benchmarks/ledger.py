@@ -41,7 +41,7 @@ runs of yours:
 
 How to read a row:
 
-* Runs that differ in nothing but their seed share a row, with mean (lowest–highest).
+* Runs that differ in nothing but their seed share a row, with mean (lowest–highest); one number where these are the same.
 * Scores are of whole test sets, in the order of the run; behind them stand sacreBLEU's signatures.
 * Hours are by the run's own clock: compiling and evaluating count, the final scores do not.
 * A hash is the first twelve digits of the SHA-256 that the run found for a split of its text.
@@ -175,9 +175,9 @@ def _number(paper: Any) -> float:
 
 
 def spread(values: Sequence[float], digits: int) -> str:
-  """Return '25.1 (24.9–25.3)': mean, lowest and highest; for a single value, only that."""
-  mean = f'{statistics.fmean(values):.{digits}f}'
-  return f'{mean} ({min(values):.{digits}f}–{max(values):.{digits}f})' if len(values) > 1 else mean
+  """Return '25.1 (24.9–25.3)': mean, lowest and highest; where these look the same, only one number."""
+  mean, lowest, highest = (f'{of(values):.{digits}f}' for of in (statistics.fmean, min, max))
+  return f'{mean} ({lowest}–{highest})' if lowest != highest else mean
 
 
 def _hours(row: Row) -> str:

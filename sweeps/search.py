@@ -23,6 +23,7 @@ from options.configurations import leaves
 from options.search_ranges import Range
 from options.sweep_options import SweepOptions
 from sweeps import queue
+from sweeps.table import NOT_COMPARED
 from training.json_files import as_written, read_json, read_lines, write_json
 from training.run_folder import RunFolder
 
@@ -108,8 +109,9 @@ def read(options: SweepOptions) -> Journal:
     return journal
   found = read_json(journal.path)
   try:
-    before, now = found['of'], _identity(options)
-    wrong = [f'{name} was {before[name]}, now it is {now[name]}' for name in now if before[name] != now[name]]
+    before, now = dict(found['of']), _identity(options)
+    wrong = [f'{name} was {before[name]}, now it is {now[name]}' for name in now
+             if before.get(name, now[name]) != now[name]]  # options that are newer than the search have no other value
     journal.trials = [] if wrong else [Trial(**trial | {'values': _typed(options.search.ranges, trial['values'])})
                                        for trial in found['trials']]
   except (TypeError, KeyError, ValueError) as error:
@@ -121,12 +123,11 @@ def read(options: SweepOptions) -> Journal:
 
 
 def _identity(options: SweepOptions) -> dict[str, Any]:
-  """Return what makes two searches the same."""
+  """Return what makes two searches the same, as search.json has it."""
   assert options.search is not None
-  row = options.rows[0]
-  return {'configuration': row.spec, 'overrides': ' '.join(row.overrides), 'whole_trials': options.search.whole_trials,
-          'ranges': ','.join(sorted(one.written for one in options.search.ranges)),
-          'sampler_seed': options.search.sampler_seed}
+  config = {f'config.{name}': value for name, value in leaves(options.rows[0].config).items() if name not in NOT_COMPARED}
+  return as_written({'ranges': ','.join(sorted(one.written for one in options.search.ranges)),
+                     'whole_trials': options.search.whole_trials, 'sampler_seed': options.search.sampler_seed, **config})
 
 
 def check(options: SweepOptions) -> None:
@@ -152,7 +153,7 @@ def search(options: SweepOptions, say: Callable[[str], Any] = print) -> Journal:
   assert options.search is not None
   journal = read(options)
   if journal.trials and journal.current is None:
-    say(f'{len(journal.trials)} trials are finished before.')
+    say(f'{len(journal.trials)} trials were made before.')
   with queue.stop_signals() as stops:
     while journal.current or len(journal.trials) < options.search.trials:
       ours, theirs = _decide(journal)

@@ -208,14 +208,14 @@ def test_the_table_lists_every_trial_and_its_commands_are_taken(whole, config, t
 @pytest.mark.parametrize('changed, expected', [
     ([RANGES.replace('0.01', '0.02')], 'ranges was .*0.01:100.*, now it is .*0.02:100'),
     ([RANGES, '--sampler_seed=3'], 'sampler_seed was 0, now it is 3'),
-    ([RANGES, '--config.model.dropout=0.25'], 'overrides was .*, now it is --config.model.dropout=0.25')])
+    ([RANGES, '--config.model.dropout=0.25'], 'config.model.dropout was 0.3, now it is 0.25')])
 def test_another_search_in_the_folder_is_refused(config, tmp_path, monkeypatch, changed, expected):
   found(config, tmp_path / 'x', monkeypatch, '--trials=1')
   before = (tmp_path / 'x' / 'search.json').read_bytes()
   with pytest.raises(ConfigError, match=expected):
     search.search(options(config, tmp_path / 'x', *changed), lambda text: None)
   assert (tmp_path / 'x' / 'search.json').read_bytes() == before
-  (tmp_path / 'x' / 'search.json').write_text('{"of": {}}')
+  (tmp_path / 'x' / 'search.json').write_text('{"trials": []}')
   with pytest.raises(DamagedError, match='search.json is not what a search wrote'):
     search.read(options(config, tmp_path / 'x', RANGES))
 
