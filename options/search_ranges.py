@@ -45,6 +45,7 @@ class SearchOptions:
   ranges: tuple[Range, ...]
   trials: int  # in the end, with those of earlier calls
   whole_trials: int  # that train to their end before any is stopped early
+  min_steps: int  # updates that each trial makes before it may be stopped
   sampler_seed: int  # decides which values are tried
 
 

@@ -31,9 +31,11 @@ FLAGS = (
     Flag('trials', 'with --search: how many trials there are in the end, those of earlier calls included', int, 20),
     Flag('whole_trials', 'with --search: trials that train to their end before any is stopped early, for a validation loss '
          'above the median of the others at the same step', int, 5),
+    Flag('min_steps', 'with --search: updates that each trial makes before it may be stopped early; by default as many as the '
+         'longest warm-up that is searched, since a longer one always looks worse at first', int, least=0),
     Flag('sampler_seed', 'with --search: decides which values are tried', int, 0, least=0),
 )
-_OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'sampler_seed')
+_OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'min_steps', 'sampler_seed')
 # Kinds of corpora that hold out lines by the seed, and the kind that reads a file for each split.
 _HELD_OUT_BY_SEED = (('tsv', 'text'), ('jsonl', 'text'), ('labelled_tsv', 'labelled_text'))
 
@@ -105,8 +107,10 @@ def _search(values: Mapping[str, Value], row: SweepRow, of_file: Mapping[str, Se
     raise ConfigError(f'--search: {values["config"]} has no SEARCH that says where to search; give '
                       '--ranges=OPTION=log:LOW:HIGH,…')
   read = lambda option, text: leaves(_row('', row.spec, (*row.overrides, f'--config.{option}={text}')).config)[option]
-  return SearchOptions(search_ranges.resolve(texts, row.given, read), values['trials'], values['whole_trials'],
-                       values['sampler_seed'])
+  ranges = search_ranges.resolve(texts, row.given, read)
+  warmup = max((max(one.values) for one in ranges if one.option == 'optimizer.warmup_steps'), default=0)
+  return SearchOptions(ranges, values['trials'], values['whole_trials'],
+                       warmup if values['min_steps'] is None else values['min_steps'], values['sampler_seed'])
 
 
 class _RowText(NamedTuple):

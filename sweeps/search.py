@@ -127,7 +127,8 @@ def _identity(options: SweepOptions) -> dict[str, Any]:
   assert options.search is not None
   config = {f'config.{name}': value for name, value in leaves(options.rows[0].config).items() if name not in NOT_COMPARED}
   return as_written({'ranges': ','.join(sorted(one.written for one in options.search.ranges)),
-                     'whole_trials': options.search.whole_trials, 'sampler_seed': options.search.sampler_seed, **config})
+                     'whole_trials': options.search.whole_trials, 'min_steps': options.search.min_steps,
+                     'sampler_seed': options.search.sampler_seed, **config})
 
 
 def check(options: SweepOptions) -> None:
@@ -264,7 +265,7 @@ def _decide(journal: Journal) -> tuple[Trial, optuna.Trial]:
   before = [trial for trial in journal.trials if trial.state != RUNNING]
   seed = int(np.random.SeedSequence([options.sampler_seed, len(before)]).generate_state(1)[0])
   study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed),
-                              pruner=optuna.pruners.MedianPruner(n_startup_trials=options.whole_trials))
+                              pruner=optuna.pruners.MedianPruner(options.whole_trials, options.min_steps))
   distributions = {one.option: _distribution(one) for one in options.ranges}
   for trial in before:
     study.add_trial(optuna.trial.create_trial(

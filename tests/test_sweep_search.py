@@ -140,6 +140,15 @@ def test_a_trial_is_stopped_where_it_is_above_the_median_of_those_that_finished_
     assert (trial.loss is None) == (trial.state == search.STOPPED)
 
 
+def test_no_trial_is_stopped_before_the_longest_warmup_that_is_searched(config, tmp_path, monkeypatch):
+  def last_steps(name, *more):
+    trials = found(config, tmp_path / name, monkeypatch, '--trials=12', '--whole_trials=2', *more).trials
+    return {trial.evaluations[-1][0] for trial in trials if trial.state == search.STOPPED}
+  warmup = f'{RANGES},optimizer.warmup_steps=linear:5:20'
+  assert 10 in last_steps('anywhere') and min(last_steps('later', warmup)) == 20
+  assert 10 in last_steps('early', warmup, '--min_steps=0')
+
+
 @pytest.mark.parametrize('killed_at', [(0, 10), (2, 30), (4, 10), (9, 10)])
 def test_killed_and_continued_makes_the_same_trials(whole, config, tmp_path, monkeypatch, killed_at):
   arguments = '--trials=16', '--whole_trials=3'
