@@ -25,7 +25,6 @@ from options.sweep_options import SweepOptions
 from sweeps import queue
 from sweeps.table import NOT_COMPARED
 from training.json_files import as_written, read_json, read_lines, write_json
-from training.run_folder import RunFolder
 
 try:
   import optuna
@@ -187,7 +186,7 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: queue.St
     say(f'{head}: refused: {error}')
     return
   run, = queue.queue(asked)
-  watch = _Watch(theirs, run.folder)
+  watch = _Watch(theirs, run)
   code, last = queue.finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'), watch)
   is_worse = watch()  # also of what was measured after the last look
   ours.evaluations = sorted(watch.seen.items())
@@ -221,8 +220,9 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: queue.St
 class _Watch:
   """Follows a run's measurements and says when it is worse than the median of the trials before it."""
 
-  def __init__(self, trial: optuna.Trial, folder: RunFolder):
-    self._trial, self._metrics = trial, folder.metrics
+  def __init__(self, trial: optuna.Trial, run: queue.QueuedRun):
+    self._trial, self._metrics = trial, run.folder.metrics
+    self._end = run.config['train']['num_steps'] or math.inf  # where nothing is left to be saved by stopping
     self.seen: dict[int, float] = {}  # the loss at each evaluation, by step
     self.step: int | None = None
     self.seconds: float | None = None
@@ -238,7 +238,7 @@ class _Watch:
         step, loss = line['step'], _loss(line['validation/perplexity'])
         self.step, self.seen[step] = step, loss
         self._trial.report(loss, step)
-        self._is_worse = self._trial.should_prune()
+        self._is_worse = step < self._end and self._trial.should_prune()
     return self._is_worse
 
   def _lines(self) -> Iterator[Mapping[str, Any]]:
