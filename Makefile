@@ -3,6 +3,7 @@
 # `make test-tpu` compiles for TPUs and an H100 with their own compilers; neither has to be there.
 # `make test-peers` has transformers read exported runs, in an environment of its own with torch.
 # `make docs` fills in what the documents say of the trained run, and draws their pictures of it.
+# `make ledger` writes docs/ledger.md from the cards of runs; with RUNS="runs/a runs/b" it makes cards of these first.
 # `make explore` shows what the heads of the trained run do, in a page that translates what is typed.
 # Other Python: make train PYTHON=python3.12
 
@@ -15,7 +16,7 @@ TIRED_OR_WIDE = printf 'The animal didn%st cross the street because it was too %
 FIGURE = $(VENV)/bin/python visualize.py --workdir=$(RUN) --format=png --figure
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
-.PHONY: train explore docs check test drill test-peers test-tpu clean
+.PHONY: train explore docs ledger check test drill test-peers test-tpu clean
 
 train: $(VENV)/ready
 	$(VENV)/bin/python train.py --config=configs/phrasebook.py --workdir=$(RUN)
@@ -39,6 +40,9 @@ docs: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m benchmarks.notebook --workdir=$(RUN)
 	echo "Ich bin Student." > $(RUN)/student.de
 	echo "I am a student." | $(FIGURE)=distributions --reference=$(RUN)/student.de --output=docs/course/07_distributions.png
+
+ledger: $(VENV)/ready
+	$(VENV)/bin/python -m benchmarks.ledger $(if $(RUNS),add $(RUNS))
 
 check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m ruff check .

@@ -1,10 +1,12 @@
 """Trains every row of a table with several seeds, one run after the other, and makes the table.
 
     python sweep.py --config=configs/table3.py --rows=base,A1,A4,E --seeds=3 --workdir=runs/table3
+    python sweep.py --config=configs/multi30k.py --search --trials=20 --workdir=runs/search
 
 Options of a run (--config.…) hold for all rows. The sweep can be stopped and killed: the same command skips finished
 runs and resumes the others. With --print it prints the command of each run instead, one a line, to be run anywhere, in
-any order, at the same time (a SLURM array, TPU pods); --table then makes the table.
+any order, at the same time (a SLURM array, TPU pods); --table then makes the table. With --search it looks for the
+values of options that give the lowest validation loss, in the ranges of --ranges or of SEARCH in the configuration file.
 """
 
 import os
@@ -27,6 +29,8 @@ from sweeps import table as ablation_table  # noqa: E402
 
 def main(options: sweep_options.SweepOptions) -> int:
   """Train the runs and make the table; return 1 when a run failed or none is finished, else 0."""
+  if options.search:
+    return search_values(options)
   if not options.table_only:
     queue.check(options)
   runs = queue.queue(options)
@@ -49,6 +53,26 @@ def main(options: sweep_options.SweepOptions) -> int:
     asked = {row.name for row in options.rows}
     tabulate_lengths(options, [row for row in rows if row.name in asked and row.runs[0].task.references])
   return 1 if failed else 0
+
+
+def search_values(options: sweep_options.SweepOptions) -> int:
+  """Train the trials of a search and make the table of all; return 1 when none is finished, else 0."""
+  from sweeps import search, search_table
+  try:
+    if options.table_only:
+      journal = search.read(options)
+    else:
+      search.check(options)
+      journal = search.search(options, say)
+  except queue.Stopped as stop:
+    print(stop, file=sys.stderr)
+    return stop.exit_code
+  if not journal.finished:
+    print(f'No trial in {options.workdir} is finished: there is nothing to make a table of.', file=sys.stderr)
+    return 1
+  table = search_table.tabulate(journal, [programs.python(), *sys.argv])
+  print(f'\n{ablation_table.as_text(table)}\n\nWritten: {search_table.write(journal, table)}, {journal.path}')
+  return 0
 
 
 def tabulate_lengths(options: sweep_options.SweepOptions, rows: list[ablation_table.Row]) -> None:

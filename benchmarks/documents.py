@@ -29,7 +29,6 @@ from transformer import tokens
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = ROOT / 'docs' / 'run.json'
-_FIGURE = re.compile(r'(<!--run:([a-z_0-9]+)-->)(.*?)(<!---->)', re.DOTALL)
 BOB = 'Bob kicked the ball.', 'Bob hat den Ball getreten.'
 LINES = tuple(f"The animal didn't cross the street because it was too {adjective}." for adjective in ('tired', 'wide'))
 # Of the shown sentences and what follows, the README has these; … stands for the others.
@@ -74,20 +73,28 @@ def documents() -> list[pathlib.Path]:
   return [ROOT / 'README.md', ROOT / 'benchmarks' / 'RESULTS.md', *sorted((ROOT / 'docs').rglob('*.md'))]
 
 
-def filled(text: str, figures: Mapping[str, str], path: pathlib.Path) -> str:
-  """Return a document with its figures filled in. Raises ConfigError for a name that is no figure."""
+def filled(text: str, figures: Mapping[str, str], path: pathlib.Path, source: str = 'run') -> str:
+  """Return a document with its figures filled in: what stands between `<!--SOURCE:NAME-->` and `<!---->`.
+
+  Raises:
+    ConfigError: for a name that is no figure.
+  """
   def figure(match: re.Match) -> str:
     before, name, _, after = match.groups()
     if name not in figures:
       raise ConfigError(f'{path} asks for the figure {name}; expected one of {", ".join(sorted(figures))}')
     return before + figures[name] + after
 
-  return _FIGURE.sub(figure, text)
+  return _places_of(source).sub(figure, text)
 
 
-def figures_in(text: str) -> list[tuple[str, str]]:
-  """Return the figures that a document has: (name, what stands there)."""
-  return [(name, value) for _, name, value, _ in _FIGURE.findall(text)]
+def figures_in(text: str, source: str = 'run') -> list[tuple[str, str]]:
+  """Return the figures that a document has of a source: (name, what stands there)."""
+  return [(name, value) for _, name, value, _ in _places_of(source).findall(text)]
+
+
+def _places_of(source: str) -> re.Pattern:
+  return re.compile(rf'(<!--{source}:([a-z_0-9]+)-->)(.*?)(<!---->)', re.DOTALL)
 
 
 def figures(results: Sequence[Mapping[str, Any]], analysis: Mapping[str, Any], log: Sequence[str]) -> dict[str, str]:
@@ -106,8 +113,9 @@ def figures(results: Sequence[Mapping[str, Any]], analysis: Mapping[str, Any], l
       'name_classes_from': f'{min(of["accuracy"] for each in results for of in each["name_accuracy_by_class"].values()):.3f}',
       'log': _what_comes_out(log),
       **_about_it(analysis['it']), **_of_heads(analysis), **_of_layers(analysis),
-      'pruning': _table(['closed of ' + str(_count(analysis)), *(str(step['closed']) for step in analysis['pruning'])],
-                        [['BLEU', *(f'{step["bleu"]:.1f}' for step in analysis['pruning'])]]),
+      'pruning': markdown_table(
+          ['closed of ' + str(_count(analysis)), *(str(step['closed']) for step in analysis['pruning'])],
+          [['BLEU', *(f'{step["bleu"]:.1f}' for step in analysis['pruning'])]]),
       'pruning_signature': analysis['pruning'][0]['signature'],
   }
 
@@ -121,7 +129,7 @@ def _listed(values: Iterable[str]) -> str:
   return f'{", ".join(others)} and {last}'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
   line = lambda cells: f'| {" | ".join(cells)} |'
   return '\n'.join(['', line(head), '|' + '---|' * len(head), *map(line, rows), ''])
 
@@ -161,7 +169,8 @@ def _about_it(it: Mapping[str, Any]) -> dict[str, str]:
                                           for kind in ('encoder', 'cross'))]]
   head = ['', f'{KINDS["encoder"]}, from "it"', f'{KINDS["cross"]}, at er / sie / es']
   return {'it_cross_share': f'{share("cross", "trained"):.2f}',
-          'it_random_share': f'{share("cross", "random weights"):.2f}', 'it_heads': _table(head, rows), 'it_adjective': _table(head, looks),
+          'it_random_share': f'{share("cross", "random weights"):.2f}', 'it_heads': markdown_table(head, rows),
+          'it_adjective': markdown_table(head, looks),
           'it_validation_pairs': str(it['pairs']['validation']), 'it_test_pairs': str(it['pairs']['test'])}
 
 
@@ -181,7 +190,7 @@ def _of_heads(analysis: Mapping[str, Any]) -> dict[str, str]:
   return {**{f'{name.replace(" → ", "_")}_{part}': f'{value:.2f}' for name, (met, known) in relations.items()
              if name in _SHOWN_RELATIONS for part, value in (('met', met), ('fixed', known['best_fixed_offset']))},
           'heads': str(len(heads)), 'heads_with_roles': str(len(roles)),
-          'roles': _table(['heads with a role', '', 'role'], roles), 'best_aligner': f'{KINDS[kind]}, {place}',
+          'roles': markdown_table(['heads with a role', '', 'role'], roles), 'best_aligner': f'{KINDS[kind]}, {place}',
           'best_aligner_error': f'{heads[kind, place]["alignment_error"]:.2f}'}
 
 
@@ -193,7 +202,7 @@ def _of_layers(analysis: Mapping[str, Any]) -> dict[str, str]:
           for number, (of, random) in enumerate(zip(layers, analysis['layers_of_random_weights'][kind]))]
   encoder = {f'encoder_{name}{suffix}': ', '.join(f'{layer[name]:.2f}' for layer in analysis[key]['encoder'])
              for name in ('entropy', 'last') for suffix, key in (('', 'layers'), ('_random', 'layers_of_random_weights'))}
-  return {'layers': _table(['mean of heads (random weights)', *names.values()], rows), **encoder}
+  return {'layers': markdown_table(['mean of heads (random weights)', *names.values()], rows), **encoder}
 
 
 # ------------------------------------------------------------------------------------- the two sentences of `make explore`
@@ -246,8 +255,8 @@ def of_bob(translator: Any) -> dict[str, str]:
   ids, _ = logit_lens.predictions(network, translator.params[0], read, written, target.bos_id)
   lens = [[f'layer {layer}', f'`{" ".join(target.pieces(step.tolist()))}`'] for layer, step in enumerate(ids[0], 1)]
   best = translator.translate([BOB[0]])[0]
-  return {'lens': _table(['decoder cut after', 'the likeliest token at each step'], lens),
-          'beams': _table(['', 'log_prob', 'score'], [[each.text, f'{each.log_prob:.3g}', f'{each.score:.3g}']
+  return {'lens': markdown_table(['decoder cut after', 'the likeliest token at each step'], lens),
+          'beams': markdown_table(['', 'log_prob', 'score'], [[each.text, f'{each.log_prob:.3g}', f'{each.score:.3g}']
                                                       for each in (best, *best.others)])}
 
 

@@ -13,17 +13,17 @@ from `configs/language_model.py:phrasebook`; see docs/fine_tuning.md.
 
 from configs import language_model
 
-TASKS = ('entailment', 'similarity', 'classification', 'multiple_choice')
+VARIANTS = ('entailment', 'similarity', 'classification', 'multiple_choice')
 
 
-def get_config(arg: str = ''):
+def get_config(arg: str = VARIANTS[0]):
   """Return the configuration of a task: entailment (the default), similarity, classification or multiple_choice."""
-  if arg and arg not in TASKS:
-    raise ValueError(f'configs/fine_tune.py has no variant {arg!r}; it has {", ".join(TASKS)}')
+  if arg not in VARIANTS:
+    raise ValueError(f'configs/fine_tune.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = language_model.get_config()  # sizes and vocabulary are those of the language model that training starts from
   config.data.kind = 'labelled_phrasebook'
   config.data.text = None
-  config.data.task = arg or TASKS[0]
+  config.data.task = arg
   config.data.max_shapes = 4
   config.vocabulary.control_symbols = ('<delimiter>', '<extract>')
 

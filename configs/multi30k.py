@@ -22,6 +22,12 @@ VARIANTS = {
     'simcut': {'train.consistency': 'simcut'},  # Gao et al., 2022: weight 3, one token in twenty cut
     'bpe_dropout': {'data.subword_sampling': 'bpe_dropout'},  # Provilkov et al., 2020: one merge in ten dropped
 }
+# Where `sweep.py --search` looks, unless --ranges says otherwise.
+SEARCH = {
+    'optimizer.learning_rate_scale': ('log', 0.8, 8.0),
+    'optimizer.warmup_steps': ('log', 500, 4000),
+    'model.dropout': ('linear', 0.1, 0.5),
+}
 
 
 def get_config(arg: str = ''):

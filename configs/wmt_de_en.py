@@ -13,9 +13,13 @@ translations.
 
 from configs import default
 
+VARIANTS = ('base', 'big')
+
 
 def get_config(arg: str = 'base'):
   """Return the configuration of a row of the paper's Table 2: 'base' or 'big'."""
+  if arg not in VARIANTS:
+    raise ValueError(f'configs/wmt_de_en.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = default.get_config()
   config.data.kind = 'tfds'
   config.data.tfds_name = 'wmt14_translate/de-en'
@@ -24,8 +28,6 @@ def get_config(arg: str = 'base'):
   config.vocabulary.size = 37000
   if arg == 'big':
     set_big(config)
-  elif arg != 'base':
-    raise ValueError(f'configs/wmt_de_en.py has no variant {arg!r}; it has base and big')
   return config
 
 

@@ -12,9 +12,13 @@ last 5 or 20 checkpoints averaged; sacreBLEU on raw text, which we report, canno
 
 from configs import default, wmt_de_en
 
+VARIANTS = ('base', 'big')
+
 
 def get_config(arg: str = 'base'):
   """Return the configuration of a row of the paper's Table 2: 'base' or 'big'."""
+  if arg not in VARIANTS:
+    raise ValueError(f'configs/wmt_en_fr.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = default.get_config()
   config.data.kind = 'tfds'
   config.data.tfds_name = 'wmt14_translate/fr-en'
@@ -24,6 +28,4 @@ def get_config(arg: str = 'base'):
   if arg == 'big':
     wmt_de_en.set_big(config)
     config.model.dropout = 0.1  # §6.1: big used 0.1 instead of 0.3 for English to French
-  elif arg != 'base':
-    raise ValueError(f'configs/wmt_en_fr.py has no variant {arg!r}; it has base and big')
   return config

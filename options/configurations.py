@@ -7,6 +7,7 @@ it as plain nested dictionaries of numbers, texts and tuples.
 import contextlib
 import copy
 import importlib.util
+import inspect
 import os
 import traceback
 import types
@@ -64,6 +65,20 @@ def shipped_configs() -> list[str]:
   """Return the paths of the configurations that come with this program, relative to the working directory."""
   names = sorted(name for name in os.listdir(CONFIGS) if name.endswith('.py') and not name.startswith('_'))
   return [os.path.relpath(os.path.join(CONFIGS, name)) for name in names]
+
+
+def shipped_variants() -> list[tuple[str, str]]:
+  """Return (name of the file without .py, variant) of each shipped configuration; '' is a default that has no name.
+
+  A file's default comes first: what get_config() makes without an argument.
+  """
+  found = []
+  for path in shipped_configs():
+    module = load_module(path)
+    default_variant = inspect.signature(module.get_config).parameters['arg'].default
+    name = os.path.basename(path).removesuffix('.py')
+    found += [(name, variant) for variant in dict.fromkeys([default_variant, *getattr(module, 'VARIANTS', ())])]
+  return found
 
 
 def choose_shipped() -> str:

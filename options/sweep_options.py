@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
-from options import parsing, train_options
-from options.configurations import as_overrides, load_module
+from options import parsing, search_ranges, train_options
+from options.configurations import as_overrides, leaves, load_module
 from options.flags import Flag, Value
 from options.mistakes import listed
 from options.programs import answering
+from options.search_ranges import SearchOptions
 
 FLAGS = (
     Flag('config', 'the configuration file whose variants are the rows: PATH.py', required=True),
@@ -23,7 +24,18 @@ FLAGS = (
     Flag('print', 'prints the command of each run, one a line, and runs nothing', bool, False),
     Flag('table', 'makes the table of the runs that are finished, and runs nothing', bool, False),
     Flag('by_length', 'also makes a table and a picture of BLEU by sentence length', bool, False),
+    Flag('search', 'searches for the values of options with the lowest validation loss, by optuna: each trial is a run in '
+         'trial_N/seed_0; of the one row that --rows names, or of the file\'s default', bool, False),
+    Flag('ranges', 'with --search: where to search, option=log:LOW:HIGH, option=linear:LOW:HIGH or option=choice:A:B:…, '
+         'separated by commas; by default SEARCH of the configuration file'),
+    Flag('trials', 'with --search: how many trials there are in the end, those of earlier calls included', int, 20),
+    Flag('whole_trials', 'with --search: trials that train to their end before any is stopped early, for a validation loss '
+         'above the median of the others at the same step', int, 5),
+    Flag('min_steps', 'with --search: updates that each trial makes before it may be stopped early; by default as many as the '
+         'longest warm-up that is searched, since a longer one always looks worse at first', int, least=0),
+    Flag('sampler_seed', 'with --search: decides which values are tried', int, 0, least=0),
 )
+_OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'min_steps', 'sampler_seed')
 # Kinds of corpora that hold out lines by the seed, and the kind that reads a file for each split.
 _HELD_OUT_BY_SEED = (('tsv', 'text'), ('jsonl', 'text'), ('labelled_tsv', 'labelled_text'))
 
@@ -52,6 +64,20 @@ class SweepOptions:
   by_length: bool  # also BLEU by sentence length
   order: tuple[str, ...]  # the rows of the configuration file, which say how a table is sorted
   published: Mapping[str, Mapping[str, float]]  # the configuration file's figures from the literature, by row
+  search: SearchOptions | None = None  # of a search for values of options
+
+  def with_values(self, rows: Mapping[str, Mapping[str, Any]]) -> 'SweepOptions':
+    """Return the options of a sweep whose rows are the first of these, each with other values.
+
+    Args:
+      rows: values by the option's dotted name, by the row's name.
+
+    Raises:
+      ConfigError: when values are none of their options.
+    """
+    first = self.rows[0]
+    return dataclasses.replace(self, rows=tuple(
+        _row(name, first.spec, (*first.overrides, *as_overrides(values))) for name, values in rows.items()))
 
 
 def parse(argv: Sequence[str], doc: str) -> SweepOptions:
@@ -60,7 +86,8 @@ def parse(argv: Sequence[str], doc: str) -> SweepOptions:
     values, _, shared, _ = parsing.parse(argv, FLAGS, 'config', _mistakes)
     module = load_module(values['config'])
     order = tuple(getattr(module, 'VARIANTS', ()))
-    rows, seeds = _resolve(_row_texts(values['rows'], order), values['config'], shared), values['seeds']
+    texts = _row_texts(values['rows'], () if values['search'] else order)
+    rows, seeds = _resolve(texts, values['config'], shared), values['seeds']
     for kind, files in _HELD_OUT_BY_SEED:
       if seeds > 1 and any(row.config['data']['kind'] == kind for row in rows):
         raise ConfigError(f'--seeds={seeds} with config.data.kind={kind}: which lines of the file are held out depends '
@@ -69,7 +96,21 @@ def parse(argv: Sequence[str], doc: str) -> SweepOptions:
     return SweepOptions(
         path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'],
         table_only=values['table'], by_length=values['by_length'], order=order,
-        published=getattr(module, 'PUBLISHED', {}))
+        published=getattr(module, 'PUBLISHED', {}),
+        search=_search(values, rows[0], getattr(module, 'SEARCH', {})) if values['search'] else None)
+
+
+def _search(values: Mapping[str, Value], row: SweepRow, of_file: Mapping[str, Sequence[Any]]) -> SearchOptions:
+  """Return the options of a search. Raises ConfigError naming every mistake in its ranges."""
+  texts = search_ranges.of_flag(values['ranges']) if values['ranges'] else search_ranges.of_file(of_file)
+  if not texts:
+    raise ConfigError(f'--search: {values["config"]} has no SEARCH that says where to search; give '
+                      '--ranges=OPTION=log:LOW:HIGH,…')
+  read = lambda option, text: leaves(_row('', row.spec, (*row.overrides, f'--config.{option}={text}')).config)[option]
+  ranges = search_ranges.resolve(texts, row.given, read)
+  warmup = max((max(one.values) for one in ranges if one.option == 'optimizer.warmup_steps'), default=0)
+  return SearchOptions(ranges, values['trials'], values['whole_trials'],
+                       warmup if values['min_steps'] is None else values['min_steps'], values['sampler_seed'])
 
 
 class _RowText(NamedTuple):
@@ -99,6 +140,7 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
     yield (f'--config={values["config"]}: the rows of a sweep are variants; give the file alone: --config={path} '
            f'--rows={variant}')
     return
+  yield from _mistakes_of_search(values)
   order = tuple(getattr(load_module(path), 'VARIANTS', ()))
   seen = set()
   for row in _row_texts(values['rows'], order):
@@ -115,6 +157,22 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
              + f'It has {", ".join(order)}')
 
 
+def _mistakes_of_search(values: Mapping[str, Value]) -> Iterator[str]:
+  """Yield a sentence for each flag that has no effect with --search, or none without it."""
+  if not values['search']:
+    defaults = {flag.name: flag.default for flag in FLAGS}
+    yield from (f'--{name} has no effect without --search; give --search, too, or leave it out'
+                for name in _OF_SEARCH if values[name] != defaults[name])
+    return
+  yield from (f'--{name} and --search do different things; give one of them' for name in ('print', 'by_length')
+              if values[name])
+  if values['seeds'] > 1:
+    yield (f'--seeds={values["seeds"]} with --search: a trial is one run; compare what it finds with the configuration '
+           'in a sweep of several seeds, whose command it prints')
+  if len(rows := (values['rows'] or '').split(',')) > 1:
+    yield f'--rows names {len(rows)} rows; a search is of one: give one of them'
+
+
 def _resolve(texts: Sequence[_RowText], path: str, shared: Mapping[str, Any]) -> tuple[SweepRow, ...]:
   """Return each row with its whole configuration. Raises ConfigError naming every mistake of every row."""
   rows, errors = [], []
@@ -122,10 +180,14 @@ def _resolve(texts: Sequence[_RowText], path: str, shared: Mapping[str, Any]) ->
     spec = row.variant if '.py' in row.variant else f'{path}:{row.variant}'.rstrip(':')
     overrides = (*(f'--config.{change}' for change in row.changes), *as_overrides(shared))
     try:
-      asked = train_options.read(['train.py', f'--config={spec}', '--workdir=.', *overrides])
-      rows.append(SweepRow(row.name, spec, overrides, asked.given, asked.config))
+      rows.append(_row(row.name, spec, overrides))
     except ConfigError as error:
       errors.append(f'row {row.name}: {error}')
   if errors:
     raise ConfigError(listed(errors))
   return tuple(rows)
+
+
+def _row(name: str, spec: str, overrides: tuple[str, ...]) -> SweepRow:
+  asked = train_options.read(['train.py', f'--config={spec}', '--workdir=.', *overrides])
+  return SweepRow(name, spec, overrides, asked.given, asked.config)

@@ -21,7 +21,7 @@ from options.configurations import ROOT, as_overrides, leaves, with_options
 from options.programs import python
 from options.sections import gather_errors
 from options.sweep_options import SweepOptions, SweepRow
-from sweeps.table import per_what
+from sweeps.table import has_reached_its_end, per_what
 from tasks import setup
 from tasks.task import TASKS, task_of
 from training.json_files import as_written, read_json
@@ -115,25 +115,24 @@ def is_finished(run: QueuedRun) -> bool:
     folder = RunFolder.open(run.folder.path)
   except DamagedError:  # train.py says what can be made again
     return False
-  length = read_json(folder.results).get('length', {})
   saved = folder.read_config()
   wherever = lambda config: with_options(config, {'compile_cache': None})
-  return wherever(saved) == wherever(with_decided(run.config, saved)) and all(
-      run.config['train'][name] == value for name, value in length.items()) and bool(length)
+  return (wherever(saved) == wherever(with_decided(run.config, saved))
+          and has_reached_its_end(read_json(folder.results), run.config))
 
 
 def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[QueuedRun]:
   """Train the runs that are not finished, and return those that failed. Raises Stopped on Ctrl-C and SIGTERM."""
   failed = []
-  with _stop_signals() as stops:
+  with stop_signals() as stops:
     for number, run in enumerate(runs, 1):
       head = f'[{number}/{len(runs)}] {run.name}'
       if is_finished(run):
         say(f'{head}: finished before, {told(run)}')
         continue
       try:
-        code, last = _finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'))
-      except _StopAsked:
+        code, last = finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'))
+      except StopAsked:
         raise Stopped(f'Stopped at {run.name}, after {number - 1} of {len(runs)} runs. '
                       'The same command resumes from here.', stops.exit_code) from None
       if code:
@@ -155,11 +154,11 @@ def told(run: QueuedRun) -> str:
 # --------------------------------------------------------------------------------------------------- the child
 
 
-class _StopAsked(Exception):
+class StopAsked(Exception):
   """A signal asked the sweep to stop, and no child runs any more."""
 
 
-class _Stops:
+class Stops:
   """The signals that asked for a stop: Ctrl-C, SIGTERM or a closed terminal."""
 
   def __init__(self):
@@ -173,10 +172,15 @@ class _Stops:
   def exit_code(self) -> int:
     return INTERRUPTED if self._numbers[-1] == signal.SIGINT else PREEMPTED
 
+  @property
+  def are_asked(self) -> bool:
+    """Whether a stop was asked for."""
+    return bool(self._numbers)
+
   def check(self) -> None:
-    """Raise _StopAsked when a stop was asked for."""
-    if self._numbers:
-      raise _StopAsked
+    """Raise StopAsked when a stop was asked for."""
+    if self.are_asked:
+      raise StopAsked
 
   def pass_on(self, child: subprocess.Popen) -> None:
     """Send the child the signals that it has not got yet."""
@@ -186,9 +190,9 @@ class _Stops:
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[_Stops]:
+def stop_signals() -> Iterator[Stops]:
   """Note the signals that ask for a stop, within the block."""
-  stops = _Stops()
+  stops = Stops()
   numbers = [signal.SIGINT, signal.SIGTERM]
   if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
     numbers.append(signal.SIGHUP)
@@ -200,21 +204,27 @@ def _stop_signals() -> Iterator[_Stops]:
       signal.signal(number, handler)
 
 
-def _finish(run: QueuedRun, head: str, stops: _Stops, tell: Callable[[], Any]) -> tuple[int, str]:
+def finish(run: QueuedRun, head: str, stops: Stops, tell: Callable[[], Any],
+           is_enough: Callable[[], bool] = lambda: False) -> tuple[int, str]:
   """Train a run, once no other process does, unless it is finished then; return what _train() returns.
 
   A sweep that was killed may leave a child that does not hold its lock yet: our child then finds the folder busy.
+
+  Args:
+    run, head, stops: see _train().
+    tell: called when another process trains the run, before waiting for it.
+    is_enough: whether the run is to be stopped before its end; asked while it trains.
   """
   while True:
     _wait_until_free(run, stops, tell)
-    if is_finished(run):
+    if is_finished(run) or is_enough():
       return DONE, ''
-    code, last = _train(run, head, stops)
+    code, last = _train(run, head, stops, is_enough)
     if code != FOLDER_BUSY:
       return code, last
 
 
-def _wait_until_free(run: QueuedRun, stops: _Stops, tell: Callable[[], Any]) -> None:
+def _wait_until_free(run: QueuedRun, stops: Stops, tell: Callable[[], Any]) -> None:
   """Wait until no process holds the run's lock: a sweep that was killed leaves its child training."""
   path = os.path.join(run.folder.path, 'lock')
   if not os.path.isfile(path):
@@ -233,10 +243,10 @@ def _wait_until_free(run: QueuedRun, stops: _Stops, tell: Callable[[], Any]) -> 
         time.sleep(POLL_SECONDS)
 
 
-def _train(run: QueuedRun, head: str, stops: _Stops) -> tuple[int, str]:
+def _train(run: QueuedRun, head: str, stops: Stops, is_enough: Callable[[], bool]) -> tuple[int, str]:
   """Run the child to its end; return its exit code, and its last error message or else its last line.
 
-  Signals are passed on to the child; once it has saved and ended, they raise _StopAsked.
+  Signals are passed on to the child; once it has saved and ended, they raise StopAsked.
 
   The child has a session of its own, so that Ctrl-C on a terminal reaches only the sweep, which passes it on once: at
   a second one, train.py would stop without saving. The child writes to its log itself: with a pipe, its next line
@@ -251,17 +261,21 @@ def _train(run: QueuedRun, head: str, stops: _Stops) -> tuple[int, str]:
     with _NewestLine(head, run.log, start) as newest:
       child = subprocess.Popen(run.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                                start_new_session=True, env=os.environ | {'PYTHONUNBUFFERED': '1'})
-      _follow(child, newest, stops)
+      _follow(child, newest, stops, is_enough)
   stops.check()
   lines = _said(run.log, start)
   starts = [place for place, line in enumerate(lines) if line.startswith('error:')]
   return child.returncode, '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
 
 
-def _follow(child: subprocess.Popen, newest: '_NewestLine', stops: _Stops) -> None:
-  """Wait until the child ends; meanwhile, pass on signals, and show its newest line on a terminal."""
+def _follow(child: subprocess.Popen, newest: '_NewestLine', stops: Stops, is_enough: Callable[[], bool]) -> None:
+  """Wait until the child ends; meanwhile, pass on signals, stop it when it is enough, and show its newest line."""
+  stopping = False
   while True:
     stops.pass_on(child)
+    if not (stopping or stops.are_asked) and is_enough():
+      child.terminate()  # once: at a second signal it would end without saving
+      stopping = True
     try:
       child.wait(POLL_SECONDS)
       return

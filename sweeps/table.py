@@ -39,12 +39,18 @@ class Figure(NamedTuple):
   by: str = ''  # the program that computes it, where it is not this one
 
 
-_FIGURES = {'bleu': Figure('BLEU', 1, 'sacreBLEU'), 'bits_per_byte': Figure('bits per byte', 4)}
+_FIGURES = {'bleu': Figure('BLEU', 1, 'sacreBLEU'), 'chrf': Figure('chrF', 1, 'sacreBLEU'),
+            'bits_per_byte': Figure('bits per byte', 4)}
 
 
 def figure(name: str) -> Figure:
   """Return how a figure is shown; unless _FIGURES has it, by its name in results.json."""
   return _FIGURES.get(name) or Figure(name.replace('_', ' '))
+
+
+def figures_of(results: Mapping[str, Any], measure: str) -> list[str]:
+  """Return the names of what was measured on a test text, the task's measure first."""
+  return list(dict.fromkeys([measure, *filter(_FURTHER.fullmatch, sorted(results))]))
 
 
 class FinishedRun(NamedTuple):
@@ -60,8 +66,7 @@ class FinishedRun(NamedTuple):
   @property
   def figures(self) -> list[str]:
     """Names of what was measured on the test text, the task's measure first."""
-    further = filter(_FURTHER.fullmatch, sorted(self.results))
-    return list(dict.fromkeys([self.task.measure.name, *further]))
+    return figures_of(self.results, self.task.measure.name)
 
 
 class Row(NamedTuple):
@@ -111,10 +116,17 @@ def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()
 def _finished_runs(folder: str) -> list[FinishedRun]:
   seeds = sorted(int(match[1]) for entry in os.scandir(folder) if (match := re.fullmatch(r'seed_(\d+)', entry.name)))
   runs = [(seed, os.path.join(folder, f'seed_{seed}')) for seed in seeds]
-  return [_finished_run(RunFolder.open(run), seed) for seed, run in runs if os.path.isfile(RunFolder(run).results)]
+  return [finished_run(RunFolder.open(run), seed) for seed, run in runs if os.path.isfile(RunFolder(run).results)]
 
 
-def _finished_run(folder: RunFolder, seed: int) -> FinishedRun:
+def has_reached_its_end(results: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+  """Return whether results.json is of a run that trained for as long as its configuration says."""
+  length = results.get('length', {})
+  return bool(length) and all(config['train'][name] == value for name, value in length.items())
+
+
+def finished_run(folder: RunFolder, seed: int) -> FinishedRun:
+  """Return what the folder of a finished run records. Raises ConfigError for a kind of corpus that is not known."""
   config = folder.read_config()
   try:
     task = task_of(config)

@@ -15,13 +15,14 @@ from checks.errors import DataError
 from configs import ablation, fine_tune, language_model, multi30k, recurrent, table3
 from corpora import loading
 from corpora.config import KINDS
+from options import configurations
 from tasks import setup
 from transformer import architectures, classification, training
 from transformer import optimizer as optimizers
 from transformer.tokens import Batch, Tokens
 
 # The first of each is the one that needs no name; what a file has a table of is read there.
-VARIANTS = {'ablation': [*ablation.VARIANTS], 'default': [''], 'domain': [''], 'fine_tune': [*fine_tune.TASKS],
+VARIANTS = {'ablation': [*ablation.VARIANTS], 'default': [''], 'domain': [''], 'fine_tune': [*fine_tune.VARIANTS],
             'language_model': ['', *language_model.VARIANTS], 'multi30k': ['', *multi30k.VARIANTS],
             'phrasebook': [''], 'recurrent': [*recurrent.VARIANTS], 'table3': [*table3.VARIANTS], 'toy': [''],
             'wmt_de_en': ['base', 'big'], 'wmt_en_fr': ['base', 'big']}
@@ -36,6 +37,10 @@ def load(name, *variant):
 def test_every_file_is_looked_at():
   files = {name.removesuffix('.py') for name in os.listdir(os.path.dirname(configs.__file__)) if name.endswith('.py')}
   assert files - {'__init__'} == set(VARIANTS)
+
+
+def test_shipped_variants_are_all_of_these_with_the_default_first():
+  assert configurations.shipped_variants() == EACH
 
 
 @pytest.mark.parametrize('name', ['multi30k', 'toy', 'domain', 'language_model'])

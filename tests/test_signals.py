@@ -177,7 +177,7 @@ def test_a_sweep_that_waits_for_another_process_stops(tmp_path):
   with open(tmp_path / 'lock', 'w') as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with pytest.raises(queue._StopAsked), queue._stop_signals() as stops:
+    with pytest.raises(queue.StopAsked), queue.stop_signals() as stops:
       queue._wait_until_free(run, stops, lambda: told.append('waiting'))
   assert told == ['waiting'] and stops.exit_code == exit_codes.PREEMPTED
 

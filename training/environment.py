@@ -1,5 +1,6 @@
 """What a result depends on besides the configuration: code, versions, hardware, and the text, which may not change."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -25,8 +26,17 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
   return {
       'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
       'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
-      'platform': platform.platform(), 'cores': os.cpu_count(),
+      'platform': platform.platform(), 'processor': _processor(), 'cores': os.cpu_count(),
       'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
+
+
+def _processor() -> str:
+  """Return the name of this machine's processor; where the system does not tell it, that of its instruction set."""
+  with contextlib.suppress(OSError), open('/proc/cpuinfo', encoding='utf-8') as file:
+    for line in file:
+      if line.startswith('model name'):
+        return line.partition(':')[2].strip()
+  return platform.processor() or platform.machine()
 
 
 def texts_of(path: str) -> dict[str, str]:
