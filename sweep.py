@@ -10,7 +10,7 @@ any order, at the same time (a SLURM array, TPU pods); --table then makes the ta
 import os
 import sys
 
-from checks import startup
+from checks import children, startup
 
 if __name__ == '__main__':
   startup.begin()  # before the seconds that the imports below take
@@ -35,7 +35,7 @@ def main(options: sweep_options.SweepOptions) -> int:
     return 0
   try:
     failed = [] if options.table_only else queue.work_off(runs, say)
-  except queue.Stopped as stop:
+  except children.Stopped as stop:
     print(stop, file=sys.stderr)
     return stop.exit_code
   rows = ablation_table.finished_rows(options.workdir, [row.name for row in options.rows], options.order)
