@@ -11,7 +11,6 @@ describes each recipe.
 """
 
 import os
-import shlex
 import sys
 
 from checks import children, startup
@@ -49,7 +48,7 @@ def main(options: RecipeOptions) -> int:
       print(stop, file=sys.stderr)
       return stop.exit_code
     if options.stage is None:
-      found = card.write(options, plan, shlex.join([programs.python(), 'recipe.py', *options.typed]))
+      found = card.write(options, plan)
       say(f'\n{"Finished" if is_new else "This recipe is finished"}:\n{card.described(found)}\n\nWritten: '
           f'{card.path_of(options)}')
   return 0

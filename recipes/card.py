@@ -17,13 +17,12 @@ def path_of(options: RecipeOptions) -> str:
   return os.path.join(options.workdir, 'card.json')
 
 
-def write(options: RecipeOptions, plan: Plan, command: str) -> dict[str, Any]:
+def write(options: RecipeOptions, plan: Plan) -> dict[str, Any]:
   """Write the card of a recipe whose stages are done, and return it.
 
   Args:
     options: the recipe's.
     plan: its stages.
-    command: as one types it.
   """
   records = {stage.name: work.record_of(stage, options.workdir) for stage in plan.stages}
   runs = {stage.name: run_of(stage.folder) for stage in plan.trainings}
@@ -31,7 +30,7 @@ def write(options: RecipeOptions, plan: Plan, command: str) -> dict[str, Any]:
   stages = [{'name': stage.name, 'title': stage.title, 'hours': records[stage.name]['seconds'] / 3600}
             | ({'steps': runs[stage.name]['results']['step']} if stage.name in runs else {})
             | {part: records[stage.name][part] for part in ('figures', 'inputs', 'outputs')} for stage in plan.stages]
-  card = {'recipe': options.recipe, 'command': command, 'scores': last['results'].get('scores', {}),
+  card = {'recipe': options.recipe, 'command': work.command(options), 'scores': last['results'].get('scores', {}),
           'commit': last['environment']['commit'], 'uncommitted_changes': last['environment']['uncommitted_changes'],
           'hours': sum(stage['hours'] for stage in stages), 'settings': work.settings(options, plan.files, plan.runs),
           'stages': stages, 'runs': runs}

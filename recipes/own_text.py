@@ -29,7 +29,7 @@ def read(options: RecipeOptions, changes: Mapping[str, Any] | None = None) -> Co
   Raises:
     ConfigError, DataError: when options or text cannot be used.
   """
-  records = setup.records(with_options(options.config, changes or {}), [*options.given, *(changes or {})])
+  records = setup.records(with_options(options.config, changes or {}), tuple(options.given))
   corpus = cleaning.apply(loading.load(records.corpus), records.cleaning, records.corpus)
   print(f'Corpus {corpus.name}: ' + ', '.join(
       f'{split.name} {split.extent}' for split in (corpus.train, corpus.validation, *corpus.tests)))

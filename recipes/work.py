@@ -16,7 +16,7 @@ from typing import Any
 from checks import children, whole_files
 from checks.errors import ConfigError, DamagedError, FileError
 from checks.exit_codes import DONE, FOLDER_BUSY, UNEXPECTED
-from options.configurations import leaves
+from options.configurations import ROOT, leaves
 from options.programs import python
 from options.recipe_options import RecipeOptions
 from recipes.stages import Making, Script, Stage
@@ -125,11 +125,15 @@ def _write_record(stage: Stage, workdir: str, seconds: float, figures: Mapping[s
 def commands(stages: Sequence[Stage], options: RecipeOptions) -> list[str]:
   """Return the lines that do what the recipe does, each after those above it: a comment and a command for each stage."""
   lines = []
-  own = lambda *words: shlex.join([python(), 'recipe.py', *options.typed, *words])
   for number, stage in enumerate(stages, 1):
     lines += [f'# {_head(number, stages)}: {stage.title}',
-              stage.typed if isinstance(stage, Script) else own(f'--stage={stage.name}')]
-  return [*lines, '# The card', own()]
+              stage.typed if isinstance(stage, Script) else command(options, f'--stage={stage.name}')]
+  return [*lines, '# The card', command(options)]
+
+
+def command(options: RecipeOptions, *more: str) -> str:
+  """Return the command of the recipe as one types it in a shell, with further words."""
+  return shlex.join([python(), os.path.relpath(os.path.join(ROOT, 'recipe.py')), *options.typed, *more])
 
 
 def _head(number: int, stages: Sequence[Stage]) -> str:
@@ -203,7 +207,7 @@ def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], A
     _write_record(stage, options.workdir, seconds(), {})
     return DONE
   _write_seconds(stage, options.workdir, seconds())
-  say(f'{head}: FAILED with exit code {code}: {last}\n    its output is in {log}')
+  say(f'{head}: FAILED with exit code {code}: {last}\n    its output is above and in {log}')
   return code if code > 0 else UNEXPECTED  # below 0: killed by a signal
 
 

@@ -41,7 +41,7 @@ def until_handled(process):
 # Valid flags, so that each script goes on to its imports; none of them gets any further before the signal.
 GIVEN = {'train': ['--config=configs/phrasebook.py', '--workdir={}/new'],
          'sweep': ['--config=configs/phrasebook.py', '--workdir={}/new', '--print'],
-         'recipe': ['distil', '--config=configs/phrasebook.py', '--workdir={}/new', '--teachers={}/a', '--print'],
+         'recipe': ['multilingual', '--config=configs/phrasebook.py', '--workdir={}/new', '--languages=de,fr', '--print'],
          'compare': ['{}/a', '{}/b', '{}/c']}
 
 
