@@ -4,10 +4,10 @@
     python recipe.py distil --config=configs/multi30k.py --teachers=runs/a,runs/b --workdir=runs/student
     python recipe.py multilingual --config=configs/multi30k.py --languages=de,fr,cs --workdir=runs/multi
 
-Options of a run (--config.…) hold for all trainings, --search.… for translating the text. A recipe can be stopped and
-killed in every stage: the same command goes on. With --print it prints the command of each stage instead, to be run one
-after the other anywhere. It ends with WORKDIR/card.json: settings, data, scores, hours and versions. docs/recipes.md
-describes each recipe.
+Options of a run (--config.…) hold for all trainings, --search.… for translating the text. A recipe can be stopped
+and killed in every stage: the same command goes on. With --print it prints the command of each stage instead, to be
+run one after the other anywhere. It ends with WORKDIR/card.json: settings, data, scores, hours and versions.
+docs/recipes.md describes each recipe.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Runs scripts as child processes, one after the other: each writes a log, gets the signals that ask for a stop, is shown.
+"""Runs scripts as child processes, one after the other: shows what they write, and passes on what asks for a stop.
 
 A child has a session of its own, so that Ctrl-C on a terminal reaches only its parent, which passes it on once: at a
-second one, train.py would stop without saving. It writes to its log itself: with a pipe, its next line would end it once
-the parent is killed. So a parent that is killed leaves a child that goes on; whoever starts the same work again waits
-for the lock that it holds.
+second one, train.py would stop without saving. It writes to its log itself: with a pipe, its next line would end it
+once the parent is killed. So a parent that is killed leaves a child that goes on; whoever starts the same work again
+waits for the lock that it holds.
 """
 
 import contextlib
@@ -211,7 +211,7 @@ class NewestLine:
 
 
 class Echo:
-  """A View: the whole output of the child, and how far it is: on a terminal in a line below, elsewhere when it changes."""
+  """A View: all that the child writes, and how far it is: on a terminal in a line below, elsewhere when it changes."""
 
   def __init__(self, progress: Callable[[], str] = lambda: ''):
     """Take the function that returns how far the child is, in a few words; '' where its output says so."""

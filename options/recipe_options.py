@@ -19,6 +19,7 @@ _TRANSLATES = 'back_translate, distil: '
 _FOR = {'back_translate': ('monolingual', 'reverse', 'tag', 'weight', 'search', 'keep', 'min_score'),
         'distil': ('teachers', 'n_best', 'real', 'search', 'keep', 'min_score'),
         'multilingual': ('languages',)}
+_NEEDED = {'back_translate': 'monolingual', 'distil': 'teachers', 'multilingual': 'languages'}
 FLAGS = (
     Flag('recipe', 'what is done', required=True, positional='one', choices={
         'back_translate': 'more training text by translating text of the target language back',
@@ -35,8 +36,8 @@ FLAGS = (
          pattern=r'[^\s#*\'"]+', expected='a word without quotes, # and *, or none'),
     Flag('weight', 'times that each synthetic pair is read in an epoch; 0.5 reads half of them', default='1',
          only_for='back_translate', pattern=_NUMBER, expected='a number above 0'),
-    Flag('teachers', 'trained runs, separated by commas; several translate as an ensemble (required)', tuple, paths=True,
-         only_for='distil'),
+    Flag('teachers', 'trained runs, separated by commas; several translate as an ensemble (required)', tuple,
+         paths=True, only_for='distil'),
     Flag('n_best', 'takes, of this many translations of each line, the one most like the reference by sentence BLEU '
          '(sequence-level interpolation)', int, 1, only_for='distil'),
     Flag('real', 'trains on the real pairs, too', bool, False, only_for='distil'),
@@ -46,8 +47,8 @@ FLAGS = (
          'likely per token', pattern=_NUMBER, expected='a share above 0, up to 1'),
     Flag('min_score', f'{_TRANSLATES}least log-probability per token of a synthetic pair that is kept, such as -1.5',
          pattern=rf'-?({_NUMBER})', expected='a number'),
-    Flag('languages', 'the target languages, separated by commas, each CODE, or CODE=FOLDER where its text lies apart from '
-         'config.data.directory, and *WEIGHT behind for times that its pairs are read in an epoch (required)', tuple,
+    Flag('languages', 'the target languages, separated by commas, each CODE, or CODE=FOLDER where its text lies apart '
+         'from config.data.directory, and *WEIGHT behind for times that its pairs are read in an epoch (required)', tuple,
          only_for='multilingual'),
 )
 
@@ -159,7 +160,7 @@ def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping
   """Yield a sentence for each flag that the recipe lacks, that has no effect with it, or whose value cannot be used."""
   recipe = str(values['recipe'])
   named = {word.lstrip('-').partition('=')[0] for word in words if word.startswith('-')}
-  for name in {'back_translate': ['monolingual'], 'distil': ['teachers'], 'multilingual': ['languages']}.get(recipe, []):
+  if name := _NEEDED.get(recipe):
     if values[name] is None and name not in named:
       yield f'--{name} is missing; {recipe} needs it: {next(flag.help for flag in FLAGS if flag.name == name)}'
   if recipe in _FOR:

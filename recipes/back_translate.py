@@ -25,7 +25,8 @@ from training.run_folder import RunFolder
 
 # Options that exchange their values when the direction is turned.
 _SIDES = (('data.source_language', 'data.target_language'), ('data.tsv_source_column', 'data.tsv_target_column'),
-          ('data.jsonl_source_field', 'data.jsonl_target_field'), ('vocabulary.source_model', 'vocabulary.target_model'),
+          ('data.jsonl_source_field', 'data.jsonl_target_field'),
+          ('vocabulary.source_model', 'vocabulary.target_model'),
           ('data.fixed_source_length', 'data.fixed_target_length'))
 
 
@@ -48,18 +49,20 @@ def plan(options: RecipeOptions) -> Plan:
     reverse, made_from = options.reverse, (os.path.join(options.reverse, 'config.json'),)
   scored = options.keep is not None or options.min_score is not None
   translated = place('translated.jsonl' if scored else 'translated.txt')
-  files = tuple(place('synthetic', f'{values["data.train_split"]}.{code}') for code in codes)
+  source_file, target_file = (place('synthetic', f'{values["data.train_split"]}.{code}') for code in codes)
   mixed = f'{place("synthetic")}*{options.weight:g}' + (f'#{options.tag}' if options.tag else '')
-  forward = {'data.mix': (*values['data.mix'], mixed)}
+  forward: dict[str, object] = {'data.mix': (*values['data.mix'], mixed)}
   if options.tag and not values['vocabulary.source_model'] and not values['init_from']:
     forward['vocabulary.tags'] = tuple(dict.fromkeys((*values['vocabulary.tags'], options.tag)))
   monolingual = str(options.monolingual)
-  make = functools.partial(pairs.synthetic, translated, monolingual, files, True, options.keep, options.min_score)
+  make = functools.partial(pairs.synthetic, translated, monolingual, (source_file, target_file), is_back=True,
+                           keep=options.keep, min_score=options.min_score)
   stages += [
-      translating('translate', f'translating {monolingual} into {source}', [reverse], monolingual, translated, made_from,
-                  *(f'--search.{name}={value}' for name, value in options.search.items()), *['--format=jsonl'] * scored),
-      Making('pairs', 'choosing the synthetic pairs', (translated, monolingual), files, make),
-      training('forward', f'training {source} to {target} on real and synthetic pairs', options, forward, files)]
+      translating('translate', f'translating {monolingual} into {source}', [reverse], monolingual, translated,
+                  made_from, options.search, ['--format=jsonl'] * scored),
+      Making('pairs', 'choosing the synthetic pairs', (translated, monolingual), (source_file, target_file), make),
+      training('forward', f'training {source} to {target} on real and synthetic pairs', options, forward,
+               (source_file, target_file))]
   return Plan(stages, (monolingual,), [options.reverse] if options.reverse else [])
 
 
@@ -76,7 +79,8 @@ def _turned(options: RecipeOptions) -> dict[str, object]:
 def _mistakes(options: RecipeOptions) -> Iterator[str]:
   values = leaves(options.config)
   if set(options.workdir) & {'*', '#', '"', "'"}:
-    yield f'--workdir={options.workdir}: * and # have a meaning in data.mix, and quotes end its texts; give a path without them'
+    yield (f'--workdir={options.workdir}: * and # have a meaning in data.mix, and quotes end its texts; give a path '
+           'without them')
   if values['init_from'] and options.reverse is None:
-    yield (f'config.init_from is {values["init_from"]!r}, which would be the start of both directions; train the reverse '
-           'model apart and name it with --reverse=RUN')
+    yield (f'config.init_from is {values["init_from"]!r}, which would be the start of both directions; train the '
+           'reverse model apart and name it with --reverse=RUN')

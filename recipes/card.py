@@ -42,7 +42,7 @@ def write(options: RecipeOptions, plan: Plan) -> dict[str, Any]:
 
 
 def run_of(folder: RunFolder) -> dict[str, Any]:
-  """Return what a run's results.json and environment.json hold: scores with signatures, steps, data, versions, devices."""
+  """Return what a run's results.json and environment.json hold: scores with signatures, steps, data, versions, …"""
   files = {'results': folder.results, 'environment': folder.environment}
   return {name: read_json(path) if os.path.isfile(path) else None for name, path in files.items()}
 

@@ -32,22 +32,21 @@ def plan(options: RecipeOptions) -> Plan:
   source, target = (LANGUAGES.get(code, code) for code in text.codes)
   teachers = 'the teacher' if len(options.teachers) == 1 else f'{len(options.teachers)} teachers'
   scored = options.n_best > 1 or options.keep is not None or options.min_score is not None
-  translated, real, tests = place('translated.jsonl' if scored else 'translated.txt'), text.files('real'), place('tests.txt')
-  distilled, taught = text.files('distilled'), place('teachers.txt')
+  translated, tests, taught = map(place, (f'translated.{"jsonl" if scored else "txt"}', 'tests.txt', 'teachers.txt'))
+  real, distilled = text.files('real'), text.files('distilled')
   made_from = tuple(os.path.join(teacher, 'config.json') for teacher in options.teachers)
-  search = [f'--search.{name}={value}' for name, value in options.search.items()]
   form = ['--format=jsonl'] * scored + [f'--n_best={options.n_best}'] * (options.n_best > 1)
-  choose = functools.partial(pairs.synthetic, translated, real[0], distilled, False, options.keep, options.min_score,
-                             real[1] if options.n_best > 1 else None)
+  choose = functools.partial(pairs.synthetic, translated, real[0], distilled, is_back=False, keep=options.keep,
+                             min_score=options.min_score, references=real[1] if options.n_best > 1 else None)
   changes = text.changes('distilled,real' if options.real else 'distilled', own_text.test_stems(options))
   stages = [
       Making('text', 'writing the text', (), (*real, *text.files(own_text.VALIDATION), tests),
              functools.partial(_write, options, text, tests)),
       translating('translate', f'translating the training text into {target} by {teachers}', options.teachers, real[0],
-                  translated, made_from, *search, *form),
+                  translated, made_from, options.search, form),
       Making('pairs', 'choosing the pairs', (translated, *real), distilled, choose),
       translating('teachers', f'translating the test sets by {teachers}', options.teachers, tests, taught, made_from,
-                  *search),
+                  options.search),
       training('student', f'training a student, {source} to {target}', options, changes,
                (*distilled, *text.files(own_text.VALIDATION)), text.idle)]
   return Plan(stages, (), options.teachers, taught)
@@ -57,7 +56,7 @@ def _write(options: RecipeOptions, text: own_text.Folder, tests: str) -> dict[st
   """Write the corpus into text/, and the sources of all test sets, one set behind the other, into a file."""
   corpus = own_text.read(options)
   examined = own_text.tests_of(corpus, options)
-  figures = {'training': text.write('real', corpus.train),
+  figures: dict[str, Any] = {'training': text.write('real', corpus.train),
              own_text.VALIDATION: text.write(own_text.VALIDATION, corpus.validation)}
   figures['tests'] = {stem: text.write(stem, split) for stem, split in examined.items()}
   splits = list(examined.values()) or [corpus.validation]

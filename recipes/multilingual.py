@@ -13,7 +13,7 @@ from checks.errors import ConfigError
 from corpora import cleaning
 from corpora.config import LANGUAGES
 from corpora.splits import Pair, Split
-from options.configurations import leaves
+from options.configurations import leaves, with_options
 from options.recipe_options import Language, RecipeOptions
 from recipes import own_text
 from recipes.plan import Plan
@@ -33,7 +33,7 @@ def plan(options: RecipeOptions) -> Plan:
                         f'{values["data.kind"]!r}; folders are for data.kind=text')
     if language.code == values['data.source_language']:
       raise ConfigError(f'--languages has {language.code}, the language translated from; name target languages')
-    setup.records(options.config | {'data': options.config['data'] | _of(language, options)}, tuple(options.given))
+    setup.records(with_options(options.config, _of(language, options)), tuple(options.given))
   tests = [_test(stem, language) for language in options.languages for stem in own_text.test_stems(options)]
   changes = text.changes('train', tests)
   if not values['vocabulary.source_model'] and not values['init_from']:
@@ -49,9 +49,9 @@ def plan(options: RecipeOptions) -> Plan:
 
 
 def _of(language: Language, options: RecipeOptions) -> dict[str, Any]:
-  """Return the options of section `data` with which a language's corpus is read."""
+  """Return the options, by dotted name, with which a language's corpus is read."""
   directory = language.directory or options.config['data']['directory']
-  return {'target_language': language.code, 'directory': directory, 'tag': None}
+  return {'data.target_language': language.code, 'data.directory': directory, 'data.tag': None}
 
 
 def _test(stem: str, language: Language) -> str:
@@ -62,7 +62,7 @@ def _write(options: RecipeOptions, text: own_text.Folder) -> dict[str, Any]:
   """Write the mixture into text/, every source with its tag, and return the numbers of pairs."""
   train, validation, figures = [], [], {}
   for language in options.languages:
-    corpus = own_text.read(options, {f'data.{name}': value for name, value in _of(language, options).items()})
+    corpus = own_text.read(options, _of(language, options))
     mixed = cleaning.weighted(cleaning.tagged(corpus.train, language.tag), language.weight, options.config['seed'])
     train.append(mixed)
     validation.append(cleaning.tagged(corpus.validation, language.tag))

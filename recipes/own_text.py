@@ -16,7 +16,8 @@ from tasks import setup
 
 VALIDATION = 'validation'
 # What is done to text before it is written, and not again when it is read.
-_DONE = ('max_characters', 'max_ratio', 'min_letters', 'drop_identical', 'drop_duplicates', 'drop_control', 'tag', 'mix')
+_DONE = ('max_characters', 'max_ratio', 'min_letters', 'drop_identical', 'drop_duplicates', 'drop_control', 'tag',
+         'mix')
 
 
 def read(options: RecipeOptions, changes: Mapping[str, Any] | None = None) -> Corpus:
@@ -30,6 +31,7 @@ def read(options: RecipeOptions, changes: Mapping[str, Any] | None = None) -> Co
     ConfigError, DataError: when options or text cannot be used.
   """
   records = setup.records(with_options(options.config, changes or {}), tuple(options.given))
+  assert isinstance(records.corpus, loading.CorpusConfig)  # of pairs, see stages.check_translates
   corpus = cleaning.apply(loading.load(records.corpus), records.cleaning, records.corpus)
   print(f'Corpus {corpus.name}: ' + ', '.join(
       f'{split.name} {split.extent}' for split in (corpus.train, corpus.validation, *corpus.tests)))

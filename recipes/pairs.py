@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 
 from checks.errors import DataError
 from checks.progress import shown
@@ -64,7 +64,8 @@ def answers(path: str, references: str | None = None) -> Iterator[Answer]:
   bleu, wanted = BLEU(effective_order=True), lines_of(references) if references else None
   for line in lines_of(path):
     record = json.loads(line)
-    listed = [Answer(one['text'], one['log_prob'], len(one['token_log_probs'])) for one in record.get('n_best', [record])]
+    listed = [Answer(one['text'], one['log_prob'], len(one['token_log_probs']))
+              for one in record.get('n_best', [record])]
     if wanted is not None:
       reference = next(wanted)
       listed.sort(key=lambda one: -bleu.sentence_score(one.text, [reference]).score)  # stable
@@ -106,8 +107,8 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
   kept = chosen(np.array(scores), np.array(full, bool), keep, min_score)
   if not kept.any():
     raise DataError(f'{translations}: of {len(full):,} lines, {sum(full):,} with text on both sides, none is kept'
-                    + (f'; their highest log-probability per token is {max(scores):.3f}, and --min_score is {min_score:g}'
-                       if any(full) else ''))
+                    + (f'; their highest log-probability per token is {np.array(scores)[full].max():.3f}, and --min_score '
+                       f'is {min_score:g}' if any(full) else ''))
   pairs = (pair_of(text, answer) for keeps, (text, answer) in zip(kept, read()) if keeps)
   write(paths, shown(pairs, 'writing', ' pairs', int(kept.sum())))
   figures = {'lines': len(full), 'empty': len(full) - sum(full), 'kept': int(kept.sum())}
@@ -119,7 +120,7 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
 
 
 def chosen(scores: np.ndarray, full: np.ndarray, keep: float | None, min_score: float | None) -> np.ndarray:
-  """Return which pairs are kept, see synthetic(): of those that are `full`, the best share, or those from a score on."""
+  """Return which pairs are kept: of those that are `full`, the best share, or those from a score on; see synthetic()."""
   if min_score is not None:
     return full & (scores >= min_score)
   if keep is None:

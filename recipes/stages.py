@@ -11,7 +11,7 @@ from checks import children
 from checks.errors import ConfigError
 from corpora import text_files
 from options import train_options
-from options.configurations import ROOT, as_overrides
+from options.configurations import ROOT, as_overrides, with_options
 from options.programs import python
 from options.recipe_options import RecipeOptions
 from tasks import setup
@@ -123,30 +123,31 @@ def check_translates(options: RecipeOptions) -> None:
   """Raise ConfigError when the configuration is for another task than translation."""
   task = task_of(options.config)
   if not task.references:
-    raise ConfigError(f'--config={options.spec} is for {task.name.replace("_", " ")}; recipes are for translation: expected '
-                      'a configuration with pairs, such as configs/multi30k.py')
+    raise ConfigError(f'--config={options.spec} is for {task.name.replace("_", " ")}; recipes are for translation: '
+                      'expected a configuration with pairs, such as configs/multi30k.py')
 
 
 def check_search(options: RecipeOptions, config: Mapping[str, Any], n_best: int = 1) -> None:
   """Raise ConfigError when a run of this configuration cannot search as the recipe's --search.… options ask."""
   try:
-    setup.records(config | {'search': config['search'] | options.search}, [f'search.{name}' for name in options.search],
-                  n_best)
+    search = {f'search.{name}': value for name, value in options.search.items()}
+    setup.records(with_options(config, search), tuple(search), n_best)
   except ConfigError as error:
-    raise ConfigError(str(error).replace('config.search: n_best', '--n_best').replace('config.search.', '--search.')) from None
+    text = str(error).replace('config.search: n_best', '--n_best').replace('config.search.', '--search.')
+    raise ConfigError(text) from None
 
 
 def check_direction(option: str, workdir: str, codes: tuple[str, str]) -> None:
   """Raise ConfigError when a run that an option names does not translate from one of these languages into the other."""
   config = RunFolder.open(workdir).read_config()
-  found = tuple(config['data'][f'{side}_language'] for side in ('source', 'target'))
-  if not task_of(config).references or found != codes:
+  task, (source, target) = task_of(config), (config['data'][f'{side}_language'] for side in ('source', 'target'))
+  if not task.references or (source, target) != codes:
     raise ConfigError(f'--{option}={workdir}: expected a run that translates {codes[0]} to {codes[1]}; found '
-                      + (f'{found[0]} to {found[1]}' if task_of(config).references else task_of(config).name.replace('_', ' ')))
+                      + (f'{source} to {target}' if task.references else task.name.replace('_', ' ')))
 
 
 def translating(name: str, title: str, workdirs: Sequence[str], source: str, output: str, inputs: Sequence[str],
-                *more: str) -> Translating:
+                search: Mapping[str, Any], form: Sequence[str] = ()) -> Translating:
   """Return the stage that translates a file.
 
   Args:
@@ -155,9 +156,11 @@ def translating(name: str, title: str, workdirs: Sequence[str], source: str, out
     source: path of the text.
     output: path of its translations.
     inputs: what the stage reads besides.
-    *more: further words for decode.py.
+    search: options of the section `search` that take the place of the run's own.
+    form: the flags of decode.py that say what is written.
   """
-  command = _script('decode.py', f'--workdir={",".join(workdirs)}', f'--input={source}', f'--output={output}', *more,
+  command = _script('decode.py', f'--workdir={",".join(workdirs)}', f'--input={source}', f'--output={output}',
+                    *(f'--search.{option}={value}' for option, value in search.items()), *form,
                     f'--part_lines={PART_LINES}')
   return Translating(name, title, (source, *inputs), (output,), command, f'{output}.lock')
 

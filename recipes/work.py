@@ -1,7 +1,7 @@
 """Works off the stages of a recipe in its folder: what is done is passed over, what was begun goes on.
 
     WORKDIR/recipe.json    the recipe's settings, and the sums of the user's files; other settings are refused
-    WORKDIR/stages/        a record of each stage that is done: the sums of its inputs and outputs, its seconds, its figures
+    WORKDIR/stages/        a record of each stage: the sums of its inputs and outputs, its seconds, its figures
     WORKDIR/logs/          what the trainings and translations have printed
 
 A stage is done when its record says so and its inputs and outputs are what the record holds.
@@ -25,8 +25,8 @@ from training.run_folder import RunFolder
 
 # Options of a training that decide nothing, and may differ when a recipe goes on.
 _FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cache_dir', 'data.num_threads',
-         'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds', 'train.profile_steps',
-         'train.peak_tflops')
+         'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
+         'train.profile_steps', 'train.peak_tflops')
 
 
 # -------------------------------------------------------------------------------------------------- the settings
@@ -96,8 +96,9 @@ def is_done(stage: Stage, workdir: str) -> bool:
   now = {side: _sums(paths, workdir) for side, paths in (('inputs', stage.inputs), ('outputs', stage.outputs))}
   for side, what in (('inputs', 'was made from another'), ('outputs', 'has written another')):
     if changed := [path for path, value in now[side].items() if record[side].get(path) != value]:
-      raise DamagedError(f'{workdir}: stage {stage.name} {what} {", ".join(changed)} than is there now; put it back from a '
-                         f'copy, or delete {_record(stage, workdir)} and {", ".join(stage.outputs)} to make the stage again')
+      raise DamagedError(f'{workdir}: stage {stage.name} {what} {", ".join(changed)} than is there now; put it back from '
+                         f'a copy, or delete {_record(stage, workdir)} and {", ".join(stage.outputs)} to make the stage '
+                         'again')
   return True
 
 
@@ -106,7 +107,7 @@ def _record(stage: Stage, workdir: str) -> str:
 
 
 def _sums(paths: Sequence[str], workdir: str) -> dict[str, str | None]:
-  """Return the SHA-256 of each file, None where it is missing, by its path within the recipe's folder, or else as it is."""
+  """Return the SHA-256 of each file, None where it is missing, by its path: within the recipe's folder, else as it is."""
   inside = lambda path: os.path.relpath(path, workdir)
   return {inside(path) if not inside(path).startswith(os.pardir) else path:
           whole_files.sum_of(path) if os.path.isfile(path) else None for path in paths}
@@ -115,15 +116,15 @@ def _sums(paths: Sequence[str], workdir: str) -> dict[str, str | None]:
 def _write_record(stage: Stage, workdir: str, seconds: float, figures: Mapping[str, Any]) -> None:
   os.makedirs(os.path.join(workdir, 'stages'), exist_ok=True)
   write_json(_record(stage, workdir), {
-      'done': True, 'seconds': seconds, 'inputs': _sums(stage.inputs, workdir), 'outputs': _sums(stage.outputs, workdir),
-      'figures': dict(figures)})
+      'done': True, 'seconds': seconds, 'inputs': _sums(stage.inputs, workdir),
+      'outputs': _sums(stage.outputs, workdir), 'figures': dict(figures)})
 
 
 # ------------------------------------------------------------------------------------------------- the commands
 
 
 def commands(stages: Sequence[Stage], options: RecipeOptions) -> list[str]:
-  """Return the lines that do what the recipe does, each after those above it: a comment and a command for each stage."""
+  """Return a comment and a command for each stage: what the recipe does, to be run in this order."""
   lines = []
   for number, stage in enumerate(stages, 1):
     lines += [f'# {_head(number, stages)}: {stage.title}',
@@ -194,7 +195,8 @@ def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], A
   with children.stop_signals() as stops:
     try:
       while code == FOLDER_BUSY:  # also where a killed recipe's child took its lock only after ours was started
-        children.wait_until_free(stage.lock, stops, lambda: say(f'{head}: another process works on it; waiting for that'))
+        children.wait_until_free(stage.lock, stops,
+                                 lambda: say(f'{head}: another process works on it; waiting for that'))
         code = DONE if stage.was_run() else None
         if code is None:
           code, last = children.run(stage.command, stage.typed, log, children.Echo(stage.progress), stops)
