@@ -228,7 +228,7 @@ class Echo:
       new = file.read()
     self._print(new[:new.rfind(b'\n') + 1])
     far = self._progress()
-    if self._line.shown:
+    if far and self._line.shown:
       self._line.write(far)
     elif far != self._far:
       print(far, flush=True)
