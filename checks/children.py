@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,7 +178,7 @@ class StatusLine:
   def write(self, text: str) -> None:
     """Put a text in place of the one before, cut at the terminal's width."""
     if self.shown:
-      width = os.get_terminal_size(sys.stdout.fileno()).columns
+      width = shutil.get_terminal_size().columns  # 80 where the terminal does not know
       print(f'\r\x1b[K{text[:width - 1]}', end='', flush=True)
 
   def clear(self) -> None:
