@@ -116,7 +116,15 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
     of = np.array(scores)
     figures |= {'mean_score': float(of[np.array(full)].mean()), 'mean_score_kept': float(of[kept].mean()),
                 'least_score_kept': float(of[kept].min())}
+  print(described(figures), flush=True)
   return figures
+
+
+def described(figures: dict[str, Any]) -> str:
+  """Return the figures of synthetic() in a sentence."""
+  scores = ('; log-probability per token: {mean_score:.3f} in the mean, {mean_score_kept:.3f} in the mean of those kept, '
+            'of which the least has {least_score_kept:.3f}') if 'mean_score' in figures else ''
+  return ('{kept:,} of {lines:,} pairs kept, {empty:,} have an empty side' + scores).format(**figures)
 
 
 def chosen(scores: np.ndarray, full: np.ndarray, keep: float | None, min_score: float | None) -> np.ndarray:
