@@ -122,9 +122,9 @@ def read(argv: Sequence[str]) -> RecipeOptions:
   if strategy := values.pop('search'):
     search = {'strategy': {'beam': 'beam', 'sampling': 'sample'}[strategy], **search}
   number = lambda name: None if values[name] is None else float(str(values[name]))
-  taken = {name: values[name] for name in ('recipe', 'workdir', 'stage', 'monolingual', 'reverse', 'n_best', 'real')}
+  taken = {name: values[name] for name in ('recipe', 'stage', 'monolingual', 'reverse', 'n_best', 'real')}
   return RecipeOptions(
-      **taken, spec=values['config'], config=asked.config, given=given, print_commands=values['print'],
+      **taken, workdir=os.path.expanduser(str(values['workdir'])), spec=values['config'], config=asked.config, given=given, print_commands=values['print'],
       tag=None if values['tag'] == 'none' else values['tag'], weight=float(str(values['weight'])), keep=number('keep'),
       min_score=number('min_score'), teachers=tuple(values['teachers'] or ()), search=search,
       languages=tuple(map(language, values['languages'] or ())),
