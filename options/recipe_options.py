@@ -124,8 +124,9 @@ def read(argv: Sequence[str]) -> RecipeOptions:
   number = lambda name: None if values[name] is None else float(str(values[name]))
   taken = {name: values[name] for name in ('recipe', 'stage', 'monolingual', 'reverse', 'n_best', 'real')}
   return RecipeOptions(
-      **taken, workdir=os.path.expanduser(str(values['workdir'])), spec=values['config'], config=asked.config, given=given, print_commands=values['print'],
-      tag=None if values['tag'] == 'none' else values['tag'], weight=float(str(values['weight'])), keep=number('keep'),
+      **taken, workdir=os.path.expanduser(str(values['workdir'])), spec=str(values['config']), config=asked.config,
+      given=given, print_commands=values['print'], tag=None if values['tag'] == 'none' else values['tag'],
+      weight=float(str(values['weight'])), keep=number('keep'),
       min_score=number('min_score'), teachers=tuple(values['teachers'] or ()), search=search,
       languages=tuple(map(language, values['languages'] or ())),
       typed=(str(values['recipe']), *(word for word in parsed.arguments if re.match('-', word) and not re.match(
