@@ -12,7 +12,7 @@ values of options that give the lowest validation loss, in the ranges of --range
 import os
 import sys
 
-from checks import startup
+from checks import children, startup
 
 if __name__ == '__main__':
   startup.begin()  # before the seconds that the imports below take
@@ -39,7 +39,7 @@ def main(options: sweep_options.SweepOptions) -> int:
     return 0
   try:
     failed = [] if options.table_only else queue.work_off(runs, say)
-  except queue.Stopped as stop:
+  except children.Stopped as stop:
     print(stop, file=sys.stderr)
     return stop.exit_code
   rows = ablation_table.finished_rows(options.workdir, [row.name for row in options.rows], options.order)
@@ -64,7 +64,7 @@ def search_values(options: sweep_options.SweepOptions) -> int:
     else:
       search.check(options)
       journal = search.search(options, say)
-  except queue.Stopped as stop:
+  except children.Stopped as stop:
     print(stop, file=sys.stderr)
     return stop.exit_code
   if not journal.finished:

@@ -22,7 +22,8 @@ from checks.errors import ConfigError, DamagedError
 from configs import default
 from corpora.config import KINDS, PATHS
 from options.configurations import CONFIGS, leaves, load_config, shipped_variants, with_options
-from sweeps.table import NOT_COMPARED, finished_run, has_reached_its_end
+from sweeps.table import NOT_COMPARED, finished_run
+from training.finished import has_reached_its_end
 from training.json_files import as_json, as_written, read_json
 from training.run_folder import RunFolder
 

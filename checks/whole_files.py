@@ -5,19 +5,27 @@ import contextlib
 import hashlib
 import json
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import IO, Any
 
 from checks.errors import naming
 
 
 def write_whole(path: str, data: bytes | str) -> None:
   """Write PATH.unfinished, then rename it to PATH, so that PATH is never incomplete; text is written as UTF-8."""
+  with whole(path) as file:
+    file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def whole(path: str) -> Iterator[IO[bytes]]:
+  """Yield the open file PATH.unfinished, which becomes PATH at the end of the block; after an error it is removed."""
   unfinished = f'{path}.unfinished'
   try:
     with naming(path), open(unfinished, 'wb') as file:
-      file.write(data.encode() if isinstance(data, str) else data)
+      yield file
     os.replace(unfinished, path)
-  except OSError:
+  except BaseException:
     with contextlib.suppress(OSError):
       os.remove(unfinished)  # on a full disk it takes room
     raise

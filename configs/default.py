@@ -124,6 +124,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   vocabulary.joint = True  # one vocabulary for both languages
   vocabulary.byte_fallback = True  # spell unknown characters as bytes, so that no text is lost
   vocabulary.dummy_prefix = True  # spell a text's first word as if a space stood before it
+  vocabulary.tags = ()  # words that the vocabulary never cuts, such as the tags "('<bt>', '<2de>')"
   vocabulary.control_symbols = ()  # further entries, for fine-tuning "('<delimiter>', '<extract>')"
   vocabulary.source_model = config_dict.placeholder(str)  # file of a SentencePiece model to use instead of training one
   vocabulary.target_model = config_dict.placeholder(str)  # joint False: file of the target's SentencePiece model

@@ -17,7 +17,8 @@ from corpora.labelled import TASKS, LabelledCorpus
 from corpora.splits import Corpus
 
 LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
-             'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese'}
+             'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese',
+             'mul': 'several languages'}
 
 
 PATHS = ('directory', 'tsv', 'jsonl', 'text')  # the options that name a file or folder

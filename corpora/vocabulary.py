@@ -59,21 +59,28 @@ class VocabularyConfig:
   source_model: str | None = None  # paths of supplied SentencePiece models; with joint, source_model serves both
   target_model: str | None = None
   control_symbols: tuple[str, ...] = ()  # entries that no text is encoded to, such as '<delimiter>' and '<extract>'
+  tags: tuple[str, ...] = ()  # entries that stand whole wherever text has them, such as '<bt>'
 
   def __post_init__(self):
-    if isinstance(self.control_symbols, list):  # as it comes from JSON
-      object.__setattr__(self, 'control_symbols', tuple(self.control_symbols))
+    for name in ('control_symbols', 'tags'):
+      if isinstance(value := getattr(self, name), list):  # as it comes from JSON
+        object.__setattr__(self, name, tuple(value))
     refuse(self._mistakes())
 
   def _mistakes(self) -> Iterator[str]:
-    symbols = self.control_symbols
     yield from KINDS.mistakes(self.kind)
     if self.size < 8:
       yield f'size is {self.size}; expected at least 8 entries'
-    if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
-        or not all(isinstance(symbol, str) and symbol and symbol not in _SPECIAL for symbol in symbols)):
-      yield (f'control_symbols is {symbols!r}; expected a tuple of different texts, none of them empty and '
-             f'none of {", ".join(_SPECIAL)}')
+    for name in ('control_symbols', 'tags'):
+      symbols = getattr(self, name)
+      if (not isinstance(symbols, tuple) or len(set(symbols)) < len(symbols)
+          or not all(isinstance(symbol, str) and symbol and symbol not in _SPECIAL for symbol in symbols)):
+        yield (f'{name} is {symbols!r}; expected a tuple of different texts, none of them empty and '
+               f'none of {", ".join(_SPECIAL)}')
+    if both := sorted({*self.control_symbols} & {*self.tags}):
+      yield f'control_symbols and tags both have {", ".join(both)}; a control symbol is no text, and a tag is'
+    if self.tags and self.source_model:
+      yield f'tags is {self.tags!r}, and source_model is supplied, which has its own entries; leave tags out'
     if self.target_model and (self.joint or not self.source_model):
       yield 'target_model is supplied: joint must be False and source_model supplied too'
     if self.source_model and not self.joint and not self.target_model:
@@ -201,7 +208,7 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
       byte_fallback=config.byte_fallback and kind.has_bytes, normalization_rule_name='identity',
       add_dummy_prefix=config.dummy_prefix,
       remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
-      minloglevel=2, control_symbols=list(config.control_symbols))
+      minloglevel=2, control_symbols=list(config.control_symbols), user_defined_symbols=list(config.tags))
   if not kind.size_is_exact:
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
   read = shown(sentences, 'reading for the vocabulary', ' sentences')

@@ -57,7 +57,8 @@ def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str = ''
       errors.append(str(error))
   named = {token.name for token in tokens if not token.tree}  # mistakes in their values are reported already
   for flag in script_flags:
-    if flag.required and values[flag.name] is None and flag.name not in named:
+    is_refused = flag.positional == 'one' and alone  # its word is a mistake that is reported already
+    if flag.required and values[flag.name] is None and flag.name not in named and not is_refused:
       errors.append(f'{flag.label} is missing: {flag.help}'
                     + (f'; {choose_shipped()}' if flag.name == 'config' else ''))
   errors += check(values)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from checks import children
 from checks.errors import ConfigError, DamagedError
 from checks.exit_codes import CONFIG, DONE, NON_FINITE, OUT_OF_MEMORY
 from options.configurations import leaves
@@ -147,14 +148,14 @@ def search(options: SweepOptions, say: Callable[[str], Any] = print) -> Journal:
 
   Raises:
     ConfigError, DamagedError: see read().
-    queue.Stopped: on Ctrl-C and SIGTERM.
+    children.Stopped: on Ctrl-C and SIGTERM.
     TrialFailedError: when a run fails for a reason that is not its values.
   """
   assert options.search is not None
   journal = read(options)
   if journal.trials and journal.current is None:
     say(f'{len(journal.trials)} trials were made before.')
-  with queue.stop_signals() as stops:
+  with children.stop_signals() as stops:
     while journal.current or len(journal.trials) < options.search.trials:
       ours, theirs = _decide(journal)
       if ours not in journal.trials:
@@ -163,8 +164,8 @@ def search(options: SweepOptions, say: Callable[[str], Any] = print) -> Journal:
         journal.write()
       try:
         _finish(journal, ours, theirs, stops, say)
-      except queue.StopAsked:
-        raise queue.Stopped(f'Stopped in trial {ours.number}, of {options.search.trials} trials 0, 1, … '
+      except children.StopAsked:
+        raise children.Stopped(f'Stopped in trial {ours.number}, of {options.search.trials} trials 0, 1, … '
                             'The same command resumes from here.', stops.exit_code) from None
       journal.write()
   return journal
@@ -173,7 +174,7 @@ def search(options: SweepOptions, say: Callable[[str], Any] = print) -> Journal:
 # ----------------------------------------------------------------------------------------------------- one trial
 
 
-def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: queue.Stops, say: Callable[[str], Any]) -> None:
+def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children.Stops, say: Callable[[str], Any]) -> None:
   """Train a trial to its end, or until it is worse than the median of the others, and record its outcome."""
   assert journal.options.search is not None
   head = f'[{ours.number + 1}/{max(len(journal.trials), journal.options.search.trials)}] trial {ours.number}'

@@ -119,12 +119,6 @@ def _finished_runs(folder: str) -> list[FinishedRun]:
   return [finished_run(RunFolder.open(run), seed) for seed, run in runs if os.path.isfile(RunFolder(run).results)]
 
 
-def has_reached_its_end(results: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-  """Return whether results.json is of a run that trained for as long as its configuration says."""
-  length = results.get('length', {})
-  return bool(length) and all(config['train'][name] == value for name, value in length.items())
-
-
 def finished_run(folder: RunFolder, seed: int) -> FinishedRun:
   """Return what the folder of a finished run records. Raises ConfigError for a kind of corpus that is not known."""
   config = folder.read_config()

@@ -40,9 +40,9 @@ SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_l
 
 
 # Files that take longest, the longest first.
-LONG = ('processes', 'trust', 'reliability', 'pods', 'runs', 'sweep', 'language_model', 'ahead_of_time', 'outputs',
-        'fourth_task', 'live', 'snapshots', 'fine_tuning', 'partitioning', 'training', 'search', 'model_family',
-        'recurrent', 'sweep_search')
+LONG = ('processes', 'trust', 'reliability', 'recipes', 'pods', 'runs', 'sweep', 'language_model', 'ahead_of_time',
+        'outputs', 'fourth_task', 'live', 'snapshots', 'fine_tuning', 'partitioning', 'training', 'search',
+        'model_family', 'recurrent', 'sweep_search')
 
 
 def pytest_collection_modifyitems(items):

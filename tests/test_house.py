@@ -16,9 +16,9 @@ FLOORS = (
     ('training',),
     ('decoding',),
     ('tasks',),
-    ('explorer', 'sweeps', 'exchange'),
+    ('explorer', 'sweeps', 'recipes', 'exchange'),
     ('train', 'decode', 'convert', 'visualize', 'analyze', 'compare'),
-    ('sweep',),
+    ('sweep', 'recipe'),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # One room of two doors: the story stands at the top level, its chapters in a folder.

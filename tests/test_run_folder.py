@@ -69,6 +69,15 @@ def test_what_may_change_is_taken_over(workdir):
     assert json_files.read_json(folder.config) == later
 
 
+def test_the_folders_of_further_text_may_change_and_its_weights_and_tags_may_not(workdir):
+  RunFolder(workdir).create_or_resume(changed(data__mix=['back/*0.5#<bt>', 'more'])).__exit__()
+  with RunFolder(workdir).create_or_resume(changed(data__mix=['elsewhere/back*0.5#<bt>', 'other'])):
+    pass
+  for mix in (['back/*0.5', 'more'], ['back/*1#<bt>', 'more'], ['more', 'back/*0.5#<bt>'], []):
+    with pytest.raises(ConfigError, match='data.mix is '):
+      RunFolder(workdir).create_or_resume(changed(data__mix=mix) if mix else CONFIG)
+
+
 def test_a_length_that_the_learning_rate_depends_on_may_not_change(workdir):
   RunFolder(workdir).create_or_resume(CONFIG).__exit__()
   longer = changed(train__num_minutes=90)

@@ -14,6 +14,7 @@ from options import (
   compare_options,
   configurations,
   decode_options,
+  recipe_options,
   sweep_options,
   train_options,
   visualize_options,
@@ -21,7 +22,8 @@ from options import (
 from options.flags import NO_INPUT, Flag
 from options.help import help_text, option_comments
 
-TREES = {analyze_options: '', compare_options: '', decode_options: 'search', sweep_options: 'config',
+TREES = {analyze_options: '', compare_options: '', decode_options: 'search', recipe_options: 'config',
+         sweep_options: 'config',
          train_options: 'config', visualize_options: 'search'}
 
 

@@ -10,20 +10,19 @@ import subprocess
 import sys
 import threading
 import time
-import types
 
 import numpy as np
 import pytest
 
 import train
-from checks import exit_codes
+from checks import children, exit_codes
 from options.configurations import ROOT
-from sweeps import queue
 from tests.test_reliability import assert_same_run
 from tests.tiny_runs import options, start
 from training import stopping
 
-SCRIPTS = {'train': 'Stopped. The same command resumes from here.\n', 'sweep': 'Interrupted.\n',
+RESUMES = 'Stopped. The same command resumes from here.\n'
+SCRIPTS = {'train': RESUMES, 'recipe': RESUMES, 'sweep': 'Interrupted.\n',
            **dict.fromkeys(('decode', 'visualize', 'analyze', 'compare'), 'Interrupted.\n')}
 CODES = {signal.SIGINT: exit_codes.INTERRUPTED, signal.SIGTERM: exit_codes.PREEMPTED}
 
@@ -42,6 +41,7 @@ def until_handled(process):
 # Valid flags, so that each script goes on to its imports; none of them gets any further before the signal.
 GIVEN = {'train': ['--config=configs/phrasebook.py', '--workdir={}/new'],
          'sweep': ['--config=configs/phrasebook.py', '--workdir={}/new', '--print'],
+         'recipe': ['multilingual', '--config=configs/phrasebook.py', '--workdir={}/new', '--languages=de,fr', '--print'],
          'compare': ['{}/a', '{}/b', '{}/c']}
 
 
@@ -172,13 +172,13 @@ def test_no_thread_is_left_when_items_are_no_longer_wanted():
     assert not thread.is_alive()
 
 
-def test_a_sweep_that_waits_for_another_process_stops(tmp_path):
-  run, told = types.SimpleNamespace(folder=types.SimpleNamespace(path=str(tmp_path))), []
+def test_a_sweep_or_recipe_that_waits_for_another_process_stops(tmp_path):
+  told = []
   with open(tmp_path / 'lock', 'w') as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with pytest.raises(queue.StopAsked), queue.stop_signals() as stops:
-      queue._wait_until_free(run, stops, lambda: told.append('waiting'))
+    with pytest.raises(children.StopAsked), children.stop_signals() as stops:
+      children.wait_until_free(str(tmp_path / 'lock'), stops, lambda: told.append('waiting'))
   assert told == ['waiting'] and stops.exit_code == exit_codes.PREEMPTED
 
 

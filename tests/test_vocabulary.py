@@ -269,3 +269,25 @@ def test_words_are_read_once_for_a_shared_folder(tmp_path):
   for found in (['one', 'two', 'one'], iter(lambda: 1 / 0, 1)):  # the second must not be read
     (tmp_path / 'words.txt.gz').write_bytes(vocabulary.word_counts(found, keep))
     assert vocabulary.load_words(str(tmp_path / 'words.txt.gz')) == {'one', 'two'}
+
+
+@pytest.mark.parametrize('kind', ['bpe', 'unigram', 'char'])
+def test_tags_stand_whole_wherever_text_has_them(kind):
+  tagged = [f'<bt> {sentence}' for sentence in SENTENCES]
+  entries = Vocabulary(model_of(kind, sentences=tagged, tags=('<bt>', '<2fr>')), kind)
+  for text in ('<bt> A small dog', 'A <bt> small dog', '<2fr> A small dog', '<2fr>'):
+    tag = '<bt>' if '<bt>' in text else '<2fr>'
+    pieces = entries.pieces(entries.encode(text))
+    assert pieces.count(tag) == 1 and not any('<' in piece for piece in pieces if piece != tag)
+    assert entries.decode(entries.encode(text)) == text
+  without = Vocabulary(model_of(kind, sentences=tagged), kind)
+  assert '<2fr>' not in without.pieces(without.encode('<2fr> A small dog'))
+
+
+@pytest.mark.parametrize('options, expected', [
+    (dict(tags=('<bt>', '<bt>')), 'tags is'), (dict(tags='<bt>'), 'tags is'), (dict(tags=('</s>',)), 'tags is'),
+    (dict(tags=('<bt>',), control_symbols=('<bt>',)), 'control_symbols and tags both have <bt>'),
+    (dict(tags=('<bt>',), source_model='x.model'), 'source_model is supplied, which has its own entries')])
+def test_impossible_tags(options, expected):
+  with pytest.raises(ValueError, match=expected):
+    VocabularyConfig(**options)

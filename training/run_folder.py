@@ -29,9 +29,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks import exit_codes
-from checks.errors import ConfigError, DamagedError, FileError
+from checks.errors import ConfigError, DamagedError, FileError, config_errors
 from configs import default
-from corpora import marian_vocabulary
+from corpora import cleaning, marian_vocabulary
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
@@ -251,7 +251,8 @@ class RunFolder:
       saved, asked = leaves(self.read_config()), leaves(as_written(config))
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
                for name in sorted(saved.keys() | asked.keys())
-               if (name in bound or not _may_change(name)) and name not in free and saved.get(name) != asked.get(name)]
+               if (name in bound or not _may_change(name)) and name not in free
+               and _decisive(name, saved.get(name)) != _decisive(name, asked.get(name))]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to resume it, or another --workdir.')
@@ -357,6 +358,14 @@ def _is_history(name: str) -> bool:
 @functools.cache
 def _say_once(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
+
+
+def _decisive(name: str, value: Any) -> Any:
+  """Return what of an option's value decides a result: of data.mix not the folders, whose text has a fingerprint."""
+  if name != 'data.mix' or not value:
+    return value
+  with config_errors():
+    return [cleaning.source_of(text)[1:] for text in value]
 
 
 def _may_change(name: str) -> bool:

@@ -1,0 +1,1 @@
+"""Recipes: trainings and translations that build on each other, in one folder."""

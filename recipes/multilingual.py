@@ -1,0 +1,79 @@
+"""One model into several languages (Johnson et al., 2017): a tag in front of each source says which, such as <2de>.
+
+    text/     the mixture: train, validation (the languages in turn) and a test set for each language
+    model/    the run; echo "<2de> A dog." | python decode.py --workdir=WORKDIR/model
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from checks.errors import ConfigError
+from corpora import cleaning
+from corpora.config import LANGUAGES
+from corpora.splits import Pair, Split
+from options.configurations import leaves, with_options
+from options.recipe_options import Language, RecipeOptions
+from recipes import own_text
+from recipes.plan import Plan
+from recipes.stages import Making, check_translates, training
+from tasks import setup
+
+TARGET = 'mul'  # ISO 639-3: multiple languages
+
+
+def plan(options: RecipeOptions) -> Plan:
+  """Return the stages. Raises ConfigError naming what cannot work."""
+  check_translates(options)
+  values, text = leaves(options.config), own_text.Folder(options, TARGET)
+  for language in options.languages:
+    if language.directory and values['data.kind'] != 'text':
+      raise ConfigError(f'--languages: {language.code}={language.directory} names a folder, and data.kind is '
+                        f'{values["data.kind"]!r}; folders are for data.kind=text')
+    if language.code == values['data.source_language']:
+      raise ConfigError(f'--languages has {language.code}, the language translated from; name target languages')
+    setup.records(with_options(options.config, _of(language, options)), tuple(options.given))
+  tests = [_test(stem, language) for language in options.languages for stem in own_text.test_stems(options)]
+  changes = text.changes('train', tests)
+  if not values['vocabulary.source_model'] and not values['init_from']:
+    changes['vocabulary.tags'] = tuple(dict.fromkeys(
+        (*values['vocabulary.tags'], *(language.tag for language in options.languages))))
+  files = *text.files('train'), *text.files(own_text.VALIDATION)
+  into = ', '.join(LANGUAGES.get(language.code, language.code) for language in options.languages)
+  stages = [
+      Making('mixture', 'writing the mixture of languages', (), files, functools.partial(_write, options, text)),
+      training('model', f'training {LANGUAGES.get(text.codes[0], text.codes[0])} to {into}', options, changes, files,
+               [*text.idle, 'data.directory'])]
+  return Plan(stages, ())
+
+
+def _of(language: Language, options: RecipeOptions) -> dict[str, Any]:
+  """Return the options, by dotted name, with which a language's corpus is read."""
+  directory = language.directory or options.config['data']['directory']
+  return {'data.target_language': language.code, 'data.directory': directory, 'data.tag': None}
+
+
+def _test(stem: str, language: Language) -> str:
+  return f'{stem}-{language.code}'
+
+
+def _write(options: RecipeOptions, text: own_text.Folder) -> dict[str, Any]:
+  """Write the mixture into text/, every source with its tag, and return the numbers of pairs."""
+  train, validation, figures = [], [], {}
+  for language in options.languages:
+    corpus = own_text.read(options, _of(language, options))
+    mixed = cleaning.weighted(cleaning.tagged(corpus.train, language.tag), language.weight, options.config['seed'])
+    train.append(mixed)
+    validation.append(cleaning.tagged(corpus.validation, language.tag))
+    tests = {stem: text.write(_test(stem, language), cleaning.tagged(split, language.tag))
+             for stem, split in own_text.tests_of(corpus, options).items()}
+    figures[language.code] = {'training': len(mixed), own_text.VALIDATION: len(corpus.validation), 'tests': tests}
+  text.write('train', cleaning.joined(train))
+  text.write(own_text.VALIDATION, list(_in_turn(validation)))
+  return figures
+
+
+def _in_turn(splits: list[Split]) -> Iterator[Pair]:
+  """Yield a pair of each split in turn, so that the first ones, which evaluations translate, are of every language."""
+  return (pair for pairs in itertools.zip_longest(*splits) for pair in pairs if pair is not None)

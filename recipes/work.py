@@ -1,0 +1,219 @@
+"""Works off the stages of a recipe in its folder: what is done is passed over, what was begun goes on.
+
+    WORKDIR/recipe.json    the recipe's settings, and the sums of the user's files; other settings are refused
+    WORKDIR/stages/        a record of each stage: the sums of its inputs and outputs, its seconds, its figures
+    WORKDIR/logs/          what the trainings and translations have printed
+
+A stage is done when its record says so and its inputs and outputs are what the record holds.
+"""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from checks import children, whole_files
+from checks.errors import ConfigError, DamagedError, FileError
+from checks.exit_codes import DONE, FOLDER_BUSY, UNEXPECTED
+from options.configurations import ROOT, leaves
+from options.programs import python
+from options.recipe_options import RecipeOptions
+from recipes.stages import Making, Script, Stage
+from training.json_files import as_written, read_json, write_json
+from training.run_folder import RunFolder
+
+# Options of a training that decide nothing, and may differ when a recipe goes on.
+_FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cache_dir', 'data.num_threads',
+         'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
+         'train.profile_steps', 'train.peak_tflops')
+
+
+# -------------------------------------------------------------------------------------------------- the settings
+
+
+def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()) -> None:
+  """Write recipe.json into the recipe's folder, or compare it with the one there.
+
+  Args:
+    options: the recipe's.
+    files: the user's, whose content decides what the recipe makes.
+    runs: folders of the user's trained runs.
+
+  Raises:
+    ConfigError: when the folder is no recipe's, or one with other settings, naming each.
+  """
+  path = os.path.join(options.workdir, 'recipe.json')
+  asked = settings(options, files, runs)
+  found = set(os.listdir(options.workdir)) if os.path.isdir(options.workdir) else set()
+  if os.path.isfile(path):
+    before = read_json(path)
+    wrong = [f'{name}: expected {before.get(name)!r}, as the folder was begun; found {asked.get(name)!r}'
+             for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)]
+    if wrong and found - {'recipe.json', 'recipe.json.lock', 'recipe.json.unfinished'}:
+      raise ConfigError(f'{options.workdir} holds a recipe with other settings:\n  ' + '\n  '.join(wrong)
+                        + '\nGive the same settings to go on with it, or another --workdir')
+    if not wrong:
+      return
+  elif left := sorted(found - {'recipe.json.lock', 'recipe.json.unfinished'}):
+    raise ConfigError(f'--workdir={options.workdir} is no folder of a recipe and not empty; it holds '
+                      f'{", ".join(left[:10])}; give a new folder, or that of a recipe')
+  write_json(path, asked)
+
+
+def settings(options: RecipeOptions, files: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
+  """Return all that decides what a recipe makes, as recipe.json holds it; see begin()."""
+  config = {f'config.{name}': value for name, value in leaves(options.config).items()
+            if not any(name == free or name.startswith(f'{free}.') for free in _FREE)}
+  contents = {file: whole_files.sum_of(file) for file in files} | {run: _sum_of_run(run) for run in runs}
+  return as_written({'recipe': options.recipe, **options.flags, **config,
+                     **{f'content of {name}': value for name, value in contents.items()}})
+
+
+def _sum_of_run(run: str) -> str:
+  """Return a sum of what a run has learnt. Raises DamagedError when its files have changed."""
+  return whole_files.digest_of(RunFolder.open(run).manifest.read()['checkpoints'])
+
+
+# ------------------------------------------------------------------------------------------------- the records
+
+
+def record_of(stage: Stage, workdir: str) -> dict[str, Any]:
+  """Return the record of a stage: `done`, `seconds`, and once it is done `inputs`, `outputs` and `figures`."""
+  path = _record(stage, workdir)
+  return read_json(path) if os.path.isfile(path) else {'done': False, 'seconds': 0.0}
+
+
+def is_done(stage: Stage, workdir: str) -> bool:
+  """Return whether a stage is done; one whose output was deleted is not.
+
+  Raises:
+    DamagedError: when an input or output has changed since, naming it.
+  """
+  record = record_of(stage, workdir)
+  if not record['done'] or not all(map(os.path.isfile, stage.outputs)):
+    return False
+  now = {side: _sums(paths, workdir) for side, paths in (('inputs', stage.inputs), ('outputs', stage.outputs))}
+  for side, what in (('inputs', 'was made from another'), ('outputs', 'has written another')):
+    if changed := [path for path, value in now[side].items() if record[side].get(path) != value]:
+      raise DamagedError(f'{workdir}: stage {stage.name} {what} {", ".join(changed)} than is there now; put it back from '
+                         f'a copy, or delete {_record(stage, workdir)} and {", ".join(stage.outputs)} to make the stage '
+                         'again')
+  return True
+
+
+def _record(stage: Stage, workdir: str) -> str:
+  return os.path.join(workdir, 'stages', f'{stage.name}.json')
+
+
+def _sums(paths: Sequence[str], workdir: str) -> dict[str, str | None]:
+  """Return the SHA-256 of each file, None where it is missing, by its path: within the recipe's folder, else as it is."""
+  inside = lambda path: os.path.relpath(path, workdir)
+  return {inside(path) if not inside(path).startswith(os.pardir) else path:
+          whole_files.sum_of(path) if os.path.isfile(path) else None for path in paths}
+
+
+def _write_record(stage: Stage, workdir: str, seconds: float, figures: Mapping[str, Any]) -> None:
+  os.makedirs(os.path.join(workdir, 'stages'), exist_ok=True)
+  write_json(_record(stage, workdir), {
+      'done': True, 'seconds': seconds, 'inputs': _sums(stage.inputs, workdir),
+      'outputs': _sums(stage.outputs, workdir), 'figures': dict(figures)})
+
+
+# ------------------------------------------------------------------------------------------------- the commands
+
+
+def commands(stages: Sequence[Stage], options: RecipeOptions) -> list[str]:
+  """Return a comment and a command for each stage: what the recipe does, to be run in this order."""
+  lines = []
+  for number, stage in enumerate(stages, 1):
+    lines += [f'# {_head(number, stages)}: {stage.title}',
+              stage.typed if isinstance(stage, Script) else command(options, f'--stage={stage.name}')]
+  return [*lines, '# The card', command(options)]
+
+
+def command(options: RecipeOptions, *more: str) -> str:
+  """Return the command of the recipe as one types it in a shell, with further words."""
+  return shlex.join([python(), os.path.relpath(os.path.join(ROOT, 'recipe.py')), *options.typed, *more])
+
+
+def _head(number: int, stages: Sequence[Stage]) -> str:
+  return f'Stage {number} of {len(stages)}'
+
+
+# ---------------------------------------------------------------------------------------------------- the work
+
+
+def work_off(stages: Sequence[Stage], options: RecipeOptions, say: Callable[[str], Any]) -> int:
+  """Run the stages that are not done, or the one that is asked for, and return the exit code.
+
+  Raises:
+    children.Stopped: on Ctrl-C and SIGTERM while a child works, once that has ended.
+  """
+  names = [stage.name for stage in stages]
+  if options.stage not in (None, *names):
+    raise ConfigError(f'--stage={options.stage}: expected one of {", ".join(names)}')
+  for number, stage in enumerate(stages, 1):
+    if options.stage not in (None, stage.name):
+      continue
+    head = _head(number, stages)
+    if is_done(stage, options.workdir):
+      say(f'{head}: {stage.title}: done before')
+      continue
+    _check_inputs(stage, stages)
+    say(f'{head}: {stage.title}')
+    code = _make(stage, options) if isinstance(stage, Making) else _run(stage, head, options, say)
+    if code:
+      return code
+  return DONE
+
+
+def _check_inputs(stage: Stage, stages: Sequence[Stage]) -> None:
+  """Raise FileError when an input of a stage is missing, naming the stage that makes it."""
+  makers = {output: one.name for one in stages for output in one.outputs}
+  for path in stage.inputs:
+    if not os.path.isfile(path):
+      raise FileError(f'stage {stage.name} reads {path}, which is not there; '
+                      + (f'stage {makers[path]} makes it: run that first' if path in makers else 'put it back'))
+
+
+def _make(stage: Stage, options: RecipeOptions) -> int:
+  start = time.monotonic()
+  assert isinstance(stage, Making)
+  figures = stage.make()
+  _write_record(stage, options.workdir, time.monotonic() - start, figures)
+  return DONE
+
+
+def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], Any]) -> int:
+  """Run a script to its end, once no other process does its work; return its exit code."""
+  assert isinstance(stage, Script)
+  before, start, log = record_of(stage, options.workdir), time.monotonic(), os.path.join(
+      options.workdir, 'logs', f'{stage.name}.log')
+  seconds = lambda: before['seconds'] + time.monotonic() - start
+  code, last = FOLDER_BUSY, ''
+  with children.stop_signals() as stops:
+    try:
+      while code == FOLDER_BUSY:  # also where a killed recipe's child took its lock only after ours was started
+        children.wait_until_free(stage.lock, stops,
+                                 lambda: say(f'{head}: another process works on it; waiting for that'))
+        code = DONE if stage.was_run() else None
+        if code is None:
+          code, last = children.run(stage.command, stage.typed, log, children.Echo(stage.progress), stops)
+    except children.StopAsked:
+      _write_seconds(stage, options.workdir, seconds())
+      raise children.Stopped(f'Stopped in {head.lower()}, {stage.title}. The same command resumes from here.',
+                             stops.exit_code) from None
+  missing = [path for path in stage.outputs if not os.path.isfile(path)]
+  if code == DONE and not missing:
+    _write_record(stage, options.workdir, seconds(), {})
+    return DONE
+  _write_seconds(stage, options.workdir, seconds())
+  say(f'{head}: FAILED with exit code {code}: {last}\n    its output is above and in {log}')
+  return code if code > 0 else UNEXPECTED  # below 0: killed by a signal
+
+
+def _write_seconds(stage: Stage, workdir: str, seconds: float) -> None:
+  """Record for how long a stage has worked that is not done."""
+  os.makedirs(os.path.join(workdir, 'stages'), exist_ok=True)
+  write_json(_record(stage, workdir), {'done': False, 'seconds': seconds})
