@@ -53,6 +53,7 @@ from corpora.phrasebook.grammar import (
 from corpora.phrasebook.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, fits
 from corpora.phrasebook.sense import fair_trade, grown_up
 
+_PACE = ('fast', 'slow')  # nobody is told apart by it
 _WITHOUT_REASON = frozenset(['see', 'hear', 'find', 'lose', 'break', 'wake up', 'dream of', 'arrive'])
 
 
@@ -255,8 +256,8 @@ def _that(draft: Draft) -> list[Example]:
     raise Unfit
   if verb.english == 'hope':
     said = action(draft, 'future', negated=0)
-    if said.verb.name in UNWISHED:
-      raise Unfit
+    if said.verb.name in UNWISHED or said.subject.lemma == subject.lemma:
+      raise Unfit  # of oneself one hopes nothing that is easily done
   else:
     said = state(draft, 'present') if draft.chance(0.3) else action(draft)
   if whether and said.negated or (whether or own) and said.subject.lemma in ('I', 'we'):
@@ -307,7 +308,7 @@ def _relative(draft: Draft) -> list[Example]:
     known_for = [ADJECTIVES[adjective] for adjective in _TOWARDS.get(verb.name, ([], []))[0] if not clause.negated]
   # A person is so that the deed comes of it: "the man who slept was tired"; otherwise we know him.
   described_as = [adjective for adjective in adjectives_of(noun) if adjective in known_for or not person and (
-      'person' not in adjective.tags or adjective.english in ('old', 'young'))]
+      'person' not in adjective.tags and adjective.english not in _PACE or adjective.english in ('old', 'young'))]
   if not described_as or person and draft.chance(0.4):
     knower, unit = pronoun(draft, draft.choose(PRONOUNS)), draft.unit('v')
     know = lexicon.FRAME_VERBS['know']

@@ -129,7 +129,8 @@ def _having(draft: Draft) -> list[Example]:
   adjective = None
   if draft.chance(0.5):
     adjective = draft.choose([option for option in adjectives_of(noun)
-                              if 'person' not in option.tags or option.english in ('old', 'young', 'strong')])
+                              if 'person' not in option.tags and option.english not in ('slow', 'good', 'bad', 'dirty')
+                              or option.english in ('old', 'young', 'strong')])
   unit, thing = draft.unit('v'), noun_phrase(draft, noun, NOT_A if negated else A, adjective)
   tense = draft.weigh({'present': 0.6, 'past': 0.4})
   clause = Clause(unit, subject, HAVE, tense, (verb_object(draft, unit, HAVE, thing, 'accusative'),), negated)

@@ -333,7 +333,7 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   tense = tense or draft.weigh({'past': 0.45, 'present': 0.55})
   negated = draft.chance(0.2) and subject.definite
   # "isn't too clever" is "nicht zu klug" or "nicht besonders klug".
-  too = adjective.english not in _NEVER_TOO
+  too = adjective.english not in _NEVER_TOO and 'person' not in adjective.tags
   degree = '' if negated or adjective.english in UNGRADED else draft.weigh({'': 0.6, 'very': 0.25, 'too': 0.15 * too})
   complement = predicate(draft, unit, adjective, degree)
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))

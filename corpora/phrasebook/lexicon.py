@@ -422,7 +422,7 @@ lie +down, lay +down | hin-legen, legt, hingelegt, haben | person dog cat horse 
 get +dressed, got +dressed, getting +dressed | an-ziehen, zieht, angezogen, haben | person | |
 remember, remembered | erinnern, erinnert, erinnert, haben | person | an accusative | person animal building garden picture letter
 fall +in +love with, fell +in +love with | verlieben, verliebt, verliebt, haben | person | in accusative | person
-look +forward to, looked +forward to, looking +forward to | freuen, freut, gefreut, haben | person | auf accusative | cake letter museum hotel book
+look +forward to, looked +forward to, looking +forward to | freuen, freut, gefreut, haben | person | auf accusative | cake letter book
 complain about, complained about, complaining about | beschweren, beschwert, beschwert, haben | person | über accusative | person hotel room bed food vehicle device
 introduce, introduced | vor-stellen, stellt, vorgestellt, haben | person | accusative | self
 wash, washed, washing | waschen, wäscht, gewaschen, haben | person | accusative | self
@@ -497,16 +497,16 @@ fit into | not | packed | container car -barrel -drawer | big long wide tall | s
 fit into | not | cat dog rabbit snake luggage | cupboard box car | big long wide tall | small narrow low*
 fit into | | packed | container car -barrel -drawer | small narrow short low | big wide
 fit into | | cat dog rabbit snake luggage | cupboard box car | small narrow low | big wide
-fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide | low narrow small*
-fit under | not | truck bus boat carriage camel | bridge | tall big wide | low
-fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low narrow small* | high
-fit under | | truck bus boat carriage camel | bridge | low narrow small* | high
+fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide* | low narrow small
+fit under | not | truck bus boat carriage camel | bridge | tall big wide* | low
+fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low narrow small | high
+fit under | | truck bus boat carriage camel | bridge | low narrow small | high
 cover | not | curtain cupboard shelf sofa box | mirror picture window door clock television | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf sofa box | mirror picture window door clock television | big wide tall long | small narrow low
 support | not | table chair shelf bench | container television -drawer -cupboard | weak old | heavy
 support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy
-support | | table chair shelf bench | container television -drawer -cupboard | sturdy | light small
-support | | bridge | bicycle car carriage horse cow | sturdy | light small
+support | | table chair shelf bench | container television -drawer -cupboard | sturdy | light small*
+support | | bridge | bicycle car carriage horse cow | sturdy | light small*
 overtake | not | vehicle -carriage -bicycle | vehicle -carriage -bicycle | slow old* | fast
 overtake | | vehicle -carriage -bicycle | vehicle -carriage -bicycle | fast | slow old*
 catch | not | hunter | prey | slow tired* lazy | fast clever strong

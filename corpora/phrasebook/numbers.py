@@ -31,7 +31,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import VERBS, fits
-from corpora.phrasebook.sense import check_described, check_doer
+from corpora.phrasebook.sense import check_described, check_doer, grown_up
 
 _ONES = dict(zip('two three four five six seven eight nine ten eleven twelve'.split(),
                  'zwei drei vier fünf sechs sieben acht neun zehn elf zwölf'.split()))
@@ -52,7 +52,8 @@ def _number_words() -> dict[str, str]:
 
 NUMBERS = _number_words()
 _AGES = {'boy': (2, 15), 'girl': (2, 15), 'child': (2, 12), 'son': (2, 60), 'daughter': (2, 60), 'prince': (2, 60),
-         'princess': (2, 60), 'brother': (2, 90), 'sister': (2, 90), 'grandfather': (55, 99), 'grandmother': (55, 99)}
+         'princess': (2, 60), 'brother': (2, 90), 'sister': (2, 90), 'father': (25, 90), 'mother': (25, 90),
+         'grandfather': (55, 99), 'grandmother': (55, 99)}
 
 
 def _some_number(draft: Draft) -> str:
@@ -70,6 +71,7 @@ def _counting(draft: Draft) -> list[Example]:
   verb = draft.choose([verb for verb in VERBS if verb.name in _COUNTED and 'person' in verb.subjects])
   subject, unit = some_person(draft), draft.unit('v')
   check_doer(verb, subject)
+  grown_up(verb, subject)
   noun = draft.choose(fitting(verb.objects - PERSON))
   few = verb.name not in ('buy', 'sell', 'need') or not fits(_MANY, noun)
   number = 'many' if draft.chance(0.15) else draft.choose(tuple(NUMBERS)[:5]) if few else _some_number(draft)

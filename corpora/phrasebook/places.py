@@ -30,7 +30,7 @@ from corpora.phrasebook.grammar import (
   words,
 )
 from corpora.phrasebook.lexicon import NOUNS, VERBS, Verb, fits
-from corpora.phrasebook.sense import check_doer, grown_up
+from corpora.phrasebook.sense import check_described, check_doer, grown_up
 
 # English, German: with the dative they say where, with the accusative whither.
 _IN, _ON, _UNDER, _BEHIND, _NEXT_TO, _BEFORE = (
@@ -123,6 +123,7 @@ def _put(draft: Draft) -> list[Example]:
   subject = some_person(draft)
   noun = draft.choose(fitting(frozenset({'lying' if verb.name == 'lay' else 'standing'})))
   thing, unit = some_noun(draft, noun, subject, indefinite=0.3, plural=0), draft.unit('v')
+  check_described(verb, thing)
   tense = draft.weigh({'past': 0.7, 'future': 0.3})
   clause = Clause(unit, subject, verb, tense, (verb_object(draft, unit, verb, thing, 'accusative'),),
                   complement=_place(draft, _WHERE_THINGS[verb.name], 'accusative', verb.name, subject, noun.english))
@@ -134,6 +135,7 @@ def _lies(draft: Draft) -> list[Example]:
   verb = lexicon.FRAME_VERBS[draft.choose(('lie', 'stand'))]
   noun = draft.choose(fitting(frozenset({'lying' if verb.name == 'lie' else 'standing'})))
   subject = some_noun(draft, noun, indefinite=0.15)
+  check_described(verb, subject)
   clause = Clause(draft.unit('v'), subject, verb, 'progressive',
                   complement=_place(draft, _WHERE_THINGS[verb.name], 'dative', verb.name, subject, noun.english))
   clause = relate_verb(draft, clause)

@@ -11,11 +11,13 @@ OWN = frozenset('my our his her their'.split())
 _WITH_BROKEN = frozenset('see find buy sell repair'.split())  # what is done with a broken thing
 _STATES = frozenset('dirty clean empty'.split())
 _MOODS = frozenset('tired hungry sick weak lazy angry sad happy'.split())  # what matters to few deeds
-_OF_MOODS = frozenset('disappear sleep laugh cry call kick dance sing rest apologize complain'.split()) | {
+_OF_MOODS = frozenset('disappear sleep laugh cry call kick rest apologize complain'.split()) | {
     'come back', 'lie down', 'complain about'}  # what the moody do
 _PACE = frozenset('fast slow heavy light'.split())
 _WITH_STATES = frozenset('see find carry bring wash clean'.split()) | {'dream of', 'tidy up'}  # with what is dirty or empty
 _WITH_MOODS = frozenset('see help find meet visit call hear'.split())
+_QUALITIES = frozenset(['good', 'bad'])  # of what is read
+_WITH_QUALITIES = frozenset('read buy write'.split())
 
 
 def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
@@ -43,6 +45,7 @@ def check_described(verb: Verb, nominal: Nominal) -> None:
   said = {word.text for word in nominal.english}
   if ('broken' in said and verb.name not in _WITH_BROKEN or said & _MOODS and verb.name not in _WITH_MOODS
       or said & _STATES and verb.name not in _WITH_STATES
+      or said & _QUALITIES and verb.name not in _WITH_QUALITIES
       or 'clean' in said and verb.name in ('clean', 'wash', 'tidy up')):
     raise Unfit
 
