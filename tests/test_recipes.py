@@ -394,6 +394,38 @@ def test_a_translation_that_was_made_by_hand_is_taken_when_it_is_whole_and_newer
   assert stage.progress() == '100 % of 2 lines translated'
 
 
+KILLED_AT_A_FILE = '''
+import os, signal, sys
+import recipe
+from options import recipe_options
+rename, left = os.replace, int(sys.argv[1])
+
+def replace(before, after):
+  global left
+  left -= 1
+  if not left:
+    os.kill(os.getpid(), signal.SIGKILL)
+  rename(before, after)
+
+os.replace = replace
+recipe.main(recipe_options.read(sys.argv[2:]))
+'''
+
+
+@pytest.mark.parametrize('number', [7, *(pytest.param(n, marks=pytest.mark.drill) for n in (1, 2, 3, 4, 5, 6, 8, 9, 10))])
+def test_killed_before_any_file_is_whole_a_stage_of_this_program_makes_the_same(number, multilingual, text, tmp_path):
+  """The mixture writes recipe.json, eight files and its record; kill -9 strikes before the n-th of them has its name."""
+  given = 'multilingual', text, tmp_path / 'x', '--languages=de,fr*0.5', '--stage=mixture'
+  killed = subprocess.run([sys.executable, '-c', KILLED_AT_A_FILE, str(number), *words(*given)], cwd=ROOT,
+                          capture_output=True, text=True)
+  assert killed.returncode == -signal.SIGKILL, killed.stderr
+  whole = [path for path in (tmp_path / 'x').rglob('*.*') if path.is_file() and path.suffix not in ('.lock', '.unfinished')]
+  assert len(whole) == number - 1
+  assert recipe.main(options(*given)) == exit_codes.DONE
+  made = {path.name: path.read_bytes() for path in (tmp_path / 'x' / 'text').iterdir()}
+  assert made == {path.name: path.read_bytes() for path in (multilingual / 'text').iterdir()} and len(made) == 8
+
+
 def begun(text):
   """The numbers of the stages that a recipe says it begins."""
   return [int(found[1]) for line in text.splitlines() if (found := re.match(r'Stage (\d+) of', line)) and 'done' not in line]
