@@ -1,0 +1,148 @@
+"""A bucket on this machine: gcp-storage-emulator, and what it lacks of Google's own service.
+
+    with BucketServer() as server:
+      server.environment      # what a process needs to find it
+      server.objects('run/')  # the names of its objects
+
+Added are generations as conditions of writing and deleting (ifGenerationMatch) and as a header of what is read, without
+which TensorStore refuses its answers; several requests at a time; and uploads of which only a part arrives, which leave
+no object.
+"""
+
+import io
+import json
+import logging
+import re
+import threading
+from http import server
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from gcp_storage_emulator.handlers import buckets
+from gcp_storage_emulator.server import RequestHandler
+from gcp_storage_emulator.storage import Storage
+
+BUCKET = 'bucket'
+for name in ('api', 'api.object', 'api.bucket', 'gcp_storage_emulator'):
+  logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+class BucketServer:
+  """A server with one empty bucket, on a free port. A context manager, which stops it."""
+
+  def __init__(self):
+    self.storage, self._lock = Storage(use_memory_fs=True), threading.RLock()
+    buckets.create_bucket(BUCKET, self.storage)
+    self._cut, self.num_cut = None, 0  # which uploads lose their connection, and how many of them did
+    self.before = lambda method, name: None  # called with each request
+    handler = type('Handler', (_Handler,), {'owner': self})
+    self._server = server.ThreadingHTTPServer(('127.0.0.1', 0), lambda *inputs: handler(self.storage, *inputs))
+    self._server.daemon_threads = True
+    self.url = f'http://127.0.0.1:{self._server.server_address[1]}'
+    self.environment = {'STORAGE_EMULATOR_HOST': self.url, 'TENSORSTORE_GCS_HTTP_URL': self.url}
+
+  def __enter__(self):
+    threading.Thread(target=self._server.serve_forever, daemon=True).start()
+    return self
+
+  def __exit__(self, *_):
+    self._server.shutdown()
+    self._server.server_close()
+
+  def objects(self, prefix=''):
+    with self._lock:
+      return sorted(name for name in self.storage.objects.get(BUCKET, {}) if name.startswith(prefix))
+
+  def read(self, name):
+    with self._lock:
+      return self.storage.get_file(BUCKET, name)
+
+  def generation(self, name):
+    """The generation of an object, 0 where there is none."""
+    with self._lock:
+      found = self.storage.objects.get(BUCKET, {}).get(name)
+      return int(found['generation']) if found else 0
+
+  def overwrite(self, name, data):
+    """Change the content of an object, as nothing but a fault does."""
+    with self._lock:
+      self.storage.create_file(BUCKET, name, data, self.storage.get_file_obj(BUCKET, name) | {'size': str(len(data))})
+
+  def remove(self, name):
+    with self._lock:
+      self.storage.delete_file(BUCKET, name)
+
+  def cut_uploads(self, pattern, times=None):
+    """From now on, break the connection in the middle of uploads whose name matches; `times` of each, or always."""
+    self._cut, self._times, self._seen = re.compile(pattern) if pattern else None, times, {}
+
+  def is_cut(self, name):
+    with self._lock:
+      if self._cut is None or not self._cut.search(name):
+        return False
+      self._seen[name] = self._seen.get(name, 0) + 1
+      cut = self._times is None or self._seen[name] <= self._times
+      self.num_cut += cut
+      return cut
+
+
+class _Handler(RequestHandler):
+  owner: BucketServer
+
+  def _handle(self, method):
+    url = urlsplit(self.path)
+    query = {name: values[0] for name, values in parse_qs(url.query).items()}
+    size = int(self.headers.get('Content-Length', 0))
+    body = self.rfile.read(size // 2)
+    name = self._name(url.path, query, body)
+    is_upload = 'upload' in url.path and method == 'POST'
+    if is_upload and self.owner.is_cut(name):
+      self.close_connection = True
+      self.connection.close()
+      return
+    body += self.rfile.read(size - size // 2)
+    if len(body) < size:  # who sent it is gone
+      return
+    name = self._name(url.path, query, body)
+    self.owner.before(method, name)
+    self.rfile = io.BytesIO(body)
+    with self.owner._lock:
+      wanted = query.get('ifGenerationMatch')
+      if wanted is not None and int(wanted) != self.owner.generation(name):
+        self.send_response(412)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+        return
+      self._generation = self.owner.generation(name) if method == 'GET' and query.get('alt') == 'media' else 0
+      getattr(super(), f'do_{method}')()
+
+  def _name(self, path, query, body):
+    """The object that a request is about."""
+    if found := re.search(r'/b/[^/]+/o/(.+)$', path):
+      return unquote(found[1])
+    if 'name' in query:
+      return query['name']
+    found = re.search(rb'\n(\{.*?\})\s', body)
+    try:
+      return json.loads(found[1])['name'] if found else ''
+    except (ValueError, KeyError):
+      return ''
+
+  def end_headers(self):
+    if getattr(self, '_generation', 0):
+      self.send_header('x-goog-generation', str(self._generation))
+    super().end_headers()
+
+  def do_GET(self):
+    self._handle('GET')
+
+  def do_POST(self):
+    self._handle('POST')
+
+  def do_DELETE(self):
+    self._handle('DELETE')
+
+  def do_PUT(self):
+    self._handle('PUT')
+
+  def do_PATCH(self):
+    self._handle('PATCH')
