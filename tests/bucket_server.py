@@ -33,12 +33,14 @@ class BucketServer:
     self.storage, self._lock = Storage(use_memory_fs=True), threading.RLock()
     buckets.create_bucket(BUCKET, self.storage)
     self._cut, self.num_cut = None, 0  # which uploads lose their connection, and how many of them did
-    self.before = lambda method, name: None  # called with each request
+    self.refusal = None  # the status that every request gets in place of an answer, such as 403
     handler = type('Handler', (_Handler,), {'owner': self})
     self._server = server.ThreadingHTTPServer(('127.0.0.1', 0), lambda *inputs: handler(self.storage, *inputs))
     self._server.daemon_threads = True
+    self._server.handle_error = lambda *_: None  # a client that is gone, such as a killed one
     self.url = f'http://127.0.0.1:{self._server.server_address[1]}'
-    self.environment = {'STORAGE_EMULATOR_HOST': self.url, 'TENSORSTORE_GCS_HTTP_URL': self.url}
+    # The last one keeps Google's libraries from asking for credentials where this machine would have them from.
+    self.environment = {'STORAGE_EMULATOR_HOST': self.url, 'TENSORSTORE_GCS_HTTP_URL': self.url, 'NO_GCE_CHECK': 'true'}
 
   def __enter__(self):
     threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -65,7 +67,8 @@ class BucketServer:
   def overwrite(self, name, data):
     """Change the content of an object, as nothing but a fault does."""
     with self._lock:
-      self.storage.create_file(BUCKET, name, data, self.storage.get_file_obj(BUCKET, name) | {'size': str(len(data))})
+      about = {key: value for key, value in self.storage.get_file_obj(BUCKET, name).items() if key not in ('crc32c', 'md5Hash')}
+      self.storage.create_file(BUCKET, name, data, about | {'size': str(len(data))})
 
   def remove(self, name):
     with self._lock:
@@ -103,17 +106,21 @@ class _Handler(RequestHandler):
     if len(body) < size:  # who sent it is gone
       return
     name = self._name(url.path, query, body)
-    self.owner.before(method, name)
+    if self.owner.refusal:
+      return self._answer(self.owner.refusal, b'{"error": {"message": "no access"}}')
     self.rfile = io.BytesIO(body)
     with self.owner._lock:
       wanted = query.get('ifGenerationMatch')
       if wanted is not None and int(wanted) != self.owner.generation(name):
-        self.send_response(412)
-        self.send_header('Content-Length', '0')
-        self.end_headers()
-        return
+        return self._answer(412)
       self._generation = self.owner.generation(name) if method == 'GET' and query.get('alt') == 'media' else 0
       getattr(super(), f'do_{method}')()
+
+  def _answer(self, status, body=b''):
+    self.send_response(status)
+    self.send_header('Content-Length', str(len(body)))
+    self.end_headers()
+    self.wfile.write(body)
 
   def _name(self, path, query, body):
     """The object that a request is about."""
