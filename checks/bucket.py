@@ -224,7 +224,9 @@ class _ObjectOfLines(Lines):
     self._content += line.encode()
     self._is_new = True
     if time.monotonic() - self._uploaded >= _UPLOAD_SECONDS:
-      self.settle()
+      with contextlib.suppress(FileError):  # nothing is lost: the next upload has these lines, too
+        self.settle()
+      self._uploaded = time.monotonic()
 
   def settle(self) -> None:
     if self._is_new:

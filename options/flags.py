@@ -159,7 +159,7 @@ def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
 
 
 # Flags of several scripts.
-WORKDIR = Flag('workdir', "the run's folder, made by train.py", required=True)
+WORKDIR = Flag('workdir', "the run's folder, made by train.py, on a disk or in a bucket (gs://bucket/run)", required=True)
 CHECKPOINT = Flag('checkpoint', 'which parameters: final (the mean of the checkpoints behind the final scores; '
                   'best where there are no scores yet), best (on the validation split), latest, average:N (the mean of '
                   'the last N) or the number of a step', default='final')

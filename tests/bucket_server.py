@@ -95,14 +95,14 @@ class _Handler(RequestHandler):
     url = urlsplit(self.path)
     query = {name: values[0] for name, values in parse_qs(url.query).items()}
     size = int(self.headers.get('Content-Length', 0))
-    body = self.rfile.read(size // 2)
-    name = self._name(url.path, query, body)
-    is_upload = 'upload' in url.path and method == 'POST'
-    if is_upload and self.owner.is_cut(name):
+    # The name of an upload stands in its address, or at the beginning of its content.
+    first = size // 2 if 'name' in query or size > 10_000 else max(size - 1, 0)
+    body = self.rfile.read(first)
+    if 'upload' in url.path and method == 'POST' and self.owner.is_cut(self._name(url.path, query, body)):
       self.close_connection = True
       self.connection.close()
       return
-    body += self.rfile.read(size - size // 2)
+    body += self.rfile.read(size - first)
     if len(body) < size:  # who sent it is gone
       return
     name = self._name(url.path, query, body)

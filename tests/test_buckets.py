@@ -12,34 +12,31 @@ import time
 import numpy as np
 import pytest
 
-for package in ('gcsfs', 'gcp_storage_emulator'):
-  if importlib.util.find_spec(package) is None:
-    pytest.skip(f'{package} is not installed', allow_module_level=True)
-
 import decode
 import tasks
 import train
 import visualize
-from checks import cache_root, exit_codes, files, lease
+from checks import bucket, cache_root, exit_codes, files, lease
 from checks.errors import ConfigError, DamagedError, FileError
 from checks.storage import Busy
 from options import decode_options, visualize_options
 from options.configurations import ROOT
-from tests.bucket_server import BUCKET, BucketServer
 from tests.tiny_runs import CLOCKS, arguments, metrics, options, saved
 from training import failures, peers
 from training.checkpoint import Checkpoints
-from training.manifest import Manifest
 from training.run_folder import FolderBusyError, RunFolder
 from transformer import partitioning
 
-STEPS = 8
+pytestmark = pytest.mark.skipif(any(importlib.util.find_spec(name) is None for name in ('gcsfs', 'gcp_storage_emulator')),
+                                reason='gcsfs or gcp-storage-emulator is not installed')
+BUCKET, STEPS = 'bucket', 8
 FLAGS = ['--config.train.average_last=1', '--config.train.batch_tokens=1024', '--config.mesh.data=1']
 LENGTH = f'--config.train.num_steps={STEPS}'
 
 
 @pytest.fixture(scope='module')
 def server():
+  from tests.bucket_server import BucketServer  # which needs them
   with pytest.MonkeyPatch.context() as patch, BucketServer() as found:
     for name, value in found.environment.items():
       patch.setenv(name, value)
@@ -89,19 +86,39 @@ def assert_same_run(server, whole, name):
   assert metrics(whole) == [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines]
 
 
-def test_R1_K3_a_killed_run_goes_on_as_if_nothing_had_happened(server, corpus, whole, capsys):
-  workdir = address('killed')
+def test_R1_K3_a_run_killed_in_the_middle_of_an_upload_goes_on_as_if_nothing_had_happened(server, corpus, whole, capsys):
+  workdir, cut = address('killed'), server.num_cut
+  server.cut_uploads(r'killed/checkpoints/6/state/')
   process = start(corpus, workdir, '--config.train.num_steps=100000')
-  wait_for(lambda: 6 in Manifest(workdir).checkpoints(), process)
+  wait_for(lambda: server.num_cut > cut, process)
   process.kill()
   process.communicate()
-  assert 'killed/lock' in server.objects()  # which the next start takes over
+  server.cut_uploads(None)
+  assert server.objects('killed/checkpoints/6/')  # a part of it is there …
+  checkpoints = Checkpoints(RunFolder(workdir).checkpoints)
+  assert checkpoints.steps() == [2, 4] and checkpoints.damage(4) is None  # … and counts for nothing
+  assert 'killed/lock' in server.objects()
   began = time.monotonic()
   assert train.main(options(corpus, workdir, *FLAGS, LENGTH)) == 0
-  assert time.monotonic() - began < lease.EXPIRY and 'resuming from step' in capsys.readouterr().out
+  said = capsys.readouterr()
+  assert time.monotonic() - began < lease.EXPIRY and 'resuming from step 4' in said.out and 'waiting' not in said.err
   assert_same_run(server, whole, 'killed')
   assert 'killed/lock' not in server.objects() and not RunFolder.open(workdir).manifest.problems()
   assert not os.path.exists('gs:') and os.listdir(os.path.join(cache_root.root(), 'data'))
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize('seed', range(3))
+def test_R1_K3_drill(server, corpus, whole, seed):
+  """Each run is killed four times at random."""
+  draw, workdir = np.random.default_rng(seed), address(f'random{seed}')
+  for _ in range(4):
+    process = start(corpus, workdir, LENGTH)
+    time.sleep(draw.uniform(4, 16))
+    process.kill()
+    process.communicate()
+  assert train.main(options(corpus, workdir, *FLAGS, LENGTH)) == 0
+  assert_same_run(server, whole, f'random{seed}')
 
 
 def test_R2_no_batch_is_repeated_or_lost_and_scripts_read_the_run(server, corpus, whole, tmp_path, monkeypatch):
@@ -116,7 +133,7 @@ def test_R2_no_batch_is_repeated_or_lost_and_scripts_read_the_run(server, corpus
   prepared, prepare = [], train.prepare
   monkeypatch.setattr(train, 'prepare', lambda *inputs: prepared.append(prepare(*inputs)) or prepared[-1])
   workdir = address('parts')
-  for steps in (2, 3, STEPS):  # in an epoch, at its end, twice in a row
+  for steps in (3, STEPS):
     train.main(options(corpus, workdir, *FLAGS, f'--config.train.num_steps={steps}',
                        '--config.train.watch_attention=samples'))
   plan = prepared[0][1].batches
@@ -155,6 +172,24 @@ def test_C1_a_changed_byte_is_found_and_named(server, corpus, whole, capsys):
   assert_same_run(server, whole, 'spoilt')
 
 
+@pytest.mark.drill
+def test_C1_drill(server, corpus):
+  """Each object of a checkpoint is flipped, cut short, emptied and deleted."""
+  workdir = address('spoiling')
+  assert train.main(options(corpus, workdir, *FLAGS, '--config.train.num_steps=4')) == 0
+  checkpoints, names = Checkpoints(RunFolder(workdir).checkpoints), server.objects('spoiling/checkpoints/4/')
+  assert checkpoints.damage(4) is None and len(names) > 10
+  for name in names:
+    content, short = server.read(name), name.removeprefix('spoiling/checkpoints/4/')
+    for spoilt in (bytes([content[0] ^ 1]) + content[1:], content[:-1], b''):
+      server.overwrite(name, spoilt)
+      assert checkpoints.damage(4) == f'{short} has changed since it was saved'
+    server.remove(name)
+    assert checkpoints.damage(4) == f'{short} is missing'
+    files.of(workdir).write(f'gs://{BUCKET}/{name}', content)
+  assert checkpoints.damage(4) is None
+
+
 def test_K1_sigterm_saves_and_says_so(server, corpus, whole):
   workdir = address('stopped')
   process = start(corpus, workdir, '--config.train.num_steps=100000', '--config.train.checkpoint_every=100000',
@@ -169,26 +204,29 @@ def test_K1_sigterm_saves_and_says_so(server, corpus, whole):
 
 
 def test_uploads_that_are_cut_off_are_made_again(server, corpus, whole):
-  server.cut_uploads(r'again/(checkpoints/4/|metrics|manifest)', times=1)
+  before = server.num_cut
+  server.cut_uploads(r'again/(checkpoints/4/state/|metrics)', times=1)
   assert train.main(options(corpus, address('again'), *FLAGS, LENGTH)) == 0
-  assert server.num_cut > 5
+  assert server.num_cut > before + 3
   assert_same_run(server, whole, 'again')
 
 
-def test_K3_a_run_killed_in_the_middle_of_an_upload_leaves_what_was_whole(server, corpus, whole, capsys):
-  workdir, cut = address('cut'), server.num_cut
-  server.cut_uploads(r'cut/checkpoints/6/state/')
-  process = start(corpus, workdir, LENGTH)
-  wait_for(lambda: server.num_cut > cut, process)
-  process.kill()
-  process.communicate()
+def test_an_upload_that_never_arrives_leaves_what_was_there(server, monkeypatch):
+  monkeypatch.setattr('gcsfs.retry.min', lambda *_: 0.01, raising=False)  # seconds between its attempts
+  storage, path = files.of(address('never')), f'{address("never")}/file'
+  storage.write(path, 'first')
+  lines = storage.lines(f'{address("never")}/lines')
+  server.cut_uploads('never/')
+  with pytest.raises(FileError, match=f'{path} cannot be read or written: .*; look at the network, and give the same'):
+    storage.write(path, 'second')
+  monkeypatch.setattr(bucket, '_UPLOAD_SECONDS', 0.0)
+  lines.write('one\n')  # training does not end for that …
+  with pytest.raises(FileError, match='never/lines cannot be read or written'):
+    lines.settle()  # … unless a checkpoint relies on it
   server.cut_uploads(None)
-  assert server.objects('cut/checkpoints/6/')  # a part of it is there …
-  checkpoints = Checkpoints(RunFolder(workdir).checkpoints)
-  assert checkpoints.steps() == [2, 4] and checkpoints.damage(4) is None  # … and is none
-  assert train.main(options(corpus, workdir, *FLAGS, LENGTH)) == 0
-  assert 'resuming from step 4' in capsys.readouterr().out
-  assert_same_run(server, whole, 'cut')
+  assert storage.read(path) == b'first' and storage.names(address('never')) == ['file']
+  lines.close()
+  assert storage.read(f'{address("never")}/lines') == b'one\n'
 
 
 # ------------------------------------------------------------------------------------------------------ the lease
@@ -267,11 +305,11 @@ def test_a_lease_of_another_host_is_waited_for(server, monkeypatch, capsys):
 
 
 def test_of_several_processes_one_gets_the_lease(server):
-  bucket, got = files.of(address('raced')), []
+  storage, got = files.of(address('raced')), []
 
   def race(number):
     try:
-      got.append(bucket.claim(f'{address("raced")}/{number // 8}'))
+      got.append(storage.claim(f'{address("raced")}/{number // 8}'))
     except Busy:
       pass
 
