@@ -86,8 +86,11 @@ class Bucket(Storage):
     return bool(self.names(path))
 
   def names(self, folder: str) -> list[str]:
+    start = '/'.join(_split(folder)).rstrip('/') + '/'
     with _naming(folder), contextlib.suppress(FileNotFoundError):
-      return sorted({os.path.basename(name.rstrip('/')) for name in self._files.ls(folder, detail=False)})
+      # An empty object of the folder's own name, as Google's pages make it, is not in the folder.
+      return sorted({name.removeprefix(start).rstrip('/') for name in self._files.ls(folder, detail=False)
+                     if name.startswith(start) and name != start})
     return []
 
   def read(self, path: str) -> bytes:
@@ -106,9 +109,9 @@ class Bucket(Storage):
 
   def _sizes(self, folder: str) -> dict[str, int]:
     """Return the size of every object below a folder, by its path relative to it."""
-    found = self._files.find(folder, detail=True)
-    start = len('/'.join(_split(folder))) + 1
-    return {name[start:]: int(entry['size']) for name, entry in found.items()}
+    start = '/'.join(_split(folder)).rstrip('/') + '/'
+    return {name.removeprefix(start): int(entry['size']) for name, entry in self._files.find(folder, detail=True).items()
+            if name.startswith(start) and not name.endswith('/')}
 
   def _sum(self, path: str, size: int) -> str:
     digest = hashlib.sha256()

@@ -17,8 +17,9 @@ import tasks
 import train
 import visualize
 from checks import bucket, cache_root, exit_codes, files, lease
-from checks.errors import ConfigError, DamagedError, FileError
+from checks.errors import ConfigError, DamagedError, DataError, FileError
 from checks.storage import Busy
+from configs import default
 from options import decode_options, visualize_options
 from options.configurations import ROOT
 from tests.tiny_runs import CLOCKS, arguments, metrics, options, saved
@@ -362,6 +363,9 @@ def test_mistakes_are_told_in_a_sentence(server, corpus, monkeypatch):
     train.main(options(corpus, 'gs://nowhere/run', *FLAGS, LENGTH))
   with pytest.raises(ConfigError, match=f'gs://{BUCKET}/none is not a run: it holds no config.json'):
     RunFolder.open(address('none'))
+  with pytest.raises(DataError):  # found while the run is prepared: nothing of it is left
+    train.main(options(corpus, address('gone'), *FLAGS, LENGTH, '--config.data.directory=/nowhere'))
+  assert not server.objects('gone')
   server.refusal = 403
   with pytest.raises(ConfigError, match='may not be read with the credentials that were found .*log in'):
     RunFolder.open(address('none'))
@@ -390,6 +394,29 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch):
 @pytest.fixture(params=['disk', 'bucket'])
 def place(request, server, tmp_path):
   return str(tmp_path) if request.param == 'disk' else address('place')
+
+
+def test_an_empty_object_is_a_folder_for_people_alone(server):
+  storage, path = files.of(address('made')), address('made')
+  storage.write(f'{path}/', b'')  # as Google's pages make a folder
+  assert storage.names(path) == [] and not storage.is_folder(path) and storage.sums_of(path) == {}
+  storage.write(f'{path}/x', b'')
+  assert storage.names(path) == ['x'] and [*storage.sums_of(path)] == ['x']
+
+
+def test_begin_anew_sets_the_history_aside(place):
+  with RunFolder(place).create_or_resume(default.get_config().to_dict()) as folder:
+    for path in (os.path.join(folder.checkpoints, '2', 'state'), folder.metrics):
+      folder.files.make_folder(os.path.dirname(path))
+      folder.files.write(path, b'{"step": 2}\n')
+    folder.manifest.record_checkpoint(2, {'files': folder.files.sums_of(f'{folder.checkpoints}/2'), 'metrics': None}, [2])
+  for number in (1, 2):
+    with RunFolder(place).create_or_resume(default.get_config().to_dict(), anew=True) as folder:
+      assert not folder.manifest.checkpoints() and not folder.has(folder.metrics)
+      assert not folder.files.names(folder.checkpoints)
+  earlier = os.path.join(place, 'earlier')
+  assert folder.files.read(f'{earlier}/1/checkpoints/2/state') == folder.files.read(f'{earlier}/1/metrics.jsonl')
+  folder.files.remove_folder(place)
 
 
 def test_a_disk_and_a_bucket_do_the_same(place):
