@@ -70,6 +70,13 @@ class BucketServer:
       about = {key: value for key, value in self.storage.get_file_obj(BUCKET, name).items() if key not in ('crc32c', 'md5Hash')}
       self.storage.create_file(BUCKET, name, data, about | {'size': str(len(data))})
 
+  def copy(self, folder, target):
+    """Copy all objects below a folder."""
+    for name in self.objects(f'{folder}/'):
+      with self._lock:
+        copied = self.storage.get_file_obj(BUCKET, name) | {'name': f'{target}{name.removeprefix(folder)}'}
+        self.storage.create_file(BUCKET, copied['name'], self.read(name), copied)
+
   def remove(self, name):
     with self._lock:
       self.storage.delete_file(BUCKET, name)
