@@ -21,10 +21,11 @@ from checks import cache_root, lease
 from checks.errors import ConfigError, FileError
 from checks.storage import Claim, Lines, Storage
 
-# Of Google's newer kinds of buckets: off, because nothing of them is needed, and looking for them takes a minute where
-# the bucket is not Google's.
+# gcsfs would first ask of which kind a bucket is (zonal, hierarchical), which takes a minute where it is not Google's.
+# Names with slashes mean the same in all of them.
 os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
 
+_ROLES = 'give the account the roles Storage Object User and Storage Legacy Bucket Reader on the bucket'
 _BLOCK = 64 << 20  # bytes read at a time
 _OF_SERVICE = re.compile('gs://|googleapis|HttpError|ClientError|ClientOSError|ServerDisconnected|UNAVAILABLE|CURL|HTTP')
 _UPLOAD_SECONDS = 10.0  # at least so long between two uploads of a file of lines
@@ -61,17 +62,17 @@ class Bucket(Storage):
       shutil.rmtree(folder, ignore_errors=True)
 
   def reach(self, path: str) -> None:
-    name = _split(path)[0]
+    name, folder = _split(path)
     try:
-      self._files.call('GET', 'b/{}/o', name, prefix=f'{_split(path)[1]}/', maxResults=1)
+      self._files.call('GET', 'b/{}', name)  # Orbax asks this, too
+      self._files.call('GET', 'b/{}/o', name, prefix=f'{folder}/', maxResults=1)
     except FileNotFoundError:
       raise ConfigError(f'{path}: there is no bucket {name}; make it (gcloud storage buckets create gs://{name}), or give '
                         'another') from None
     except Exception as error:
       if _is_refused(error):
         raise ConfigError(f'{path}: the bucket {name} may not be read with the credentials that were found '
-                          f'({_words(error)}); log in (gcloud auth application-default login), or give the account of this '
-                          'machine the role Storage Object User') from None
+                          f'({_words(error)}); log in (gcloud auth application-default login), or {_ROLES}') from None
       raise FileError(f'{path} cannot be reached ({_words(error)}); look at the network, and give the same command again'
                       ) from None
 
@@ -254,8 +255,7 @@ def _naming(path: str) -> Iterator[None]:
   except (FileNotFoundError, FileExistsError, FileError):
     raise
   except Exception as error:
-    remedy = ('give the account of this machine the role Storage Object User' if _is_refused(error) else
-              'look at the network')
+    remedy = _ROLES if _is_refused(error) else 'look at the network'
     raise FileError(f'{path} cannot be read or written: {_words(error)}; {remedy}, and give the same command again'
                     ) from error
 

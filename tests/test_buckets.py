@@ -377,7 +377,7 @@ def test_mistakes_are_told_in_a_sentence(server, corpus, monkeypatch):
   server.refusal = 403
   with pytest.raises(ConfigError, match='may not be read with the credentials that were found .*log in'):
     RunFolder.open(address('none'))
-  with pytest.raises(FileError, match='none/x cannot be read or written: .*role Storage Object User'):
+  with pytest.raises(FileError, match='none/x cannot be read or written: .*roles Storage Object User'):
     files.of(address('none')).read(f'{address("none")}/x')
   for path in ('s3://bucket/run', 'gs://', 'https://bucket/run'):
     with pytest.raises(ConfigError, match='expected a folder on a disk, or in a bucket'):
