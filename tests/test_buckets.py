@@ -109,10 +109,9 @@ def test_R1_K3_a_run_killed_in_the_middle_of_an_upload_goes_on_as_if_nothing_had
   checkpoints = Checkpoints(RunFolder(workdir).checkpoints)
   assert checkpoints.steps() == [2, 4] and checkpoints.damage(4) is None  # … and counts for nothing
   assert 'killed/lock' in server.objects()
-  began = time.monotonic()
   assert train.main(options(corpus, workdir, *FLAGS, LENGTH)) == 0
   said = capsys.readouterr()
-  assert time.monotonic() - began < lease.EXPIRY and 'resuming from step 4' in said.out and 'waiting' not in said.err
+  assert 'resuming from step 4' in said.out and 'waiting up to' not in said.err
   assert_same_run(server, whole, 'killed')
   assert 'killed/lock' not in server.objects() and not RunFolder.open(workdir).manifest.problems()
   assert not os.path.exists('gs:') and os.listdir(os.path.join(cache_root.root(), 'data'))
@@ -257,7 +256,7 @@ def hold(workdir, renewal=5.0):
   return process
 
 
-def test_H3_a_second_run_is_refused_and_a_dead_one_on_this_host_does_not_hold_it(server, corpus):
+def test_H3_a_second_run_is_refused_and_a_dead_one_on_this_host_does_not_hold_it(server, corpus, capsys):
   workdir = address('held')
   process = hold(workdir)
   try:
@@ -267,9 +266,8 @@ def test_H3_a_second_run_is_refused_and_a_dead_one_on_this_host_does_not_hold_it
   finally:
     process.kill()
     process.wait()
-  began = time.monotonic()
   with RunFolder(workdir).locked():
-    assert time.monotonic() - began < 5 and json.loads(server.read('held/lock'))['pid'] == os.getpid()
+    assert 'waiting up to' not in capsys.readouterr().err and json.loads(server.read('held/lock'))['pid'] == os.getpid()
     with pytest.raises(FolderBusyError, match=f'process {os.getpid()} on'):
       RunFolder(workdir).locked()
   assert not server.objects('held/')
@@ -288,7 +286,7 @@ def test_a_lease_of_another_host_is_waited_for(server, monkeypatch, capsys):
   began = time.monotonic()
   with RunFolder(address('far')).locked():  # never renewed: the process is dead
     waited = time.monotonic() - began
-    assert 0.5 < waited < 5 and json.loads(server.read('far/lock'))['pid'] == os.getpid()
+    assert 0.5 < waited < 15 and json.loads(server.read('far/lock'))['pid'] == os.getpid()
   said = capsys.readouterr().err
   assert said.count('\n') == 1 and f'{address("far")} is in use by process 7 on elsewhere, or was until that died' in said
   elsewhere(server, 'far')
