@@ -67,7 +67,8 @@ class BucketServer:
   def overwrite(self, name, data):
     """Change the content of an object, as nothing but a fault does."""
     with self._lock:
-      about = {key: value for key, value in self.storage.get_file_obj(BUCKET, name).items() if key not in ('crc32c', 'md5Hash')}
+      about = {key: value for key, value in self.storage.get_file_obj(BUCKET, name).items()
+               if key not in ('crc32c', 'md5Hash')}
       self.storage.create_file(BUCKET, name, data, about | {'size': str(len(data))})
 
   def copy(self, folder, target):

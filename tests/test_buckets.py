@@ -351,7 +351,8 @@ def test_two_processes_that_share_no_disk_train_into_one_bucket(server, corpus, 
   told = [child.communicate(timeout=200)[0] for child in children]
   assert [child.returncode for child in children] == [0, 0], told
   lines = [json.loads(line) for line in server.read('two/metrics.jsonl').splitlines()]
-  losses = lambda found: {line['step']: line['train/loss'] for line in found if 'train/loss' in line and line['step'] <= steps}
+  losses = lambda found: {line['step']: line['train/loss'] for line in found
+                          if 'train/loss' in line and line['step'] <= steps}
   first, second = losses(metrics(whole)), losses(lines)
   assert first.keys() == second.keys() and steps in first
   np.testing.assert_allclose([*first.values()], [*second.values()], atol=1e-4)

@@ -170,15 +170,14 @@ class Checkpoints:
 
   def _explained(self, error: Exception, step: int) -> Exception:
     """Return a CheckpointError in place of an error of saving that a full disk or the bucket explains, else the error."""
-    free = self._files.free(self._folder)
-    if free is not None and full_disk.is_cause(error):
+    if full_disk.is_cause(error) and (free := self._files.free(self._folder)) is not None:
       what, remedy = f'no room to save step {step} in {self._folder} ({free:,} bytes are free)', (
           'Make room, or lower train.keep_last and keep_best')
     elif blamed := self._files.blamed(error):
       what, remedy = f'step {step} could not be saved in {self._folder} ({blamed})', 'Look at the network and the bucket'
     else:
       return error
-    rest = [found for found in sorted(self._manifest.checkpoints()) if found != step]
+    rest = [found for found in self.steps() if found != step]
     return CheckpointError(f'{what}; ' + (f'step {rest[-1]} is whole. ' if rest else 'there is no earlier one. ')
                            + f'{remedy}, and give the same command again')
 
@@ -244,7 +243,8 @@ class Checkpoints:
       whole = [step for step in steps if step not in problems]
       unlisted = [step for step in problems if step not in listed]
       if not whole and unlisted:  # the newest first: Orbax has committed it
-        entry = {'files': self._files.sums_of(os.path.join(self._folder, str(unlisted[0]))), 'metrics': self._manager.metrics(unlisted[0])}
+        entry = {'files': self._files.sums_of(os.path.join(self._folder, str(unlisted[0]))),
+                 'metrics': self._manager.metrics(unlisted[0])}
         self._manifest.record_checkpoint(unlisted[0], entry, kept=listed)
         notes.append(f'the run was killed while checkpoint {unlisted[0]} was saved; it is taken as it is')
         whole = [unlisted[0]]
