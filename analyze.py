@@ -113,7 +113,7 @@ def read_pairs(options: AnalyzeOptions, corpus: CorpusConfig) -> list[analysis.P
 
 def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:
   """Return how often the run's training text has each source word; None, with a message, if the run has no counts."""
-  counts = vocabulary.load_word_counts(folder.words) if os.path.isfile(folder.words) else None
+  counts = vocabulary.load_word_counts(folder.words) if folder.has(folder.words) else None
   if counts is None:
     say(f'{folder.words} holds no counts of training words, which earlier versions did not record; rare words are '
         'counted in the analysed text')

@@ -100,7 +100,7 @@ def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[repor
   records = setup.of_folder(folder)
   seen, measure = snapshots.read(folder.attention), TASKS[records.task].measure.name
   name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
-  measured = read_lines(folder.metrics) if os.path.isfile(folder.metrics) else []
+  measured = read_lines(folder.metrics) if folder.has(folder.metrics) else []
   summaries = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
                for line in measured if line.get(f'validation/{measure}') is not None}
   with config_errors():
@@ -131,12 +131,12 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
 
 def suggestions(folder: RunFolder) -> list[str]:
   """Return sentences that the run suggests to try; none where it has no such file."""
-  return read_json(folder.suggestions)[:OFFERED] if os.path.isfile(folder.suggestions) else []
+  return read_json(folder.suggestions)[:OFFERED] if folder.has(folder.suggestions) else []
 
 
 def opening(options: VisualizeOptions, folder: RunFolder) -> list[str]:
   """Return the sentences with which a living page opens where none are given: the longest that the run suggests."""
-  offered = read_json(folder.suggestions) if os.path.isfile(folder.suggestions) else []
+  offered = read_json(folder.suggestions) if folder.has(folder.suggestions) else []
   if not offered:
     raise ConfigError(f'--live without --input, and {options.workdir} suggests no sentences with which the page could '
                       'open; give --input=FILE, or --input=- for standard input')
@@ -151,7 +151,7 @@ def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
                                if name != 'batch_tokens'))]
   if config['train']['label_smoothing']:
     rows.append(('label smoothing', str(config['train']['label_smoothing'])))  # the steps say what it does
-  if os.path.isfile(folder.results):
+  if folder.has(folder.results):
     rows.append(('scores', task_of(config).describe(read_json(folder.results))))
   return rows
 

@@ -18,8 +18,9 @@ import jax
 
 import train
 from batching import store
+from checks.disk import Disk
 from options import train_options
-from training import checkpoint, manifest
+from training.manifest import Manifest
 
 SPENT: list[float] = []
 _WITHIN = threading.local()
@@ -42,8 +43,8 @@ def timed(function: Callable) -> Callable:
 
 
 def main() -> int:
-  for place, names in ((manifest, ('sum_of', 'sums_of', 'digest_of', 'write_whole')), (manifest.Manifest, ('read',)),
-                       (checkpoint, ('sum_of', 'sums_of')), (store, ('sum_of', 'sums_of'))):
+  for place, names in ((Manifest, ('read', 'write', 'record_checkpoint')), (Disk, ('sum_of', 'sums_of')),
+                       (store, ('sum_of',))):
     for name in names:
       setattr(place, name, timed(getattr(place, name)))
   began = time.perf_counter()

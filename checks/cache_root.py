@@ -3,6 +3,8 @@
     $XDG_CACHE_HOME/attention-is-all-you-need-jax     programs/   compiled programs, see training.hardware.keep_programs
     (~/.cache/… where that is unset)                  prepared/   the phrasebook as TensorFlow Datasets stores it
                                                       speed/      seconds to compile a step, see training.device_speed
+                                                      data/       token stores of runs in buckets, named by their hash
+                                                      runs/       what else such a run needs a disk for, see bucket.py
 
 A run's folder may come from elsewhere, and a compiled program is code: so programs lie here, where only this user can
 have written them. All of it may be deleted at any time.

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import sentencepiece
 
+from checks import files
 from checks.choices import Registry
 from checks.errors import DataError, naming
 from checks.progress import shown
@@ -177,10 +178,9 @@ class Vocabulary:
 
 def read_model(path: str) -> bytes:
   """Return the content of a vocabulary's file. Raises DataError when there is none."""
-  if not os.path.isfile(path):
+  if not files.of(path).is_file(path):
     raise DataError(f'no vocabulary {path}')
-  with open(path, 'rb') as file:
-    return file.read()
+  return files.of(path).read(path)
 
 
 def processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
@@ -333,5 +333,4 @@ def load_word_counts(path: str) -> dict[str, int] | None:
 
 
 def _lines(path: str) -> list[str]:
-  with gzip.open(path) as file:
-    return file.read().decode().split('\n')
+  return gzip.decompress(files.of(path).read(path)).decode().split('\n')

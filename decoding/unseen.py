@@ -1,6 +1,5 @@
 """Words that training never saw, which a model translates by guessing from their spelling."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ def warn(lines: Sequence[str], folder: RunFolder, say: Callable[[str], Any]) -> 
 
   What an imported model was trained on is not known: nothing is said of its words.
   """
-  if os.path.isfile(folder.imported):
+  if folder.has(folder.imported):
     return
   known = vocabulary.load_words(folder.words)
   unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))

@@ -29,8 +29,7 @@ def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> N
     raise ConfigError(mistake)
   files = {}
   for name in _COPIED:
-    if os.path.isfile(path := os.path.join(run.path, name)):
-      with open(path, 'rb') as file:
-        files[name] = file.read()
+    if run.has(path := os.path.join(run.path, name)):
+      files[name] = run.files.read(path)
   parameter_run.write(workdir, params, read_json(run.config), files, progress={'pruned_from': run.path})
   write_json(os.path.join(workdir, 'pruned.json'), {'run': run.path, 'closed': list(closed)})

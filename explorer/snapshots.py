@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from checks import files
 from checks.errors import DamagedError
-from checks.whole_files import write_whole
 from corpora import text_files
 from explorer import capture
 from explorer.capture import Capture, TokenPair
@@ -127,8 +127,9 @@ class Recorder:
   def __call__(self, params: Params, step: int) -> None:
     """Write the snapshot after `step` updates, and remove older ones where there are too many."""
     captures = capture.record(self._model, params, self._sentences, *self._vocabularies)
-    os.makedirs(self._folder, exist_ok=True)
-    write_whole(_path(self._folder, step), _packed([_sentence(*both) for both in zip(self._sentences, captures)]))
+    storage = files.of(self._folder)
+    storage.make_folder(self._folder)
+    storage.write(_path(self._folder, step), _packed([_sentence(*both) for both in zip(self._sentences, captures)]))
     _thin(self._folder, step, self._every)
 
 
@@ -174,7 +175,7 @@ def _sentence(pair: TokenPair, found: Capture) -> SentenceSnapshot:
   return SentenceSnapshot(tuple(pair.source), tuple(pair.target), weights, found.log_probs)
 
 
-# ---------------------------------------------------------------------------------------------------- on the disk
+# ---------------------------------------------------------------------------------------------- in the run's folder
 
 
 def _path(folder: str, step: int) -> str:
@@ -183,15 +184,14 @@ def _path(folder: str, step: int) -> str:
 
 def steps(folder: str) -> list[int]:
   """Return the steps of the snapshots in a folder, in order."""
-  names = os.listdir(folder) if os.path.isdir(folder) else []
-  return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
+  return sorted(int(match[1]) for match in map(_NAME.fullmatch, files.of(folder).names(folder)) if match)
 
 
 def remove_after(folder: str, step: int) -> None:
   """Remove snapshots later than `step`, from which a run resumes."""
   for later in steps(folder):
     if later > step:
-      os.remove(_path(folder, later))
+      files.of(folder).remove(_path(folder, later))
 
 
 def steps_to_keep(found: Sequence[int], every: int) -> set[int]:
@@ -210,7 +210,7 @@ def steps_to_keep(found: Sequence[int], every: int) -> set[int]:
 def _thin(folder: str, newest: int, every: int) -> None:
   found = [step for step in steps(folder) if step <= newest]
   for step in set(found) - steps_to_keep(found, every):
-    os.remove(_path(folder, step))
+    files.of(folder).remove(_path(folder, step))
 
 
 def _packed(sentences: Sequence[SentenceSnapshot]) -> bytes:
@@ -233,7 +233,7 @@ def read(folder: str) -> list[Snapshot]:
 
 def _unpacked(path: str) -> tuple[SentenceSnapshot, ...]:
   try:
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(io.BytesIO(files.of(path).read(path)), allow_pickle=False) as file:
       arrays = dict(file)
     count = len({name.split('/')[0] for name in arrays})
     ids = lambda name: tuple(arrays[name].tolist())

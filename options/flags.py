@@ -142,6 +142,9 @@ def output_mistakes(path: str) -> Iterator[str]:
 
 def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
   """Yield a sentence when no folder can be made at the path that an option names; an empty folder will do."""
+  if '://' in path:
+    yield f'--{option}={path}: expected a folder on a disk; only train.py makes one in a bucket'
+    return
   path = os.path.expanduser(path)
   if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
     yield f'--{option}={path} exists and is not empty; give a new folder'
@@ -156,7 +159,7 @@ def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
 
 
 # Flags of several scripts.
-WORKDIR = Flag('workdir', "the run's folder, made by train.py", required=True)
+WORKDIR = Flag('workdir', "the run's folder, made by train.py, on a disk or in a bucket (gs://bucket/run)", required=True)
 CHECKPOINT = Flag('checkpoint', 'which parameters: final (the mean of the checkpoints behind the final scores; '
                   'best where there are no scores yet), best (on the validation split), latest, average:N (the mean of '
                   'the last N) or the number of a step', default='final')

@@ -133,6 +133,8 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   """Yield a sentence for each mistake in the rows of a sweep that their names show."""
+  if '://' in (values['workdir'] or ''):
+    yield f'--workdir={values["workdir"]}: expected a folder on a disk; a sweep and its table read the runs from there'
   path, _, variant = (values['config'] or '').partition(':')
   if not os.path.isfile(path):
     return  # reported already

@@ -13,8 +13,8 @@ TOPOLOGY = 'a TPU slice such as v5e:4x4, h100:N or cpu:N'
 _SHAPE = '[1-9][0-9]{0,8}(x[0-9]{1,9}){2}'
 FLAGS = (
     Flag('config', 'the configuration to start from: PATH.py or PATH.py:VARIANT', required=True),
-    Flag('workdir', "the run's folder, made if it does not exist; a run that it holds is resumed (required, unless "
-         '--shapes is given)'),
+    Flag('workdir', "the run's folder, on a disk or in a bucket (gs://bucket/run), made if it does not exist; a run that it "
+         'holds is resumed (required, unless --shapes is given)'),
     Flag('init_from', stands_for='config.init_from'),
     Flag('replay', 'number of a step whose update was not finite: computes it again from its dump, and trains nothing',
          int, least=0, expected='the number of a step, as in the name of a folder in nonfinite/'),

@@ -1,6 +1,5 @@
 """What train.py prints about a run before and after it trains."""
 
-import os
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -70,7 +69,7 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
 
 def is_scored(folder: RunFolder, step: int) -> bool:
   """Return whether results.json holds the final scores of this step."""
-  return os.path.isfile(folder.results) and read_json(folder.results)['step'] == step
+  return folder.has(folder.results) and read_json(folder.results)['step'] == step
 
 
 def finished(task: Task, folder: RunFolder) -> int:
@@ -95,7 +94,7 @@ def next_commands(task: Task, example: str, options: TrainOptions) -> str:
   command = f'{programs.python()} '
   go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options)}'
   return f'''
-{task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={os.path.relpath(task.folder.path)}{go_on}
+{task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={task.folder.files.shown(task.folder.path)}{go_on}
 Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/mine'''
 
 

@@ -6,7 +6,6 @@ is a class that implements these methods: one file, and one line in tasks/__init
 
 import abc
 import functools
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -267,7 +266,7 @@ class Task(abc.ABC):
     """Return the run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
     options, init_from = self.setup.vocabulary, self.setup.places.init_from
     keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
-    if not os.path.isfile(self.folder.words):
+    if not self.folder.has(self.folder.words):
       words = (word for pair in self.vocabulary_text() for word in vocabularies.words(pair.source))
       self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))
     if not self.folder.has_vocabularies():

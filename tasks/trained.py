@@ -1,6 +1,5 @@
 """A trained run, read from its folder: records, vocabularies, model and the parameters of a checkpoint."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -91,7 +90,7 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
   """
   if wanted != 'final':
     return checkpoints.resolve(wanted)
-  scored = read_json(folder.results)['averaged_steps'] if os.path.isfile(folder.results) else []
+  scored = read_json(folder.results)['averaged_steps'] if folder.has(folder.results) else []
   there = checkpoints.known()
   if scored and there and scored[-1] == there[-1] and set(scored) <= set(there):
     return scored
@@ -101,13 +100,13 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> li
 def immaturity(workdir: str) -> str | None:
   """Return a sentence about a run that is not finished, or was over before its warm-up; None for others."""
   folder = RunFolder(workdir)
-  if os.path.isfile(folder.imported):
+  if folder.has(folder.imported):
     return None
   setup, step = setups.of_folder(folder), max(folder.manifest.checkpoints(), default=None)
   if step is None:  # whoever reads the checkpoint says so
     return None
   loop, warmup = setup.loop, setup.optimizer.warmup_steps
-  if not os.path.isfile(folder.results):
+  if not folder.has(folder.results):
     whole = (f'{loop.num_steps:,}' if loop.num_steps else
              f'{loop.num_epochs:g} epochs' if loop.num_epochs else f'{loop.num_minutes:g} minutes')
     return (f'{workdir} is not finished: it was stopped at step {step:,} of {whole}, and its answers are those of such a '

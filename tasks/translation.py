@@ -58,7 +58,7 @@ class Translation(Task):
     setup, bar = self.setup, tokenising(len(split), ' pairs')
     if shuffle and setup.sampling.draws:
       return input_pipeline.plan_sampled_pairs(split, self.source, self.target, batches, setup.sampling, setup.seed,
-                                               self.folder.data, bar)
+                                               self.folder.epochs, bar)
     return input_pipeline.plan_pairs(split, self.source, self.target, batches, setup.seed, self.text_folder, shuffle, bar)
 
   # ------------------------------------------------------------------------------------------------- evaluation

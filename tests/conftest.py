@@ -40,8 +40,8 @@ SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_l
 
 
 # Files that take longest, the longest first.
-LONG = ('processes', 'trust', 'reliability', 'recipes', 'pods', 'runs', 'sweep', 'language_model', 'ahead_of_time',
-        'outputs', 'fourth_task', 'live', 'snapshots', 'fine_tuning', 'partitioning', 'training', 'search',
+LONG = ('processes', 'buckets', 'trust', 'reliability', 'recipes', 'pods', 'runs', 'sweep', 'language_model',
+        'ahead_of_time', 'outputs', 'fourth_task', 'live', 'snapshots', 'fine_tuning', 'partitioning', 'training', 'search',
         'model_family', 'recurrent', 'sweep_search')
 
 

@@ -150,8 +150,8 @@ def test_folder_that_is_no_run_is_left_alone(tmp_path):
     RunFolder.open(str(tmp_path / 'nowhere'))
   with pytest.raises(ConfigError, match='cannot be a folder'):
     RunFolder(str(tmp_path / 'thesis.tex')).create_or_resume(CONFIG)
-  with pytest.raises(ConfigError, match=r'gs://bucket/run: a run cannot live in a bucket: its lock \(flock\)'):
-    RunFolder('gs://bucket/run')
+  with pytest.raises(ConfigError, match='s3://bucket/run: expected a folder on a disk, or in a bucket of Google Cloud'):
+    RunFolder('s3://bucket/run')
 
 
 def test_other_text_is_refused_but_files_may_move(workdir):

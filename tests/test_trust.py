@@ -17,10 +17,10 @@ import train
 import visualize
 from batching import store as stores
 from checks import exit_codes
+from checks.disk import Disk
 from checks.errors import DamagedError
 from options import decode_options, visualize_options
 from tests.tiny_runs import options, saved
-from training import manifest as manifests
 from training.manifest import Manifest
 from training.run_folder import RunFolder
 
@@ -252,15 +252,15 @@ def test_C5_a_run_of_an_earlier_version_resumes_and_is_listed_from_then_on(corpu
 @contextlib.contextmanager
 def ending(monkeypatch, call, error):
   """Let `error` end the write of that number, counted from 0, instead of writing: a kill, or a full disk."""
-  calls, write = iter(range(9)), manifests.write_whole
+  calls, write = iter(range(9)), Disk.write
 
-  def dying(path, data):
+  def dying(disk, path, data):
     if next(calls) == call:
       raise error
-    write(path, data)
+    write(disk, path, data)
 
   with monkeypatch.context() as patch, pytest.raises(type(error)):
-    patch.setattr(manifests, 'write_whole', dying)
+    patch.setattr(Disk, 'write', dying)
     yield
 
 

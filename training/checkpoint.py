@@ -6,19 +6,18 @@ lists the SHA-256 of each of its files, and a checkpoint that does not match the
 """
 
 import concurrent.futures
+import hashlib
 import logging
 import math
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from checks import errors, exit_codes
-from checks.whole_files import sum_of, sums_of
+from checks import errors, exit_codes, files
 from training import fit, full_disk, peers
 from training.manifest import Manifest
 
@@ -85,7 +84,8 @@ class Checkpoints:
 
   def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU):
     """Open the folder; with `keep_last` None it is only read, and every checkpoint is kept."""
-    self._folder, self._measure = os.path.abspath(folder), measure
+    self._files = files.of(folder)
+    self._folder, self._measure = self._files.absolute(folder), measure
     self._manifest = Manifest(os.path.dirname(self._folder))
     best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
     policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
@@ -132,22 +132,24 @@ class Checkpoints:
     """Wait until a step is committed, then list it in the manifest."""
     self._manager.wait_until_finished()
     if peers.is_main():
-      entry = entry | {'files': sums_of(os.path.join(self._folder, str(step)))}
+      entry = entry | {'files': self._files.sums_of(os.path.join(self._folder, str(step)))}
       self._manifest.record_checkpoint(step, entry, kept=self._manager.all_steps())
-      shutil.rmtree(self._put_by_place(step), ignore_errors=True)
+      self._files.remove_folder(self._put_by_place(step))
     peers.meet(f'checkpoint {step}')
 
   def _history(self) -> list[Any] | None:
     """Return size and sum of metrics.jsonl, which holds what was measured up to here."""
     path = os.path.join(os.path.dirname(self._folder), 'metrics.jsonl')
-    return [os.path.getsize(path), sum_of(path)] if peers.is_main() and os.path.isfile(path) else None
+    if not peers.is_main() or not self._files.is_file(path):
+      return None
+    content = self._files.read(path)
+    return [len(content), hashlib.sha256(content).hexdigest()]
 
   def _put_by(self, step: int) -> None:
     """Move a checkpoint out of the way of another one of its step, until that one is whole."""
     if peers.is_main():
-      os.makedirs(os.path.dirname(self._put_by_place(step)), exist_ok=True)
-      shutil.rmtree(self._put_by_place(step), ignore_errors=True)
-      os.rename(os.path.join(self._folder, str(step)), self._put_by_place(step))
+      self._files.remove_folder(self._put_by_place(step))
+      self._files.move(os.path.join(self._folder, str(step)), self._put_by_place(step))
     peers.meet(f'checkpoint {step} is put by')
     self._manager.reload()
 
@@ -156,21 +158,28 @@ class Checkpoints:
 
   def _bring_back(self) -> None:
     """Move checkpoints back that were put by for others that never became whole."""
-    place = os.path.dirname(self._put_by_place(0))
-    for name in os.listdir(place) if os.path.isdir(place) else ():
-      if not os.path.isdir(os.path.join(self._folder, name)):
-        os.rename(os.path.join(place, name), os.path.join(self._folder, name))
-    shutil.rmtree(place, ignore_errors=True)
+    place, listed = os.path.dirname(self._put_by_place(0)), self._manifest.checkpoints()
+    for name in self._files.names(place):
+      put_by, there = os.path.join(place, name), os.path.join(self._folder, name)
+      # In a bucket, where objects are moved one by one, either of the two may be there in part.
+      whole = int(name) in listed and not self._difference(put_by, listed[int(name)]['files'])
+      if not self._files.is_folder(there) or whole and self.damage(int(name)):
+        self._files.remove_folder(there)
+        self._files.move(put_by, there)
+    self._files.remove_folder(place)
 
   def _explained(self, error: Exception, step: int) -> Exception:
-    """Return a CheckpointError in place of an error of saving that means a full disk; return other errors unchanged."""
-    if not full_disk.is_cause(error):
+    """Return a CheckpointError in place of an error of saving that a full disk or the bucket explains, else the error."""
+    if full_disk.is_cause(error) and (free := self._files.free(self._folder)) is not None:
+      what, remedy = f'no room to save step {step} in {self._folder} ({free:,} bytes are free)', (
+          'Make room, or lower train.keep_last and keep_best')
+    elif blamed := self._files.blamed(error):
+      what, remedy = f'step {step} could not be saved in {self._folder} ({blamed})', 'Look at the network and the bucket'
+    else:
       return error
     rest = [found for found in self.steps() if found != step]
-    return CheckpointError(
-        f'no room to save step {step} in {self._folder} ({shutil.disk_usage(self._folder).free:,} bytes are free); '
-        + (f'step {rest[-1]} is whole. ' if rest else 'there is no earlier one. ')
-        + 'Make room, or lower train.keep_last and keep_best, and give the same command again')
+    return CheckpointError(f'{what}; ' + (f'step {rest[-1]} is whole. ' if rest else 'there is no earlier one. ')
+                           + f'{remedy}, and give the same command again')
 
   def damage(self, step: int) -> str | None:
     """Return in words how a step's files differ from what was saved; None when they do not.
@@ -181,9 +190,12 @@ class Checkpoints:
     listed = self._manifest.checkpoints()
     if step not in listed:
       return 'the run was killed while it was saved' if listed or self._manifest.exists() else None
-    saved = listed[step]['files']
+    return self._difference(os.path.join(self._folder, str(step)), listed[step]['files'])
+
+  def _difference(self, place: str, saved: Mapping[str, str]) -> str | None:
+    """Return in words how the files of a checkpoint differ from these sums; None when they do not."""
     try:
-      found = sums_of(os.path.join(self._folder, str(step)))
+      found = self._files.sums_of(place)
     except FileNotFoundError:  # it is being removed
       found = {}
     if not found:
@@ -231,7 +243,8 @@ class Checkpoints:
       whole = [step for step in steps if step not in problems]
       unlisted = [step for step in problems if step not in listed]
       if not whole and unlisted:  # the newest first: Orbax has committed it
-        entry = {'files': sums_of(os.path.join(self._folder, str(unlisted[0]))), 'metrics': self._manager.metrics(unlisted[0])}
+        entry = {'files': self._files.sums_of(os.path.join(self._folder, str(unlisted[0]))),
+                 'metrics': self._manager.metrics(unlisted[0])}
         self._manifest.record_checkpoint(unlisted[0], entry, kept=listed)
         notes.append(f'the run was killed while checkpoint {unlisted[0]} was saved; it is taken as it is')
         whole = [unlisted[0]]
@@ -252,10 +265,9 @@ class Checkpoints:
     return (None if found == -1 else found), notes
 
   def _set_aside(self, step: int) -> None:
-    aside = os.path.join(os.path.dirname(self._folder), 'damaged')
-    os.makedirs(aside, exist_ok=True)
-    shutil.rmtree(os.path.join(aside, str(step)), ignore_errors=True)
-    os.rename(os.path.join(self._folder, str(step)), os.path.join(aside, str(step)))
+    aside = os.path.join(os.path.dirname(self._folder), 'damaged', str(step))
+    self._files.remove_folder(aside)
+    self._files.move(os.path.join(self._folder, str(step)), aside)
 
   def steps(self) -> list[int]:
     """Return the steps that are there, oldest first."""

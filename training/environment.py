@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
+from checks import files
 from checks.errors import DamagedError
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
@@ -46,8 +47,7 @@ def texts_of(path: str) -> dict[str, str]:
     DamagedError: when the file holds something else.
   """
   try:
-    with open(path, encoding='utf-8') as file:
-      record = json.load(file)
+    record = json.loads(files.of(path).read(path))
     return max((dict(start['data']) for start in [record, *record.get('later_starts', [])]), key=len)
   except (ValueError, KeyError, TypeError, AttributeError):
     raise DamagedError(f'{path} is damaged; put it back from a copy of the run') from None

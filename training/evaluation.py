@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import jax
 import numpy as np
 
-from checks.errors import naming
 from checks.refusals import refuse
 from training import peers
 from training.background import Compilation, compilations
@@ -97,12 +96,10 @@ def exponential(nats: float) -> float:
   return math.exp(min(nats, 700.0))
 
 
-def write_samples(path: str, step: int, samples: Iterable[list[tuple[str, str]]]) -> None:
-  """Write the samples of one evaluation, for people to read; see Evaluation.samples."""
-  with naming(path), open(path, 'w', encoding='utf-8') as file:
-    file.write(f'Step {step:,}\n')
-    for lines in samples:
-      file.write('\n' + ''.join(f'{label:<10} {text}\n' for label, text in lines))
+def samples_text(step: int, samples: Iterable[list[tuple[str, str]]]) -> str:
+  """Return the samples of one evaluation as text for people to read; see Evaluation.samples."""
+  blocks = (''.join(f'{label:<10} {text}\n' for label, text in lines) for lines in samples)
+  return f'Step {step:,}\n' + ''.join(f'\n{block}' for block in blocks)
 
 
 class Evaluator:
@@ -168,7 +165,7 @@ class Evaluator:
     found = self._stop.run(self._task.evaluate, self.whole(state), sums, step)
     measured = per_token(sums) | found.measures
     if peers.is_main():
-      write_samples(os.path.join(self._folder.samples, f'step_{step:08d}.txt'), step, found.samples)
+      self._folder.files.write(os.path.join(self._folder.samples, f'step_{step:08d}.txt'), samples_text(step, found.samples))
     better = progress.best is None or measure.rank(measured) > measure.rank({measure.name: progress.best})
     progress.evaluated, progress.best = step, measured[measure.name] if better else progress.best
     progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1

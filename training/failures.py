@@ -82,8 +82,8 @@ def read_dump(folder: RunFolder, step: int, wanted: Any) -> tuple[Any, dict[str,
     NonFiniteError: when there is no such dump.
   """
   place = os.path.join(folder.nonfinite, f'step_{step:08d}')
-  if not os.path.isfile(os.path.join(place, 'step.json')):
-    there = sorted(os.listdir(folder.nonfinite)) if os.path.isdir(folder.nonfinite) else []
+  if not folder.has(os.path.join(place, 'step.json')):
+    there = folder.files.names(folder.nonfinite)
     raise NonFiniteError(f'no dump of step {step} in {folder.nonfinite}; it holds {", ".join(there) or "nothing"}')
   with ocp.StandardCheckpointer() as reader:
     return reader.restore(os.path.join(place, 'state'), wanted), read_json(os.path.join(place, 'step.json'))

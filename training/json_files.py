@@ -1,11 +1,11 @@
 """Files of JSON that a run writes and reads: whole records, and measurements line by line."""
 
+import io
 import json
-import os
 from typing import Any
 
+from checks import files
 from checks.errors import DamagedError
-from checks.whole_files import write_whole
 
 
 def as_json(content: Any) -> str:
@@ -15,14 +15,13 @@ def as_json(content: Any) -> str:
 
 def write_json(path: str, content: Any) -> None:
   """Write a file of JSON, whole or not at all. Those of a run's folder that decide a result: RunFolder.write_json."""
-  write_whole(path, as_json(content))
+  files.of(path).write(path, as_json(content))
 
 
 def read_json(path: str) -> Any:
   """Return what write_json wrote. Raises DamagedError when the file is missing or holds something else."""
   try:
-    with open(path, encoding='utf-8') as file:
-      return json.load(file)
+    return json.loads(files.of(path).read(path))
   except FileNotFoundError:
     raise DamagedError(f'{path} is missing') from None
   except ValueError as error:
@@ -36,19 +35,18 @@ def read_lines(path: str) -> list[dict[str, Any]]:
     DamagedError: when the file is missing, or naming the first line that is no record.
   """
   records = []
-  if not os.path.isfile(path):
+  if not files.of(path).is_file(path):
     raise DamagedError(f'{path} is missing: the run has measured nothing yet, or has lost it')
-  with open(path, 'rb') as file:
-    for number, line in enumerate(file, 1):
-      if line.endswith(b'\n'):
-        try:
-          record = json.loads(line.decode())
-        except ValueError:
-          record = None
-        if not isinstance(record, dict) or not isinstance(record.get('step'), int):
-          raise DamagedError(f'{path} is damaged: line {number} is no measurement; take that line out, or put the file '
-                             'back from a copy')
-        records.append(record)
+  for number, line in enumerate(io.BytesIO(files.of(path).read(path)), 1):
+    if line.endswith(b'\n'):
+      try:
+        record = json.loads(line.decode())
+      except ValueError:
+        record = None
+      if not isinstance(record, dict) or not isinstance(record.get('step'), int):
+        raise DamagedError(f'{path} is damaged: line {number} is no measurement; take that line out, or put the file '
+                           'back from a copy')
+      records.append(record)
   return records
 
 

@@ -128,7 +128,9 @@ class Log:
     self._bar.write(summary)
 
   def suspend(self) -> None:
-    """Store in progress what the log needs to resume from a checkpoint as if the run had not been interrupted."""
+    """Store in progress, and in metrics.jsonl, what the log needs to resume as if the run had not been interrupted."""
+    if self._metrics:
+      self._metrics.settle()
     self._progress.seconds, self._progress.meter = time.monotonic() - self._start, self._meter.suspend()
 
   def _report_first_epoch(self, padding: float) -> None:

@@ -16,13 +16,13 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from checks import files
 from checks.errors import DamagedError
-from checks.whole_files import sealed, sum_of, sums_of, unsealed, write_whole
+from checks.whole_files import sealed, unsealed
 
 NAME = 'manifest.json'
 NOT_YET = 'not yet'  # among the sums of a file that is about to be written for the first time
@@ -38,20 +38,19 @@ class Manifest:
 
   def __init__(self, folder: str):
     """Point to the manifest of a folder, which may not exist yet."""
-    self._folder = folder
+    self._folder, self._files = folder, files.of(folder)
     self.path = os.path.join(folder, NAME)
 
   def exists(self) -> bool:
     """Return whether the folder has a manifest."""
-    return os.path.isfile(self.path)
+    return self._files.is_file(self.path)
 
   # ------------------------------------------------------------------------------------------------------ reading
 
   def read(self) -> Content:
     """Return the content; that of an empty manifest when there is none. Raises DamagedError when it is spoiled."""
     try:
-      with open(self.path, encoding='utf-8') as file:
-        content = unsealed(file.read())
+      content = unsealed(self._files.read(self.path).decode())
       sound = _is_sound(content)
     except (FileNotFoundError, NotADirectoryError):
       return json.loads(json.dumps(_EMPTY))
@@ -88,9 +87,9 @@ class Manifest:
 
   def _problem(self, name: str, sums: Iterable[str]) -> str | None:
     path = os.path.join(self._folder, name)
-    if not os.path.isfile(path):
+    if not self._files.is_file(path):
       return None if NOT_YET in sums else f'is missing, though {NAME} lists it'
-    return None if sum_of(path) in sums else f'is damaged: it differs from what {NAME} lists'
+    return None if self._files.sum_of(path) in sums else f'is damaged: it differs from what {NAME} lists'
 
   # ------------------------------------------------------------------------------------------------------ writing
 
@@ -100,17 +99,17 @@ class Manifest:
     with _CHANGING:
       content = self.read()
       yield content
-      write_whole(self.path, sealed(content))
+      self._files.write(self.path, sealed(content))
 
   def write(self, name: str, data: bytes) -> None:
     """Write one of the run's own files, and list it."""
     new, path = hashlib.sha256(data).hexdigest(), os.path.join(self._folder, name)
-    if os.path.isfile(path) and sum_of(path) == new and self.read()['files'].get(name) == [new]:
+    before = self._files.sum_of(path) if self._files.is_file(path) else NOT_YET
+    if before == new and self.read()['files'].get(name) == [new]:
       return
     with self.changing() as content:
-      before = content['files'].get(name) or ([sum_of(path)] if os.path.isfile(path) else [NOT_YET])
-      content['files'][name] = [*dict.fromkeys([new, *before])]
-    write_whole(path, data)
+      content['files'][name] = [*dict.fromkeys([new, *(content['files'].get(name) or [before])])]
+    self._files.write(path, data)
     with self.changing() as content:
       content['files'][name] = [new]
 
@@ -144,18 +143,18 @@ class Manifest:
     """Make the manifest of a run that has none: its files, those of `names`, are taken as they are."""
     checkpoints = self._earlier_sums()
     place = os.path.join(self._folder, 'checkpoints')
-    if not checkpoints and os.path.isdir(place):
-      checkpoints = {step: {'files': sums_of(os.path.join(place, step))} for step in os.listdir(place) if step.isdigit()}
+    if not checkpoints:
+      checkpoints = {step: {'files': self._files.sums_of(os.path.join(place, step))}
+                     for step in self._files.names(place) if step.isdigit()}
     for step, entry in checkpoints.items():
       entry['metrics'] = None
-      with (contextlib.suppress(FileNotFoundError, ValueError),
-            open(os.path.join(place, step, 'metrics', 'metrics'), 'rb') as file):
-        entry['metrics'] = json.load(file)
+      with contextlib.suppress(FileNotFoundError, ValueError):
+        entry['metrics'] = json.loads(self._files.read(os.path.join(place, step, 'metrics', 'metrics')))
     with self.changing() as content:
-      content['files'] = {name: [sum_of(path)] for name in names
-                          if os.path.isfile(path := os.path.join(self._folder, name))}
+      content['files'] = {name: [self._files.sum_of(path)] for name in names
+                          if self._files.is_file(path := os.path.join(self._folder, name))}
       content['checkpoints'], content['texts'] = checkpoints, dict(texts)
-    shutil.rmtree(self._earlier, ignore_errors=True)
+    self._files.remove_folder(self._earlier)
 
   @property
   def _earlier(self) -> str:
@@ -164,11 +163,10 @@ class Manifest:
   def _earlier_sums(self) -> dict[str, dict[str, Any]]:
     """Return the entries of checkpoints that an earlier version wrote, which kept a list of sums for each step."""
     entries = {}
-    for name in os.listdir(self._earlier) if os.path.isdir(self._earlier) else ():
+    for name in self._files.names(self._earlier):
       path = os.path.join(self._earlier, name)
       try:
-        with open(path, encoding='utf-8') as file:
-          entries[name.removesuffix('.json')] = {'files': dict(json.load(file))}
+        entries[name.removesuffix('.json')] = {'files': dict(json.loads(self._files.read(path)))}
       except (ValueError, TypeError):
         raise DamagedError(f'{path} is damaged; put it back from a copy of the run') from None
     return {step: entry for step, entry in entries.items() if step.isdigit()}

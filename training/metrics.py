@@ -1,13 +1,12 @@
 """A run's metrics on disk: metrics.jsonl, a line for each measurement, and the same values as TensorBoard events."""
 
 import hashlib
+import io
 import json
 import math
-import os
 from collections.abc import Mapping
 
-from checks.errors import DamagedError, naming
-from checks.whole_files import write_whole
+from checks.errors import DamagedError
 from training.json_files import read_lines
 from training.run_folder import RunFolder
 
@@ -19,23 +18,24 @@ class Metrics:
     """Open both for a run that starts or resumes at `step`."""
     import tensorboardX  # slow to import; only training writes events
     _check_history(folder, step)
-    if os.path.isfile(folder.metrics):
+    if folder.has(folder.metrics):
       records = read_lines(folder.metrics)
-      with open(folder.metrics, encoding='utf-8') as file:
-        kept = [line for line, record in zip(file, records) if record['step'] <= step]
-      write_whole(folder.metrics, ''.join(kept))
-    self._lines = open(folder.metrics, 'a', encoding='utf-8')
+      lines = io.BytesIO(folder.files.read(folder.metrics))
+      folder.files.write(folder.metrics, b''.join(line for line, record in zip(lines, records) if record['step'] <= step))
+    self._lines = folder.files.lines(folder.metrics)
     self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Write the values as one JSON line, where NaN and infinity become null, and as TensorBoard scalars."""
     values = {name: float(value) for name, value in values.items()}
     finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
-    with naming(self._lines.name):
-      self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
-      self._lines.flush()
+    self._lines.write(json.dumps({'step': step, **finite}, allow_nan=False) + '\n')
     for name, value in values.items():
       self._events.add_scalar(name, value, step)
+
+  def settle(self) -> None:
+    """Return once metrics.jsonl holds every line."""
+    self._lines.settle()
 
   def close(self) -> None:
     """Write what is buffered, and close both."""
@@ -48,10 +48,9 @@ def _check_history(folder: RunFolder, step: int) -> None:
   size, expected = folder.manifest.checkpoints().get(step, {}).get('history') or (0, None)
   if not size:
     return
-  if not os.path.isfile(folder.metrics):
+  if not folder.has(folder.metrics):
     print(f'Note: {folder.metrics} is missing: what was measured up to step {step:,} is lost.', flush=True)
     return
-  with open(folder.metrics, 'rb') as file:
-    if hashlib.sha256(file.read(size)).hexdigest() != expected:
-      raise DamagedError(f'{folder.metrics} is damaged: it differs from what had been measured when step {step:,} was saved; '
-                         'put it back from a copy, or move it away to resume without it')
+  if hashlib.sha256(folder.files.read(folder.metrics)[:size]).hexdigest() != expected:
+    raise DamagedError(f'{folder.metrics} is damaged: it differs from what had been measured when step {step:,} was saved; '
+                       'put it back from a copy, or move it away to resume without it')

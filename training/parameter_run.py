@@ -18,8 +18,8 @@ def write(workdir: str, params: Any, config: Mapping[str, Any], files: Mapping[s
     files: further files of a run, such as vocabularies, by name.
     progress: where the parameters come from, for the checkpoint.
   """
-  os.makedirs(workdir, exist_ok=True)
   run = RunFolder(workdir)
+  run.files.make_folder(run.path)
   checkpoints = Checkpoints(run.checkpoints, keep_last=1)
   checkpoints.save(1, {'params': params, 'average': ()}, progress=progress)
   checkpoints.wait()

@@ -15,21 +15,20 @@
     profile/          a profile of a few steps, with train.profile_steps
     data/             token stores; may be deleted at any time
 
+In a bucket, tensorboard/, profile/ and data/ lie on each host's disk instead, in the user's cache (checks/bucket.py).
 Nothing in it is code. compile_cache/, in folders of earlier versions, is not read; it may be deleted.
 """
 
 import contextlib
-import fcntl
 import functools
 import os
-import shutil
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checks import exit_codes
+from checks import exit_codes, files
 from checks.errors import ConfigError, DamagedError, FileError, config_errors
+from checks.storage import Busy, Claim
 from configs import default
 from corpora import cleaning, marian_vocabulary
 from corpora.vocabulary import Vocabulary
@@ -71,25 +70,28 @@ class FolderFullError(Exception):
 
 
 class RunFolder:
-  """The paths in a run's folder. As a context manager, it releases the folder's lock at the end."""
+  """The paths in a run's folder, and the files that keep it: those of a disk or of a bucket.
+
+  As a context manager, it releases the folder's lock at the end.
+  """
 
   def __init__(self, workdir: str):
-    if '://' in workdir:
-      raise ConfigError(
-          f'--workdir={workdir}: a run cannot live in a bucket: its lock (flock), its memory-mapped token store and '
-          'the renames that make writes atomic need a file system; give a folder on a disk, shared by all hosts of the '
-          'run, and copy it to the bucket afterwards')
-    self.path = os.path.abspath(os.path.expanduser(workdir))
+    self.files = files.of(workdir)
+    self.path = self.files.absolute(workdir)
     place = lambda name: os.path.join(self.path, name)
+    on_disk = lambda name: self.files.on_disk(self.path, name)
     self.config, self.environment, self.results = place('config.json'), place('environment.json'), place('results.json')
-    self.metrics, self.words, self.data = place('metrics.jsonl'), place('words.txt.gz'), place('data')
-    self.checkpoints, self.tensorboard, self.samples = place('checkpoints'), place('tensorboard'), place('samples')
-    self.labels, self.nonfinite, self.profile = place('labels.json'), place('nonfinite'), place('profile')
+    self.metrics, self.words, self.samples = place('metrics.jsonl'), place('words.txt.gz'), place('samples')
+    self.checkpoints, self.labels, self.nonfinite = place('checkpoints'), place('labels.json'), place('nonfinite')
+    self.tensorboard, self.profile = on_disk('tensorboard'), on_disk('profile')
+    # Token stores: those that are the same in every run on the same text; and those of this run's epochs.
+    self.data, self.epochs = self.files.on_disk(self.path, 'data', shared=True), on_disk('data')
     self.attention, self.suggestions = place('attention'), place('suggestions.json')
     self.imported = place('imported.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
-    self._lock, self._new, self._config_before = None, False, None
+    self._claim: Claim | None = None
+    self._new, self._config_before = False, None
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -100,18 +102,37 @@ class RunFolder:
       DamagedError: naming each file that differs from what the run wrote.
     """
     folder = cls(workdir)
+    folder.files.reach(folder.path)
     folder.manifest.check()
-    if not folder.manifest.exists() and os.path.isfile(folder.config):
+    if not folder.manifest.exists() and folder.has(folder.config):
       _say_once(f'Note: {workdir} has no {NAME}: its files are taken as they are. It was made by an earlier version, or '
                 'has lost it; train.py writes one when the run resumes.')
-    if not os.path.isfile(folder.config):
-      found = sorted(os.listdir(folder.path))[:10] if os.path.isdir(folder.path) else None
+    if not folder.has(folder.config):
+      found = folder.files.names(folder.path)[:10] if folder.files.is_folder(folder.path) else None
       raise ConfigError(f'{workdir} is not a run: it holds no config.json, which train.py writes; '
                         + ('the folder does not exist' if found is None else f'found: {", ".join(found) or "nothing"}'))
     return folder
 
+  def has(self, path: str) -> bool:
+    """Return whether the folder holds this one of its files."""
+    return self.files.is_file(path)
+
+  def locked(self) -> 'RunFolder':
+    """Lock the folder, which is made where it does not exist, until the end of the context that it is.
+
+    Raises:
+      ConfigError: when the folder cannot hold a run.
+      FolderBusyError: when another process works there.
+    """
+    self._check_place()
+    try:
+      self._claim = self._claim or self.files.claim(self.path)
+    except Busy as error:
+      raise FolderBusyError(f'{self.path} is in use by {error}; stop it, or give another --workdir') from None
+    return self
+
   def create_or_resume(self, config: dict, bound: Sequence[str] = (), anew: bool = False) -> 'RunFolder':
-    """Lock the folder for a run of `config`: a new run, or one that was saved with the same configuration.
+    """Lock the folder, unless it is, for a run of `config`: a new one, or one that was saved with the same options.
 
     Args:
       config: the resolved configuration, a plain dict; where it leaves open what the run has decided
@@ -124,28 +145,26 @@ class RunFolder:
       DamagedError: naming each file that the run cannot go on without and that differs from what was written.
       FolderBusyError: when another process works there.
     """
-    self._check_place()
-    self._acquire()
+    self.locked()
     try:
-      self._new = not set(os.listdir(self.path)) - _BEGINNINGS and not self.manifest.checkpoints()
+      self._new = not set(self.files.names(self.path)) - _BEGINNINGS and not self.manifest.checkpoints()
       if self._new:
         with contextlib.suppress(FileNotFoundError):
-          os.remove(self.manifest.path)
+          self.files.remove(self.manifest.path)
       else:
         self._verify(anew)
-      if os.path.isfile(self.config) and not anew:
+      if self.has(self.config) and not anew:
         config = saved_config.with_decided(config, self.read_config())
       self._check_same(config, bound, () if not anew else tuple(default.DECIDED))
     except (ConfigError, DamagedError):
-      self._lock.close()
+      self._release()
       raise
     if anew and not self._new:
       self._set_history_aside()
-    if os.path.isfile(self.config):
-      with open(self.config, 'rb') as file:
-        self._config_before = file.read()
+    if self.has(self.config):
+      self._config_before = self.files.read(self.config)
     self.write_json(self.config, config)
-    os.makedirs(self.samples, exist_ok=True)
+    self.files.make_folder(self.samples)
     return self
 
   def write(self, path: str, data: bytes) -> None:
@@ -162,7 +181,7 @@ class RunFolder:
       print(f'Note: {self.path} has no {NAME}: it was made by an earlier version, or has lost it. Its files are taken as '
             'they are, and are listed from now on.', flush=True)
       self._refuse_lost_history(anew)
-      texts = texts_of(self.environment) if os.path.isfile(self.environment) else {}
+      texts = texts_of(self.environment) if self.has(self.environment) else {}
       self.manifest.adopt((*ESSENTIAL, *_MADE_AGAIN), texts)
     problems = self.manifest.check(lambda name: name in ESSENTIAL)
     if any(name.startswith('samples') for name in problems):  # which are made with the results
@@ -170,27 +189,28 @@ class RunFolder:
     for name, problem in problems.items():
       print(f'Note: {os.path.join(self.path, name)} {problem}. It is made again'
             + (f'; what was there lies in damaged/{name}.' if 'missing' not in problem else '.'), flush=True)
-      if os.path.isfile(os.path.join(self.path, name)):
-        os.makedirs(os.path.dirname(os.path.join(self.path, 'damaged', name)), exist_ok=True)
-        os.replace(os.path.join(self.path, name), os.path.join(self.path, 'damaged', name))
+      if self.has(os.path.join(self.path, name)):
+        self.files.move(os.path.join(self.path, name), os.path.join(self.path, 'damaged', name))
     self.manifest.forget(problems)
 
   def _refuse_lost_history(self, anew: bool) -> None:
     """Raise DamagedError when a run without a manifest has measured something and has no checkpoint."""
-    there = os.path.isdir(self.checkpoints) and any(name.isdigit() for name in os.listdir(self.checkpoints))
-    if not there and not anew and os.path.isfile(self.metrics) and os.path.getsize(self.metrics):
+    there = any(name.isdigit() for name in self.files.names(self.checkpoints))
+    if not there and not anew and self.has(self.metrics) and self.files.read(self.metrics):
       raise DamagedError(f'{self.path} holds the measurements of a run, but neither {NAME} nor a checkpoint: is the disk '
                          'of checkpoints/ mounted? Put them back, or begin at step 0 with --begin_anew')
 
   def _set_history_aside(self) -> None:
     """Move what the run has learnt and measured to earlier/1, 2, …"""
     place = os.path.join(self.path, 'earlier')
-    os.makedirs(place, exist_ok=True)
-    target = os.path.join(place, str(1 + max((int(name) for name in os.listdir(place) if name.isdigit()), default=0)))
-    os.makedirs(target)
+    before = [int(name) for name in self.files.names(place) if name.isdigit()]
+    target = os.path.join(place, str(1 + max(before, default=0)))
+    self.files.make_folder(target)
     for name in _HISTORY:
-      if os.path.lexists(os.path.join(self.path, name)):
-        os.replace(os.path.join(self.path, name), os.path.join(target, name))
+      source = os.path.join(self.path, name)
+      if self.files.is_folder(source) or self.has(source):
+        self.files.move(source, os.path.join(target, name))
+    self.files.drop_from_disk(self.tensorboard, self.profile)
     with self.manifest.changing() as content:  # last: a start that finds only a part moved asks again
       content['checkpoints'] = {}
       content['files'] = {name: sums for name, sums in content['files'].items() if not _is_history(name)}
@@ -212,32 +232,25 @@ class RunFolder:
     The folder of a new run is removed; that of an existing one has its configuration again.
     """
     if self._new:
-      shutil.rmtree(self.path)
+      self._claim.discard(self.path)
     elif self._config_before is not None:
       self.write(self.config, self._config_before)
 
   def probe(self, num_bytes: int) -> None:
     """Raise FolderFullError when the disk has no room for a further checkpoint of `num_bytes`."""
-    path = os.path.join(self.path, 'probe.unfinished')
     try:
-      with open(path, 'wb') as file:
-        file.write(bytes(4096))
-        file.flush()
-        os.fsync(file.fileno())
-      free = shutil.disk_usage(self.path).free
+      free = self.files.probe(self.path)
     except OSError as error:
       raise FolderFullError(f'--workdir={self.path} cannot be written to: {error.strerror}') from None
-    finally:
-      with contextlib.suppress(OSError):
-        os.remove(path)
-    if free < num_bytes:
+    if free is not None and free < num_bytes:
       raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about '
                             f'{num_bytes:,}; make room, or give another')
 
   def _check_place(self) -> None:
+    self.files.reach(self.path)
     try:
-      os.makedirs(self.path, exist_ok=True)
-      found = sorted(os.listdir(self.path))
+      self.files.make_folder(self.path)
+      found = self.files.names(self.path)
     except OSError as error:
       raise ConfigError(f'--workdir={self.path} cannot be a folder: {error.strerror}; give another') from None
     if NAME in found and set(found) - _BEGINNINGS:
@@ -247,7 +260,7 @@ class RunFolder:
                         'give a new folder, or that of a run')
 
   def _check_same(self, config: dict, bound: Sequence[str], free: Sequence[str]) -> None:
-    if os.path.isfile(self.config):
+    if self.has(self.config):
       saved, asked = leaves(self.read_config()), leaves(as_written(config))
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
                for name in sorted(saved.keys() | asked.keys())
@@ -257,29 +270,20 @@ class RunFolder:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to resume it, or another --workdir.')
 
-  def _acquire(self) -> None:
-    self._lock = open(os.path.join(self.path, 'lock'), 'a+', encoding='utf-8')
-    try:
-      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-      self._lock.seek(0)
-      owner = self._lock.read().strip() or 'another process'
-      self._lock.close()
-      raise FolderBusyError(f'{self.path} is in use by {owner}; stop it, or give another --workdir') from None
-    self._lock.truncate(0)
-    self._lock.write(f'process {os.getpid()} on {socket.gethostname()}')
-    self._lock.flush()
+  def _release(self) -> None:
+    if self._claim:
+      self._claim.release()
+      self._claim = None
 
   def __enter__(self) -> 'RunFolder':
     return self
 
   def __exit__(self, *_) -> None:
-    if self._lock:
-      self._lock.close()
+    self._release()
 
   def has_vocabularies(self) -> bool:
     """Return whether the folder holds the run's vocabularies."""
-    return os.path.isfile(self._joint) or os.path.isfile(self._source) and os.path.isfile(self._target)
+    return self.has(self._joint) or self.has(self._source) and self.has(self._target)
 
   def save_vocabularies(self, source: bytes, target: bytes | None) -> None:
     """Write SentencePiece models: one when target is None (joint), else two."""
@@ -292,7 +296,7 @@ class RunFolder:
     Raises:
       FileError: when they are not there.
     """
-    if os.path.isfile(self._joint):
+    if self.has(self._joint):
       return (marian_vocabulary.load(self._joint),) * 2
     if not self.has_vocabularies():
       raise FileError(f'{self.path} has lost its vocabulary: {self._missing_vocabularies()}; put it back from a copy '
@@ -301,7 +305,7 @@ class RunFolder:
 
   def _missing_vocabularies(self) -> str:
     """Return in words which files of vocabularies are missing."""
-    missing = [os.path.basename(path) for path in (self._source, self._target) if not os.path.isfile(path)]
+    missing = [os.path.basename(path) for path in (self._source, self._target) if not self.has(path)]
     if len(missing) == 1:  # the other one is there
       return f'{missing[0]} is missing'
     expected = 'vocabulary.model' if self.read_config()['vocabulary']['joint'] else ' and '.join(missing)
@@ -323,7 +327,7 @@ class RunFolder:
   def record_environment(self, now: dict[str, Any]) -> None:
     """Write environment.json: the environment of the run's first start, and that of each later start that differs."""
     starts = [now]
-    if os.path.isfile(self.environment):
+    if self.has(self.environment):
       first = read_json(self.environment)
       starts = [first, *first.pop('later_starts', [])]
       starts += [now] if starts[-1] != now else []

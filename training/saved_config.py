@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from checks import files
 from checks.errors import ConfigError, DamagedError
 from configs import default
 from options.configurations import leaves, with_options
@@ -22,8 +23,7 @@ def read(path: str) -> dict[str, Any]:
     ConfigError: when options are of other types than in configs/default.py.
   """
   try:
-    with open(path, encoding='utf-8') as file:
-      saved = _renamed(json.load(file))
+    saved = _renamed(json.loads(files.of(path).read(path)))
   except (ValueError, AttributeError, TypeError) as error:
     raise DamagedError(f'{path} is damaged: {error}; expected what train.py wrote') from None
   if mistakes := list(type_mistakes(saved)):

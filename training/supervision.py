@@ -80,9 +80,11 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     ConfigError, DataError: as the block does; what this start has written is then taken back, see RunFolder.give_up.
   """
   peers.join(guards.heartbeat_seconds)
-  with (peers.errors_end_all(), StopRequest() as stop,
-        folder.create_or_resume(saved, bound, anew) if peers.is_main() else folder,
+  # Until the folder is locked, which may take half a minute in a bucket, a signal ends the program at once.
+  with (peers.errors_end_all(), folder.locked() if peers.is_main() else folder, StopRequest() as stop,
         Watchdog(guards.stall_seconds) as watchdog, failures.lack_of_memory_named(remedies)):
+    if peers.is_main():
+      folder.create_or_resume(saved, bound, anew)
     run = Supervision(folder, stop, watchdog)
     try:
       yield run

@@ -1,0 +1,135 @@
+"""The files of a run on a disk: written by renaming, and locked with flock."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+from typing import IO
+
+from checks.errors import naming
+from checks.storage import Busy, Claim, Lines, Storage
+from checks.whole_files import sum_of, sums_of, write_whole
+
+
+class Disk(Storage):
+  """Files and folders of the operating system."""
+
+  def absolute(self, path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+  def shown(self, path: str) -> str:
+    return os.path.relpath(path)
+
+  def on_disk(self, path: str, name: str, shared: bool = False) -> str:
+    del shared
+    return os.path.join(path, name)
+
+  def drop_from_disk(self, *folders: str) -> None:
+    del folders
+
+  def reach(self, path: str) -> None:
+    del path
+
+  def is_file(self, path: str) -> bool:
+    return os.path.isfile(path)
+
+  def is_folder(self, path: str) -> bool:
+    return os.path.isdir(path)
+
+  def names(self, folder: str) -> list[str]:
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+  def read(self, path: str) -> bytes:
+    with open(path, 'rb') as file:
+      return file.read()
+
+  def sum_of(self, path: str) -> str:
+    return sum_of(path)
+
+  def sums_of(self, folder: str) -> dict[str, str]:
+    return sums_of(folder)
+
+  def write(self, path: str, data: bytes | str) -> None:
+    write_whole(path, data)
+
+  def lines(self, path: str) -> Lines:
+    return _FileOfLines(path)
+
+  def make_folder(self, folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+
+  def move(self, path: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    os.replace(path, target)
+
+  def remove(self, path: str) -> None:
+    os.remove(path)
+
+  def remove_folder(self, folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+  def claim(self, folder: str) -> Claim:
+    return _FileLock(os.path.join(folder, 'lock'))
+
+  def free(self, folder: str) -> int | None:
+    return shutil.disk_usage(folder).free
+
+  def blamed(self, error: Exception) -> str | None:
+    del error
+    return None
+
+  def probe(self, folder: str) -> int | None:
+    path = os.path.join(folder, 'probe.unfinished')
+    try:
+      with open(path, 'wb') as file:
+        file.write(bytes(4096))
+        file.flush()
+        os.fsync(file.fileno())
+      return self.free(folder)
+    finally:
+      with contextlib.suppress(OSError):
+        os.remove(path)
+
+
+class _FileLock(Claim):
+  """A lock of the operating system on an open file, which ends with the process that holds it."""
+
+  def __init__(self, path: str):
+    """Lock a file, and write into it who holds it. Raises Busy when another process does."""
+    self._file: IO[str] = open(path, 'a+', encoding='utf-8')
+    try:
+      fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+      self._file.seek(0)
+      owner = self._file.read().strip() or 'another process'
+      self._file.close()
+      raise Busy(owner) from None
+    self._file.truncate(0)
+    self._file.write(f'process {os.getpid()} on {socket.gethostname()}')
+    self._file.flush()
+
+  def release(self) -> None:
+    self._file.close()
+
+  def discard(self, folder: str) -> None:
+    shutil.rmtree(folder)
+    self._file.close()
+
+
+class _FileOfLines(Lines):
+  """An open file; each line reaches the operating system at once."""
+
+  def __init__(self, path: str):
+    self._path, self._file = path, open(path, 'a', encoding='utf-8')
+
+  def write(self, line: str) -> None:
+    with naming(self._path):
+      self._file.write(line)
+      self._file.flush()
+
+  def settle(self) -> None:
+    pass
+
+  def close(self) -> None:
+    self._file.close()
