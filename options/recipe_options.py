@@ -161,6 +161,8 @@ def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping
   """Yield a sentence for each flag that the recipe lacks, that has no effect with it, or whose value cannot be used."""
   recipe = str(values['recipe'])
   named = {word.lstrip('-').partition('=')[0] for word in words if word.startswith('-')}
+  if '://' in str(values['workdir']):
+    yield f'--workdir={values["workdir"]}: expected a folder on a disk, where the stages find each other\'s files'
   if name := _NEEDED.get(recipe):
     if values[name] is None and name not in named:
       yield f'--{name} is missing; {recipe} needs it: {next(flag.help for flag in FLAGS if flag.name == name)}'

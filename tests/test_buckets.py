@@ -385,6 +385,8 @@ def test_mistakes_are_told_in_a_sentence(server, corpus, monkeypatch):
 
 @pytest.mark.parametrize('script, words', [
     (['sweep.py', '--config=configs/ablation.py'], '--workdir=gs://bucket/run: expected a folder on a disk; a sweep'),
+    (['recipe.py', 'multilingual', '--config=configs/toy.py', '--languages=de,fr'],
+     "--workdir=gs://bucket/run: expected a folder on a disk, where the stages find each other's files"),
     (['convert.py', 'import', '--from=x'], '--workdir=gs://bucket/run: expected a folder on a disk; only train.py')])
 def test_scripts_that_need_a_disk_say_so(script, words):
   found = subprocess.run([sys.executable, *script, '--workdir=gs://bucket/run'], cwd=ROOT, capture_output=True, text=True)
