@@ -211,6 +211,27 @@ def test_the_headline_says_what_differs_between_two_sentences(tab, captures):
   assert tab.text('#headline').endswith(f'reading “tired”, it looks at “{words[0]}”, {rows[0].max():.2f}{seconds}')
 
 
+def test_a_longer_headline_moves_nothing_under_the_pointer(tab):
+  tab.page.set_viewport_size({'width': 1000, 'height': 700})
+  row, seen = tab.page.locator('.queries button').nth(3), set()
+  lines = """() => { const range = document.createRange();
+    range.selectNodeContents(document.getElementById('headline'));
+    return new Set([...range.getClientRects()].map(line => line.top)).size; }"""
+  for kind in ('cross', 'decoder', 'encoder'):  # "to predict …" makes the headline longer
+    tab.page.click(f'#kind-{kind}')
+    tab.page.locator('.queries button').nth(1).click()
+    seen.add((tab.page.evaluate(lines), row.bounding_box()['y']))
+  assert {count for count, _ in seen} == {1, 2} and len({y for _, y in seen}) == 1
+
+
+def test_of_what_may_not_be_seen_no_head_is_listed(tab):
+  tab.page.click('#kind-decoder')
+  tab.page.locator('.queries button').nth(1).click()
+  tab.page.locator('.keys button').nth(3).click()
+  assert tab.text('#ranking-hint').startswith('In no head: “') and tab.text('#ranking-hint').endswith('it comes later.')
+  assert tab.page.locator('#ranking li').count() == 0
+
+
 def test_heads_are_ranked_as_numpy_ranks_them(tab, captures):
   weights = captures[0].by_word('encoder')[:, :, 1, 3]
   order = sorted(np.ndindex(weights.shape), key=lambda place: -weights[place])

@@ -176,6 +176,9 @@ def test_the_products_of_the_strips_add_up_to_the_score_that_is_shown(tab, captu
   name = strips.nth(1).get_attribute('aria-label').split('“')[1].rstrip('”')
   assert numbers[2].sum() == pytest.approx(float(row[name]), abs=0.02)
   assert f'the products add up to q·k = {row[name]}' in tab.text('#products')
+  unit = tab.page.evaluate('chosenPieces(sentence()).queryUnit')  # a query is made from what is read, not from what follows
+  assert (unit['reads'] is None) == (kind == 'encoder') and unit['reads'] != unit['label']
+  assert strips.nth(0).get_attribute('aria-label') == f'q “{unit["reads"] or unit["label"]}”'
   colour = lambda number: tab.page.evaluate('number => signed(theme(), number).background', number)
   cells = strips.nth(2).locator('span').evaluate_all('cells => cells.map(c => c.style.background)')
   most = int(np.abs(numbers[2]).argmax())

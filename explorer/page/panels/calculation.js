@@ -39,6 +39,9 @@ function strip({name, numbers, most, saying}) {
   return made;
 }
 
+// The token whose vector a query is made from: in the decoder the one that is read, not the one that it predicts.
+const madeFrom = unit => unit.reads ?? unit.label;
+
 const nameOf = text => element('span', {className: 'name', dir: 'auto', textContent: text});
 
 // What numbers of either sign add up to, told apart by sign with the colours of cells, and then `rest`.
@@ -67,7 +70,7 @@ function whereFrom(width) {
   const {d_model: from, rotary} = report.projected;
   return `They are made from the tokens’ vectors x of d_model = ${from} numbers by the head’s own matrices ` +
     `(${from} × ${width}): q = x W^Q, and k = x W^K` +
-    `${state.k === 'cross' ? ', where x is the encoder’s output' : ''}` +
+    `${state.k === 'cross' ? ', where the key’s x is the encoder’s output and the query’s the decoder’s' : ''}` +
     `${rotary && state.k !== 'cross' ? '; their positions turn both' : ''}. `;
 }
 
@@ -81,11 +84,11 @@ function showCalculation() {
     return;
   }
   const {key, column, found, queryUnit: unit, keyUnits} = pieces, width = found.q.length;
-  const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}” before “${unit.label}”`;
+  const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}”, which “${unit.label}” is to follow`;
   $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece ${who}: its query q has ` +
     `d_k = ${width} numbers, and so has each key k. ${whereFrom(width)}The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
     `is the weight α, and the head's output is the sum of the values v times α, of length ${found.length.toFixed(2)}.`;
-  showProducts(found, key, {query: unit.label, key: keyUnits[key].label});
+  showProducts(found, key, {query: madeFrom(unit), key: keyUnits[key].label});
   const titles = ['key', 'q·k', ...(of.vectors.scaled ? ['q·k / √d_k'] : []), 'α', '', '|α v|',
                   ...(of.vectors.scaled ? ['α without ÷√d_k'] : [])];
   const byWeight = range(found.dot.length).sort((a, b) => found.weights[b] - found.weights[a]);

@@ -73,7 +73,7 @@ function showProjection() {
   Object.assign($('dimension'), {max: width, value: j + 1});
   $('dimension-count').textContent = `${j + 1} of ${width}`;
   const turned = report.projected.rotary && state.k !== 'cross';
-  const sides = [['query', query, queryUnit.label, found.q], ['key', key, keyUnits[key].label, found.keys[key]]];
+  const sides = [['query', query, madeFrom(queryUnit), found.q], ['key', key, keyUnits[key].label, found.keys[key]]];
   $('projections').replaceChildren(...sides.map(([side, piece, label, result]) => {
     const projected = project(of, state.k, side, state.l, state.h, piece);
     return drawProjection(side, label, projected, turned ? projected.sums : result, j);

@@ -2,10 +2,11 @@
 
 function showRanking() {
   const {q, m} = state, [layers, heads] = shape(), pane = activePane();
-  $('ranking-hint').textContent = q === null || m === null ?
-    'Choose a query, on the left, and then a key, on the right.' :
+  const isChosen = q !== null && m !== null, isMasked = isChosen && pane.heatMap.isMasked(q, m);
+  $('ranking-hint').textContent = !isChosen ? 'Choose a query, on the left, and then a key, on the right.' :
+    isMasked ? `In no head: ${pane.describe(q, m)}.` :
     `All heads of ${KINDS[state.k]} by their weight from “${pane.queries[q].label}” to “${pane.keys[m].label}”:`;
-  const found = q === null || m === null ? [] : range(layers).flatMap(l => range(heads).map(h =>
+  const found = !isChosen || isMasked ? [] : range(layers).flatMap(l => range(heads).map(h =>
     ({l, h, weight: attentionMap(sentence(), state.k, l, h, state.words).at(q, m)})));
   found.sort((a, b) => b.weight - a.weight);
   const next = by => found[(at + by + found.length) % found.length];
