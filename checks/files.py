@@ -5,6 +5,7 @@
 """
 
 import functools
+import os
 
 from checks.disk import Disk
 from checks.errors import ConfigError
@@ -13,12 +14,13 @@ from checks.storage import Storage
 DISK = Disk()
 
 
-def of(path: str) -> Storage:
+def of(path: str | os.PathLike[str]) -> Storage:
   """Return what keeps the files at a path.
 
   Raises:
     ConfigError: for addresses other than gs://, and where the package that a bucket needs is not installed.
   """
+  path = os.fspath(path)
   if '://' not in path:
     return DISK
   if not path.startswith('gs://') or not path.removeprefix('gs://').strip('/'):

@@ -379,7 +379,7 @@ def test_printed_commands_are_those_of_the_stages(text, tmp_path, capsys):
 
 def test_a_translation_that_was_made_by_hand_is_taken_when_it_is_whole_and_newer(tmp_path):
   (tmp_path / 'in.de').write_text('a\nb\n')
-  stage = stages.translating('translate', 'translating', ['run'], f'{tmp_path}/in.de', f'{tmp_path}/out', ())
+  stage = stages.translating('translate', 'translating', ['run'], f'{tmp_path}/in.de', f'{tmp_path}/out', (), {})
   assert not stage.was_run()
   (tmp_path / 'out').write_text('x\ny\n')
   assert stage.was_run()
