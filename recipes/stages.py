@@ -1,5 +1,6 @@
 """The stages of a recipe: trainings, translations, and files that this program makes itself."""
 
+import abc
 import dataclasses
 import functools
 import os
@@ -41,7 +42,7 @@ class Making(Stage):
 
 
 @dataclasses.dataclass(frozen=True)
-class Script(Stage):
+class Script(Stage, abc.ABC):
   """A stage that is a child process, which goes on where it was when the same command is given again."""
 
   command: tuple[str, ...]
@@ -52,9 +53,9 @@ class Script(Stage):
     """The command as one types it in a shell."""
     return children.command_line(python(), self.command)
 
+  @abc.abstractmethod
   def was_run(self) -> bool:
     """Return whether the outputs are those of the command, given by hand or by a recipe that was killed since."""
-    raise NotImplementedError
 
   def progress(self) -> str:
     """Return how far the child is, in a few words; '' where its output says so."""

@@ -22,11 +22,11 @@ from checks.storage import Busy
 from configs import default
 from options import decode_options, visualize_options
 from options.configurations import ROOT
+from tests.test_reliability import noted_batches
 from tests.tiny_runs import CLOCKS, arguments, metrics, options, saved
 from training import failures, peers
 from training.checkpoint import Checkpoints
 from training.run_folder import FolderBusyError, RunFolder
-from transformer import partitioning
 
 pytestmark = pytest.mark.skipif(any(importlib.util.find_spec(name) is None for name in ('gcsfs', 'gcp_storage_emulator')),
                                 reason='gcsfs or gcp-storage-emulator is not installed')
@@ -132,14 +132,7 @@ def test_R1_K3_drill(server, corpus, whole, seed):
 
 
 def test_R2_no_batch_is_repeated_or_lost_and_scripts_read_the_run(server, corpus, whole, tmp_path, monkeypatch):
-  ledger, call = [], partitioning.CompiledStep.__call__
-
-  def noted(self, first, batch):
-    if hasattr(first, 'opt_state'):
-      ledger.append((int(first.step), failures.fingerprint(batch)))
-    return call(self, first, batch)
-
-  monkeypatch.setattr(partitioning.CompiledStep, '__call__', noted)
+  ledger = noted_batches(monkeypatch)
   prepared, prepare = [], train.prepare
   monkeypatch.setattr(train, 'prepare', lambda *inputs: prepared.append(prepare(*inputs)) or prepared[-1])
   workdir = address('parts')

@@ -100,7 +100,8 @@ def test_R1_K3_drill(corpus, tmp_path, seed, more):
   assert_same_run(tmp_path / 'whole', tmp_path / 'parts')
 
 
-def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, monkeypatch):
+def noted_batches(monkeypatch):
+  """A list that gets (step, fingerprint of the batch) of every update from now on."""
   ledger, call = [], partitioning.CompiledStep.__call__
 
   def noted(self, first, batch):
@@ -109,6 +110,11 @@ def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, monkeypatch):
     return call(self, first, batch)
 
   monkeypatch.setattr(partitioning.CompiledStep, '__call__', noted)
+  return ledger
+
+
+def test_R2_no_batch_is_repeated_or_lost(corpus, whole, tmp_path, monkeypatch):
+  ledger = noted_batches(monkeypatch)
   prepare = train.prepare
   prepared = []
   monkeypatch.setattr(train, 'prepare', lambda *inputs: prepared.append(prepare(*inputs)) or prepared[-1])
