@@ -6,12 +6,14 @@ its optimum (L-BFGS, with half the sum of squared weights as a penalty).
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
 
 from corpora.labelled import TASKS, Example, LabelledCorpus, LabelledSplit
+
+if TYPE_CHECKING:
+  import scipy.sparse  # slow to import: the functions that need it import it
 
 # The words of one sequence of texts -> the features that count.
 Features = Callable[[Sequence[frozenset[str]]], list[str]]
@@ -46,7 +48,7 @@ def _sequences(example: Example, answers: bool) -> list[tuple[str, ...]]:
 
 
 def _matrix(split: LabelledSplit, answers: bool, features: Features, columns: dict[str, int], grow: bool
-            ) -> scipy.sparse.csr_matrix:
+            ) -> 'scipy.sparse.csr_matrix':
   """Return the features of sequences, [sequences, columns] of 0 and 1.
 
   Args:
@@ -54,6 +56,7 @@ def _matrix(split: LabelledSplit, answers: bool, features: Features, columns: di
     grow: whether an unknown feature gets a column, or is left out.
     split, answers, features: as in accuracy().
   """
+  import scipy.sparse
   indices, offsets = [], [0]
   for example in split:
     for texts in _sequences(example, answers):
@@ -67,8 +70,9 @@ def _matrix(split: LabelledSplit, answers: bool, features: Features, columns: di
   return scipy.sparse.csr_matrix((np.ones(len(indices)), indices, offsets), shape)
 
 
-def _fit(inputs: scipy.sparse.csr_matrix, labels: np.ndarray, outputs: int, answers: bool) -> np.ndarray:
+def _fit(inputs: 'scipy.sparse.csr_matrix', labels: np.ndarray, outputs: int, answers: bool) -> np.ndarray:
   """Return the weights [columns, outputs] of greatest penalised likelihood; with `answers`, one output for all."""
+  import scipy.optimize
   columns = inputs.shape[1]
   kinds = 1 if answers else outputs
   target = np.eye(outputs)[labels]

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from checks.errors import DataError
 
@@ -60,12 +59,14 @@ def describe(scores: dict[str, Any], name: str) -> str:
 
 def _tokenised(language: str) -> Callable[[str], str]:
   """Split text into words as Moses' tokenizer.perl does."""
+  from sacremoses import MosesTokenizer  # slow to import, and only needed here and below
   moses = MosesTokenizer(lang=language)
   return lambda text: moses.tokenize(text, return_str=True)
 
 
 def _normalised(language: str) -> Callable[[str], str]:
   """Normalise punctuation as Moses' normalize-punctuation.perl does."""
+  from sacremoses import MosesPunctNormalizer
   return MosesPunctNormalizer(lang=language).normalize
 
 
