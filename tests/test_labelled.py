@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from batching.labelled import LabelledPlan
 from checks.errors import DataError
@@ -289,7 +290,7 @@ def test_a_baseline_chooses_among_answers():
 def test_logistic_regression_is_at_its_optimum():
   draw = np.random.default_rng(3)
   inputs, labels = (draw.random((23, 5)) < 0.4).astype(float), draw.integers(0, 3, 23)
-  weights = labelled_baselines._fit(labelled_baselines.scipy.sparse.csr_matrix(inputs), labels, 3, False)
+  weights = labelled_baselines._fit(scipy.sparse.csr_matrix(inputs), labels, 3, False)
   scores = np.exp(inputs @ weights)
   gradient = inputs.T @ (scores / scores.sum(1, keepdims=True) - np.eye(3)[labels]) + weights
   np.testing.assert_allclose(gradient, 0, atol=1e-3)
