@@ -126,16 +126,19 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
                   for stem in tests_there(config.directory, config.test_splits, codes, notes)), notes=tuple(notes))
 
 
-def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str]) -> list[str]:
+def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str], needed: int = 1
+                ) -> list[str]:
   """Return the first test set and those of the others whose files exist; add to `notes` which do not.
 
   Args:
     directory: where the files lie.
     stems: of the test sets; those with commas or wildcards count as there.
     endings: of the files of a set: `<stem>.<ending>`, plain or `.gz`.
+    notes: see above.
+    needed: how many of the first count as there; whoever reads them reports that they are not.
   """
   missing = {stem: [name for name in (f'{stem}.{ending}' for ending in endings) if not _path(directory, name)]
-             for stem in stems[1:] if not is_pattern(stem)}
+             for stem in stems[needed:] if not is_pattern(stem)}
   notes += [f'test set {stem} left out: {directory} has no {" and no ".join(names)}'
             for stem, names in missing.items() if names]
   return [stem for stem in stems if not missing.get(stem)]

@@ -16,7 +16,7 @@ from typing import Any
 from checks import children, whole_files
 from checks.errors import ConfigError, DamagedError, FileError
 from checks.exit_codes import DONE, FOLDER_BUSY, UNEXPECTED
-from options.configurations import ROOT, leaves
+from options.configurations import ROOT, default_tree, leaves
 from options.programs import python
 from options.recipe_options import RecipeOptions
 from recipes.stages import Making, Script, Stage
@@ -30,6 +30,13 @@ _FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cac
 
 
 # -------------------------------------------------------------------------------------------------- the settings
+
+
+def check_stage(options: RecipeOptions, stages: Sequence[Stage]) -> None:
+  """Raise ConfigError when --stage names none of the stages."""
+  names = [stage.name for stage in stages]
+  if options.stage not in (None, *names):
+    raise ConfigError(f'--stage={options.stage}: expected one of {", ".join(names)}')
 
 
 def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()) -> None:
@@ -47,7 +54,8 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
   asked = settings(options, files, runs)
   found = set(os.listdir(options.workdir)) if os.path.isdir(options.workdir) else set()
   if os.path.isfile(path):
-    before = read_json(path)
+    # Options that are newer than the folder had no value; their defaults do what was done without them.
+    before = {name: value for name, value in _plain().items() if name in asked} | read_json(path)
     wrong = [f'{name}: expected {before.get(name)!r}, as the folder was begun; found {asked.get(name)!r}'
              for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)]
     if wrong and found - {'recipe.json', 'recipe.json.lock', 'recipe.json.unfinished'}:
@@ -59,6 +67,11 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
     raise ConfigError(f'--workdir={options.workdir} is no folder of a recipe and not empty; it holds '
                       f'{", ".join(left[:10])}; give a new folder, or that of a recipe')
   write_json(path, asked)
+
+
+def _plain() -> dict[str, Any]:
+  """Return the options of configs/default.py, as recipe.json names and holds them."""
+  return as_written({f'config.{name}': value for name, value in leaves(default_tree()).items()})
 
 
 def settings(options: RecipeOptions, files: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
@@ -150,9 +163,6 @@ def work_off(stages: Sequence[Stage], options: RecipeOptions, say: Callable[[str
   Raises:
     children.Stopped: on Ctrl-C and SIGTERM while a child works, once that has ended.
   """
-  names = [stage.name for stage in stages]
-  if options.stage not in (None, *names):
-    raise ConfigError(f'--stage={options.stage}: expected one of {", ".join(names)}')
   for number, stage in enumerate(stages, 1):
     if options.stage not in (None, stage.name):
       continue
