@@ -186,7 +186,9 @@ def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping
     yield f'--monolingual={values["monolingual"]}: there is no such file; give the path of one, plain or .gz'
   for name in ('reverse', 'teachers'):
     for folder in [values[name]] if isinstance(values[name], str) else values[name] or ():
-      if not os.path.isfile(os.path.join(os.path.expanduser(str(folder)), 'config.json')):
+      if '://' in str(folder):
+        yield f'--{name}={folder}: expected a run on a disk; copy it there first'
+      elif not os.path.isfile(os.path.join(os.path.expanduser(str(folder)), 'config.json')):
         yield f'--{name}={folder} is not a run: it holds no config.json, which train.py writes'
   yield from _language_mistakes(values)
 
