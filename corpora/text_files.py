@@ -4,6 +4,7 @@ Files are read block by block, and the aligned files of training anew whenever t
 may be larger than memory.
 """
 
+import contextlib
 import difflib
 import glob
 import gzip
@@ -253,6 +254,14 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
                       + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))
     found += matched
   return list(dict.fromkeys(found))
+
+
+def files_there(directory: str, name: str, endings: Sequence[str]) -> list[str]:
+  """Return the paths of the files of a split that are there; see stems."""
+  with contextlib.suppress(DataError):  # wildcards that match no file
+    paths = [_path(directory, f'{stem}.{ending}') for stem in stems(directory, name, endings) for ending in endings]
+    return [path for path in paths if path]
+  return []
 
 
 def is_pattern(name: str) -> bool:

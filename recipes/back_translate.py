@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 
 from checks.errors import ConfigError
+from corpora import text_files
 from corpora.config import KINDS, LANGUAGES
 from options.configurations import leaves
 from options.recipe_options import RecipeOptions
@@ -63,7 +64,20 @@ def plan(options: RecipeOptions) -> Plan:
       Making('pairs', 'choosing the synthetic pairs', (translated, monolingual), (source_file, target_file), make),
       training('forward', f'training {source} to {target} on real and synthetic pairs', options, forward,
                (source_file, target_file))]
-  return Plan(stages, (monolingual,), [options.reverse] if options.reverse else [])
+  if options.reverse:
+    return Plan(stages, (monolingual,), [options.reverse])
+  return Plan(stages, (monolingual, *_read_twice(options)))
+
+
+def _read_twice(options: RecipeOptions) -> list[str]:
+  """Return the files of the real text, which both trainings read, one perhaps days after the other."""
+  values = leaves(options.config)
+  if values['data.kind'] != 'text':
+    needed = values.get(f'data.{KINDS[values["data.kind"]].needs}')
+    return [needed] if needed and os.path.isfile(needed) else []
+  codes = values['data.source_language'], values['data.target_language']
+  return [path for split in ('data.train_split', 'data.validation_split')
+          for path in text_files.files_there(values['data.directory'], values[split], codes)]
 
 
 def _turned(options: RecipeOptions) -> dict[str, object]:

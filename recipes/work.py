@@ -27,6 +27,7 @@ from training.run_folder import RunFolder
 _FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cache_dir', 'data.num_threads',
          'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
          'train.profile_steps', 'train.peak_tflops')
+_CONTENT = 'content of '  # how the names of sums begin in recipe.json
 
 
 # -------------------------------------------------------------------------------------------------- the settings
@@ -54,10 +55,11 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
   asked = settings(options, files, runs)
   found = set(os.listdir(options.workdir)) if os.path.isdir(options.workdir) else set()
   if os.path.isfile(path):
-    # Options that are newer than the folder had no value; their defaults do what was done without them.
+    # What is newer than the folder had no value: defaults of options do what was done without them.
     before = {name: value for name, value in _plain().items() if name in asked} | read_json(path)
     wrong = [f'{name}: expected {before.get(name)!r}, as the folder was begun; found {asked.get(name)!r}'
-             for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)]
+             for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)
+             and (name in before or not name.startswith(_CONTENT))]  # files that earlier versions did not list
     if wrong and found - {'recipe.json', 'recipe.json.lock', 'recipe.json.unfinished'}:
       raise ConfigError(f'{options.workdir} holds a recipe with other settings:\n  ' + '\n  '.join(wrong)
                         + '\nGive the same settings to go on with it, or another --workdir')
@@ -80,7 +82,7 @@ def settings(options: RecipeOptions, files: Sequence[str], runs: Sequence[str]) 
             if not any(name == free or name.startswith(f'{free}.') for free in _FREE)}
   contents = {file: whole_files.sum_of(file) for file in files} | {run: _sum_of_run(run) for run in runs}
   return as_written({'recipe': options.recipe, **options.flags, **config,
-                     **{f'content of {name}': value for name, value in contents.items()}})
+                     **{f'{_CONTENT}{name}': value for name, value in contents.items()}})
 
 
 def _sum_of_run(run: str) -> str:

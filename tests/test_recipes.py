@@ -293,6 +293,25 @@ def test_other_text_and_further_trained_teachers_are_refused(text, run, tmp_path
   assert f'content of {tmp_path}/teacher: expected' in str(refused.value)
 
 
+def test_R5_real_text_that_changes_between_the_two_trainings_is_refused(text, tmp_path):
+  folder = tmp_path / 'text'
+  shutil.copytree(text, folder)
+
+  def begin(*more):
+    asked = options(*back(folder, tmp_path / 'x', *more))
+    plan = recipe.RECIPES['back_translate'](asked)
+    work.begin(asked, plan.files, plan.runs)
+
+  (tmp_path / 'x').mkdir()
+  begin()
+  (tmp_path / 'x' / 'reverse').mkdir()
+  begin()
+  with open(folder / 'train.en', 'a') as file:
+    file.write('one dog\n')
+  with pytest.raises(ConfigError, match=f'content of {folder}/train.en: expected .*; found'):
+    begin()
+
+
 def test_what_decides_nothing_may_differ_and_a_strangers_folder_is_refused(text, tmp_path):
   asked = lambda *more: options('multilingual', text, tmp_path / 'x', '--languages=de,fr', *more)
   (tmp_path / 'x').mkdir()
