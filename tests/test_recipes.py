@@ -633,6 +633,16 @@ def test_a_place_that_can_be_no_folder_and_an_unknown_stage_are_refused_first(te
   assert not (tmp_path / 'x').exists()
 
 
+@pytest.mark.parametrize('content, expected', [
+    (b'', 'no line of it has text'), (b' \n\n', 'no line of it has text'),
+    (b'ein Hund\n' * 9 + b'eine K\xfc\n', 'line 10: not valid UTF-8'), (b'\x1f\x8b\x08\x00', 'is a damaged gzip file')])
+def test_text_that_cannot_be_translated_is_found_before_anything_is_trained(content, expected, text, tmp_path):
+  (tmp_path / 'mono.de').write_bytes(content)
+  with pytest.raises(DataError, match=expected):
+    recipe.main(options('back_translate', text, tmp_path / 'x', f'--monolingual={tmp_path}/mono.de'))
+  assert not (tmp_path / 'x').exists()
+
+
 def test_recipes_are_for_translation(tmp_path):
   with pytest.raises(ConfigError, match='recipes are for translation'):
     recipe.main(recipe_options.read([
