@@ -408,6 +408,9 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
       setup=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
   asked = train_options.read(['train.py', f'--config={config}', '--workdir=x'])
   assert announcement.next_commands(task, 'A text.', asked).count(' /usr/somewhere/python3 ') == 2
+  task.folder = RunFolder('x (1)')
+  first = announcement.next_commands(task, 'A text.', asked).split('\n')[1]
+  assert shlex.split(first.partition('|')[2])[1:] == ['decode.py', '--workdir=x (1)']
 
 
 @pytest.mark.parametrize('arguments, expected', [
