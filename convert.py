@@ -10,6 +10,7 @@ docs/exchange.md says what is exact and what is not.
 """
 
 import os
+import shlex
 import sys
 
 from checks import signals, startup
@@ -32,8 +33,8 @@ def main(options: ConvertOptions) -> int:
   signals.restore()
   if options.action == 'import':
     importing.to_run(options.place, options.workdir, (options.source_language, options.target_language), options.vocabularies)
-    print(f'{options.workdir} is a run now. To translate with it:\n  {programs.python()} decode.py '
-          f'--workdir={options.workdir}')
+    print(f'{options.workdir} is a run now. To translate with it:\n  {shlex.quote(programs.python())} decode.py '
+          f'--workdir={shlex.quote(options.workdir)}')
   else:
     for note in exporting.write(options.workdir, options.checkpoint, options.to, options.output, options.quantization):
       print(f'Note: {note}', file=sys.stderr)

@@ -34,8 +34,9 @@ RECIPES = {'back_translate': back_translate.plan, 'distil': distil.plan, 'multil
 def main(options: RecipeOptions) -> int:
   """Work off the stages and write the card; return the exit code, that of a stage that failed."""
   plan = RECIPES[options.recipe](options)
+  work.check_stage(options, plan.stages)
   os.makedirs(options.workdir, exist_ok=True)
-  with outputs.claimed(os.path.join(options.workdir, 'recipe.json')):
+  with outputs.claimed(os.path.join(options.workdir, 'recipe.json'), f'--workdir={options.workdir}'):
     work.begin(options, plan.files, plan.runs)
     if options.print_commands:
       print('\n'.join(work.commands(plan.stages, options)))

@@ -223,7 +223,8 @@ class CountedEpochs:
     """Return (epoch, place in it) of a step."""
     while self._starts[-1] <= step:
       self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
-      write_whole(self._path, sealed({'starts': self._starts}))
+      with contextlib.suppress(FileNotFoundError):  # another process of the run has put its own there, which says the same
+        write_whole(self._path, sealed({'starts': self._starts}))
     epoch = bisect.bisect_right(self._starts, step) - 1
     return epoch, step - self._starts[epoch]
 

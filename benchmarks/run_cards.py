@@ -109,7 +109,7 @@ def card_of(workdir: str) -> Card:
     DamagedError: when a file of the run is not what the run wrote.
   """
   folder = RunFolder.open(workdir)
-  if not os.path.isfile(folder.results):
+  if not folder.has(folder.results):
     raise ConfigError(f'{workdir} is not finished: it holds no results.json, which train.py writes at the end of a run')
   config = folder.read_config()
   run = finished_run(folder, config['seed'])
@@ -128,7 +128,7 @@ def card_of(workdir: str) -> Card:
       results['step'], round(results['seconds'], 1),
       {name: results[name] for name in ('parameters', 'averaged_steps', 'search', 'validation_perplexity',
                                         f'best_validation_{run.task.measure.name}', 'length') if name in results},
-      {os.path.basename(path): hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+      {os.path.basename(path): folder.files.sum_of(path)
        for path in (folder.config, folder.environment, folder.results)})
 
 

@@ -7,7 +7,6 @@ waits for the lock that it holds.
 """
 
 import contextlib
-import fcntl
 import os
 import shlex
 import shutil
@@ -18,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from checks import locks
+from checks.errors import naming
 from checks.exit_codes import INTERRUPTED, PREEMPTED
 
 POLL_SECONDS = 0.5  # between two readings of a child's log
@@ -96,14 +97,12 @@ def wait_until_free(lock: str, stops: Stops, tell: Callable[[], Any]) -> None:
   with open(lock, 'a', encoding='utf-8') as file:
     while True:
       stops.check()
-      try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      if locks.locked(file, lock):
         return
-      except OSError:
-        if not told:
-          tell()
-        told = True
-        time.sleep(POLL_SECONDS)
+      if not told:
+        tell()
+      told = True
+      time.sleep(POLL_SECONDS)
 
 
 class View(Protocol):
@@ -123,7 +122,8 @@ def run(command: Sequence[str], typed: str, log: str, view: View, stops: Stops,
         is_enough: Callable[[], bool] = lambda: False) -> tuple[int, str]:
   """Run a child to its end; return its exit code, and its last error message or else its last line.
 
-  Signals are passed on to the child; once it has saved and ended, they raise StopAsked.
+  Signals are passed on to the child; once it has saved and ended, they raise StopAsked. What else ends the parent, such
+  as a terminal's output that nobody reads any more, stops the child, too.
 
   Args:
     command: the child's words.
@@ -135,9 +135,9 @@ def run(command: Sequence[str], typed: str, log: str, view: View, stops: Stops,
   """
   stops.check()
   os.makedirs(os.path.dirname(log) or '.', exist_ok=True)
-  with open(log, 'ab') as file:
-    file.write(f'$ {typed}\n'.encode())
-    file.flush()
+  with open(log, 'ab', buffering=0) as file:
+    with naming(log):
+      file.write(f'$ {typed}\n'.encode())
     start = file.tell()
     view.begin(log, start)
     try:
@@ -155,16 +155,24 @@ def run(command: Sequence[str], typed: str, log: str, view: View, stops: Stops,
 def _follow(child: subprocess.Popen, view: View, stops: Stops, is_enough: Callable[[], bool]) -> None:
   """Wait until the child ends; meanwhile, pass on signals, stop it when it is enough, and show what it writes."""
   stopping = False
-  while True:
-    stops.pass_on(child)
-    if not (stopping or stops.are_asked) and is_enough():
-      child.terminate()  # once: at a second signal it would end without saving
-      stopping = True
-    try:
-      child.wait(POLL_SECONDS)
-      return
-    except subprocess.TimeoutExpired:
-      view.update()
+  try:
+    while True:
+      stops.pass_on(child)
+      if not (stopping or stops.are_asked) and is_enough():
+        child.terminate()  # once: at a second signal it would end without saving
+        stopping = True
+      try:
+        child.wait(POLL_SECONDS)
+        return
+      except subprocess.TimeoutExpired:
+        view.update()
+  except BaseException:
+    if not (stopping or stops.are_asked):
+      child.terminate()
+    while child.poll() is None:  # it may have to save
+      stops.pass_on(child)
+      time.sleep(POLL_SECONDS)
+    raise
 
 
 def said(log: str, start: int) -> list[str]:

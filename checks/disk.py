@@ -1,12 +1,12 @@
 """The files of a run on a disk: written by renaming, and locked with flock."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import socket
 from typing import IO
 
+from checks import locks
 from checks.errors import naming
 from checks.storage import Busy, Claim, Lines, Storage
 from checks.whole_files import sum_of, sums_of, write_whole
@@ -97,24 +97,41 @@ class _FileLock(Claim):
 
   def __init__(self, path: str):
     """Lock a file, and write into it who holds it. Raises Busy when another process does."""
-    self._file: IO[str] = open(path, 'a+', encoding='utf-8')
+    self._file = self._locked(path)
     try:
-      fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-      self._file.seek(0)
-      owner = self._file.read().strip() or 'another process'
-      self._file.close()
-      raise Busy(owner) from None
-    self._file.truncate(0)
-    self._file.write(f'process {os.getpid()} on {socket.gethostname()}')
-    self._file.flush()
+      with naming(path):
+        self._file.truncate(0)
+        self._file.write(f'process {os.getpid()} on {socket.gethostname()}')
+        self._file.flush()
+    except OSError:  # such as a full disk
+      with contextlib.suppress(OSError):  # closing tries to write once more
+        self._file.close()
+      raise
+
+  @staticmethod
+  def _locked(path: str) -> IO[str]:
+    while True:
+      os.makedirs(os.path.dirname(path), exist_ok=True)
+      with contextlib.suppress(FileNotFoundError):  # a start that discards its folder has removed it in this moment
+        file = open(path, 'a+', encoding='utf-8')
+        if not locks.locked(file, path):
+          file.seek(0)
+          owner = file.read().strip() or 'another process'
+          file.close()
+          raise Busy(owner)
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+          return file
+        file.close()
 
   def release(self) -> None:
     self._file.close()
 
   def discard(self, folder: str) -> None:
-    shutil.rmtree(folder)
+    # What cannot be removed must not hide why: another start may open the lock meanwhile, and NFS keeps an open file.
+    shutil.rmtree(folder, ignore_errors=True)
     self._file.close()
+    with contextlib.suppress(OSError):
+      os.rmdir(folder)
 
 
 class _FileOfLines(Lines):

@@ -4,6 +4,7 @@ Files are read block by block, and the aligned files of training anew whenever t
 may be larger than memory.
 """
 
+import contextlib
 import difflib
 import glob
 import gzip
@@ -126,16 +127,19 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
                   for stem in tests_there(config.directory, config.test_splits, codes, notes)), notes=tuple(notes))
 
 
-def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str]) -> list[str]:
+def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str], needed: int = 1
+                ) -> list[str]:
   """Return the first test set and those of the others whose files exist; add to `notes` which do not.
 
   Args:
     directory: where the files lie.
     stems: of the test sets; those with commas or wildcards count as there.
     endings: of the files of a set: `<stem>.<ending>`, plain or `.gz`.
+    notes: see above.
+    needed: how many of the first count as there; whoever reads them reports that they are not.
   """
   missing = {stem: [name for name in (f'{stem}.{ending}' for ending in endings) if not _path(directory, name)]
-             for stem in stems[1:] if not is_pattern(stem)}
+             for stem in stems[needed:] if not is_pattern(stem)}
   notes += [f'test set {stem} left out: {directory} has no {" and no ".join(names)}'
             for stem, names in missing.items() if names]
   return [stem for stem in stems if not missing.get(stem)]
@@ -250,6 +254,14 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
                       + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))
     found += matched
   return list(dict.fromkeys(found))
+
+
+def files_there(directory: str, name: str, endings: Sequence[str]) -> list[str]:
+  """Return the paths of the files of a split that are there; see stems."""
+  with contextlib.suppress(DataError):  # wildcards that match no file
+    paths = [_path(directory, f'{stem}.{ending}') for stem in stems(directory, name, endings) for ending in endings]
+    return [path for path in paths if path]
+  return []
 
 
 def is_pattern(name: str) -> bool:

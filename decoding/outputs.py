@@ -1,13 +1,13 @@
 """The output of decode.py: standard output, or a file that one job writes at a time."""
 
 import contextlib
-import fcntl
 import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
 from typing import IO
 
+from checks import locks
 from checks.errors import ConfigError, naming
 from training import peers
 from training.run_folder import FolderBusyError
@@ -23,13 +23,14 @@ def put(lines: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def claimed(path: str) -> Iterator[None]:
+def claimed(path: str, option: str = '') -> Iterator[None]:
   """Keep other jobs from writing an output during the block, by a lock on the file PATH.lock.
 
   The lock ends with its process, however that ends. Of the processes that share a job, process 0 has it.
 
   Args:
     path: of the output; - is standard output, which is not locked.
+    option: what messages call it; by default --output=PATH.
 
   Raises:
     ConfigError: when PATH.lock is a file of another kind.
@@ -39,7 +40,7 @@ def claimed(path: str) -> Iterator[None]:
     yield
     return
   place = f'{path}.lock'
-  with _locked(place, path):
+  with _locked(place, option or f'--output={path}'):
     try:
       yield
     finally:
@@ -47,23 +48,22 @@ def claimed(path: str) -> Iterator[None]:
         os.remove(place)  # while it is locked: whoever has opened it by now finds another file there, or none
 
 
-def _locked(place: str, path: str) -> IO[str]:
+def _locked(place: str, option: str) -> IO[str]:
   """Return the locked file at `place`; closing it ends the lock."""
   while True:
     file = open(place, 'a+', encoding='utf-8', errors='replace')
     try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      if not locks.locked(file, place):
+        file.seek(0)
+        owner = file.read() or 'another process'
+        raise FolderBusyError(f'{option} is being written by {owner}; wait for its end, stop it, or give another path')
       if _is_at(file, place):
-        _sign(file, place)
+        with naming(place):
+          _sign(file, place)
         return file
-    except BlockingIOError:
-      file.seek(0)
-      owner = file.read() or 'another process'
-      file.close()
-      raise FolderBusyError(f'--output={path} is being written by {owner}; wait for its end, stop it, or give another '
-                            'path') from None
     except BaseException:
-      file.close()
+      with contextlib.suppress(OSError):  # on a full disk, closing tries to write once more
+        file.close()
       raise
     file.close()  # the job that had it has just ended and removed it
 

@@ -149,7 +149,12 @@ def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
   if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
     yield f'--{option}={path} exists and is not empty; give a new folder'
     return
-  above = os.path.abspath(path)
+  yield from folder_mistakes(option, path)
+
+
+def folder_mistakes(option: str, path: str) -> Iterator[str]:
+  """Yield a sentence when there can be no folder at the path that an option names, or none where it is written to."""
+  above = os.path.abspath(os.path.expanduser(path))
   while not os.path.lexists(above):
     above = os.path.dirname(above)
   if not os.path.isdir(above):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from checks.errors import ConfigError
 from options import parsing, search_ranges, train_options
 from options.configurations import as_overrides, leaves, load_module
-from options.flags import Flag, Value
+from options.flags import Flag, Value, folder_mistakes
 from options.mistakes import listed
 from options.programs import answering
 from options.search_ranges import SearchOptions
@@ -94,7 +94,7 @@ def parse(argv: Sequence[str], doc: str) -> SweepOptions:
                           'on the seed, so that the scores of two seeds would not compare; make a file for each split '
                           f'of it once, and take config.data.kind={files}')
     return SweepOptions(
-        path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'],
+        path=values['config'], rows=rows, seeds=seeds, workdir=os.path.expanduser(values['workdir']), print_commands=values['print'],
         table_only=values['table'], by_length=values['by_length'], order=order,
         published=getattr(module, 'PUBLISHED', {}),
         search=_search(values, rows[0], getattr(module, 'SEARCH', {})) if values['search'] else None)
@@ -135,6 +135,8 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   """Yield a sentence for each mistake in the rows of a sweep that their names show."""
   if '://' in (values['workdir'] or ''):
     yield f'--workdir={values["workdir"]}: expected a folder on a disk; a sweep and its table read the runs from there'
+  elif values['workdir'] and not values['print']:  # the printed commands may be for another machine
+    yield from folder_mistakes('workdir', values['workdir'])
   path, _, variant = (values['config'] or '').partition(':')
   if not os.path.isfile(path):
     return  # reported already

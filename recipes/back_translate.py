@@ -14,7 +14,9 @@ import functools
 import os
 from collections.abc import Iterator
 
-from checks.errors import ConfigError
+from checks.errors import ConfigError, DataError
+from checks.progress import shown
+from corpora import text_files
 from corpora.config import KINDS, LANGUAGES
 from options.configurations import leaves
 from options.recipe_options import RecipeOptions
@@ -55,6 +57,8 @@ def plan(options: RecipeOptions) -> Plan:
   if options.tag and not values['vocabulary.source_model'] and not values['init_from']:
     forward['vocabulary.tags'] = tuple(dict.fromkeys((*values['vocabulary.tags'], options.tag)))
   monolingual = str(options.monolingual)
+  if not os.path.isfile(place('recipe.json')):
+    _check_text(monolingual)
   make = functools.partial(pairs.synthetic, translated, monolingual, (source_file, target_file), is_back=True,
                            keep=options.keep, min_score=options.min_score)
   stages += [
@@ -63,7 +67,26 @@ def plan(options: RecipeOptions) -> Plan:
       Making('pairs', 'choosing the synthetic pairs', (translated, monolingual), (source_file, target_file), make),
       training('forward', f'training {source} to {target} on real and synthetic pairs', options, forward,
                (source_file, target_file))]
-  return Plan(stages, (monolingual,), [options.reverse] if options.reverse else [])
+  if options.reverse:
+    return Plan(stages, (monolingual,), [options.reverse])
+  return Plan(stages, (monolingual, *_read_twice(options)))
+
+
+def _check_text(path: str) -> None:
+  """Raise DataError when the text to translate cannot be read to its end or has no words: before hours of training."""
+  if not sum(bool(line.strip()) for line in shown(pairs.lines_of(path), f'reading {path}', ' lines')):
+    raise DataError(f'--monolingual={path}: no line of it has text; expected a sentence a line')
+
+
+def _read_twice(options: RecipeOptions) -> list[str]:
+  """Return the files of the real text, which both trainings read, one perhaps days after the other."""
+  values = leaves(options.config)
+  if values['data.kind'] != 'text':
+    needed = values.get(f'data.{KINDS[values["data.kind"]].needs}')
+    return [needed] if needed and os.path.isfile(needed) else []
+  codes = values['data.source_language'], values['data.target_language']
+  return [path for split in ('data.train_split', 'data.validation_split')
+          for path in text_files.files_there(values['data.directory'], values[split], codes)]
 
 
 def _turned(options: RecipeOptions) -> dict[str, object]:

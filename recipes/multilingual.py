@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checks.errors import ConfigError
-from corpora import cleaning
+from corpora import cleaning, text_files
 from corpora.config import LANGUAGES
 from corpora.splits import Pair, Split
 from options.configurations import leaves, with_options
@@ -54,6 +54,18 @@ def _of(language: Language, options: RecipeOptions) -> dict[str, Any]:
   return {'data.target_language': language.code, 'data.directory': directory, 'data.tag': None}
 
 
+def _tests_there(language: Language, options: RecipeOptions) -> dict[str, Any]:
+  """Return data.test_splits without those that a further language lacks, and tell which; its text has two files a split."""
+  found, notes = leaves(with_options(options.config, _of(language, options))), []
+  if found['data.kind'] != 'text' or not found['data.directory']:
+    return {}
+  codes = found['data.source_language'], found['data.target_language']
+  there = text_files.tests_there(found['data.directory'], found['data.test_splits'], codes, notes, needed=0)
+  for note in notes:
+    print(note, flush=True)
+  return {'data.test_splits': tuple(there)}
+
+
 def _test(stem: str, language: Language) -> str:
   return f'{stem}-{language.code}'
 
@@ -61,8 +73,9 @@ def _test(stem: str, language: Language) -> str:
 def _write(options: RecipeOptions, text: own_text.Folder) -> dict[str, Any]:
   """Write the mixture into text/, every source with its tag, and return the numbers of pairs."""
   train, validation, figures = [], [], {}
-  for language in options.languages:
-    corpus = own_text.read(options, _of(language, options))
+  for number, language in enumerate(options.languages):
+    # The first one's first test set gives the run's score, so that it has to be there.
+    corpus = own_text.read(options, _of(language, options) | (_tests_there(language, options) if number else {}))
     mixed = cleaning.weighted(cleaning.tagged(corpus.train, language.tag), language.weight, options.config['seed'])
     train.append(mixed)
     validation.append(cleaning.tagged(corpus.validation, language.tag))

@@ -46,10 +46,13 @@ def test_stems(options: RecipeOptions) -> list[str]:
 
 
 def tests_of(corpus: Corpus, options: RecipeOptions) -> dict[str, Split]:
-  """Return the test sets by the stems of their files; those that the corpus lacks are left out."""
+  """Return the test sets by the stems of their files; those that the corpus lacks are left out.
+
+  Where the configuration asks for none, there is none, though the corpus may make one of its own.
+  """
   stems, names = test_stems(options), list(leaves(options.config)['data.test_splits'])
   return {stems[names.index(split.stem) if split.stem in names else place]: split
-          for place, split in enumerate(corpus.tests)}
+          for place, split in enumerate(corpus.tests[:len(names)])}
 
 
 class Folder:

@@ -16,7 +16,7 @@ from typing import Any
 from checks import children, whole_files
 from checks.errors import ConfigError, DamagedError, FileError
 from checks.exit_codes import DONE, FOLDER_BUSY, UNEXPECTED
-from options.configurations import ROOT, leaves
+from options.configurations import ROOT, default_tree, leaves
 from options.programs import python
 from options.recipe_options import RecipeOptions
 from recipes.stages import Making, Script, Stage
@@ -27,9 +27,17 @@ from training.run_folder import RunFolder
 _FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cache_dir', 'data.num_threads',
          'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
          'train.profile_steps', 'train.peak_tflops')
+_CONTENT = 'content of '  # how the names of sums begin in recipe.json
 
 
 # -------------------------------------------------------------------------------------------------- the settings
+
+
+def check_stage(options: RecipeOptions, stages: Sequence[Stage]) -> None:
+  """Raise ConfigError when --stage names none of the stages."""
+  names = [stage.name for stage in stages]
+  if options.stage not in (None, *names):
+    raise ConfigError(f'--stage={options.stage}: expected one of {", ".join(names)}')
 
 
 def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()) -> None:
@@ -47,9 +55,11 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
   asked = settings(options, files, runs)
   found = set(os.listdir(options.workdir)) if os.path.isdir(options.workdir) else set()
   if os.path.isfile(path):
-    before = read_json(path)
+    # What is newer than the folder had no value: defaults of options do what was done without them.
+    before = {name: value for name, value in _plain().items() if name in asked} | read_json(path)
     wrong = [f'{name}: expected {before.get(name)!r}, as the folder was begun; found {asked.get(name)!r}'
-             for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)]
+             for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)
+             and (name in before or not name.startswith(_CONTENT))]  # files that earlier versions did not list
     if wrong and found - {'recipe.json', 'recipe.json.lock', 'recipe.json.unfinished'}:
       raise ConfigError(f'{options.workdir} holds a recipe with other settings:\n  ' + '\n  '.join(wrong)
                         + '\nGive the same settings to go on with it, or another --workdir')
@@ -61,13 +71,18 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
   write_json(path, asked)
 
 
+def _plain() -> dict[str, Any]:
+  """Return the options of configs/default.py, as recipe.json names and holds them."""
+  return as_written({f'config.{name}': value for name, value in leaves(default_tree()).items()})
+
+
 def settings(options: RecipeOptions, files: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
   """Return all that decides what a recipe makes, as recipe.json holds it; see begin()."""
   config = {f'config.{name}': value for name, value in leaves(options.config).items()
             if not any(name == free or name.startswith(f'{free}.') for free in _FREE)}
   contents = {file: whole_files.sum_of(file) for file in files} | {run: _sum_of_run(run) for run in runs}
   return as_written({'recipe': options.recipe, **options.flags, **config,
-                     **{f'content of {name}': value for name, value in contents.items()}})
+                     **{f'{_CONTENT}{name}': value for name, value in contents.items()}})
 
 
 def _sum_of_run(run: str) -> str:
@@ -150,9 +165,6 @@ def work_off(stages: Sequence[Stage], options: RecipeOptions, say: Callable[[str
   Raises:
     children.Stopped: on Ctrl-C and SIGTERM while a child works, once that has ended.
   """
-  names = [stage.name for stage in stages]
-  if options.stage not in (None, *names):
-    raise ConfigError(f'--stage={options.stage}: expected one of {", ".join(names)}')
   for number, stage in enumerate(stages, 1):
     if options.stage not in (None, stage.name):
       continue

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import DataError
+from checks.whole_files import write_whole
 from corpora import loading
 from corpora.splits import Pair
 from decoding import scores
@@ -99,8 +100,7 @@ def as_record(curves: Curves) -> dict[str, Any]:
 
 def write(workdir: str, curves: Curves) -> None:
   """Write by_length.md, by_length.json and by_length.png into the sweep's folder."""
-  with open(os.path.join(workdir, 'by_length.md'), 'w', encoding='utf-8') as file:
-    file.write(as_markdown(as_table(curves)))
+  write_whole(os.path.join(workdir, 'by_length.md'), as_markdown(as_table(curves)))
   write_json(os.path.join(workdir, 'by_length.json'), as_record(curves))
   draw(curves, os.path.join(workdir, 'by_length.png'))
 

@@ -247,8 +247,8 @@ class _Watch:
       yield from read_lines(self._metrics)
 
 
-def _loss(perplexity: float) -> float:
-  return math.log(perplexity) if perplexity > 0 else math.nan
+def _loss(perplexity: float | None) -> float:
+  return math.log(perplexity) if perplexity and perplexity > 0 else math.nan  # metrics.jsonl has null where it is not finite
 
 
 # ------------------------------------------------------------------------------------------------ what is tried next

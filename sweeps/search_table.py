@@ -1,5 +1,6 @@
 """The table of a search: every trial, the best first, with the commands that go on from it."""
 
+import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,8 @@ def write(journal: Journal, table: Table) -> str:
 
 def _last_loss(trial: Trial) -> float:
   """Return the loss by which trials of one outcome are sorted."""
-  return trial.loss if trial.loss is not None else trial.evaluations[-1][1] if trial.evaluations else float('inf')
+  last = trial.loss if trial.loss is not None else trial.evaluations[-1][1] if trial.evaluations else math.inf
+  return math.inf if math.isnan(last) else last
 
 
 def _loss(trial: Trial) -> str:

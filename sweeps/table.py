@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
+from checks.whole_files import write_whole
 from configs import default
 from options.configurations import LENGTHS, leaves, load_config
 from options.sweep_options import SweepOptions
@@ -116,7 +117,17 @@ def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()
 def _finished_runs(folder: str) -> list[FinishedRun]:
   seeds = sorted(int(match[1]) for entry in os.scandir(folder) if (match := re.fullmatch(r'seed_(\d+)', entry.name)))
   runs = [(seed, os.path.join(folder, f'seed_{seed}')) for seed in seeds]
-  return [finished_run(RunFolder.open(run), seed) for seed, run in runs if os.path.isfile(RunFolder(run).results)]
+  found = [finished_run(RunFolder.open(run), seed) for seed, run in runs if os.path.isfile(RunFolder(run).results)]
+  return [run for run in found if not is_being_continued(run)]
+
+
+def is_being_continued(run: FinishedRun) -> bool:
+  """Return whether a run was asked to train for longer since its scores were written, and has not done so yet.
+
+  Results of earlier versions do not say for how long their run was asked to train; they count as final.
+  """
+  length = run.results.get('length') or {}
+  return any(run.config[f'train.{name}'] != value for name, value in length.items())
 
 
 def finished_run(folder: RunFolder, seed: int) -> FinishedRun:
@@ -342,6 +353,5 @@ def as_record(rows: Sequence[Row], table: Table) -> dict[str, Any]:
 
 def write(workdir: str, rows: Sequence[Row], table: Table) -> None:
   """Write table.md and table.json into the sweep's folder."""
-  with open(os.path.join(workdir, 'table.md'), 'w', encoding='utf-8') as file:
-    file.write(as_markdown(table))
+  write_whole(os.path.join(workdir, 'table.md'), as_markdown(table))
   write_json(os.path.join(workdir, 'table.json'), as_record(rows, table))

@@ -91,10 +91,10 @@ def results_by_set(found: Mapping[Any, Score]) -> dict[str, Any]:
 
 def next_commands(task: Task, example: str, options: TrainOptions) -> str:
   """Return commands to paste: to try the run, to train it longer, and to train on the user's own text."""
-  command = f'{programs.python()} '
+  command, folder = f'{shlex.quote(programs.python())} ', shlex.quote(task.folder.files.shown(task.folder.path))
   go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options)}'
   return f'''
-{task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={task.folder.files.shown(task.folder.path)}{go_on}
+{task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={folder}{go_on}
 Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/mine'''
 
 

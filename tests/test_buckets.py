@@ -16,6 +16,7 @@ import decode
 import tasks
 import train
 import visualize
+from benchmarks import run_cards
 from checks import bucket, cache_root, exit_codes, files, lease
 from checks.errors import ConfigError, DamagedError, DataError, FileError
 from checks.storage import Busy
@@ -149,6 +150,8 @@ def test_R2_no_batch_is_repeated_or_lost_and_scripts_read_the_run(server, corpus
     decode.main(decode_options.parse(['decode.py', f'--workdir={place}', f'--input={tmp_path}/in',
                                       f'--output={tmp_path}/{name}'], ''))
   assert (tmp_path / 'bucket').read_text() == (tmp_path / 'disk').read_text()
+  card, other = map(run_cards.card_of, (workdir, str(whole)))
+  assert (card.scores, card.step) == (other.scores, STEPS) and len(card.sums) == 3
   visualize.main(visualize_options.parse(['visualize.py', f'--workdir={workdir}', '--training',
                                           f'--output={tmp_path}/page.html'], ''))
   assert (tmp_path / 'page.html').stat().st_size > 10_000
@@ -380,6 +383,8 @@ def test_mistakes_are_told_in_a_sentence(server, corpus, monkeypatch):
     (['sweep.py', '--config=configs/ablation.py'], '--workdir=gs://bucket/run: expected a folder on a disk; a sweep'),
     (['recipe.py', 'multilingual', '--config=configs/toy.py', '--languages=de,fr'],
      "--workdir=gs://bucket/run: expected a folder on a disk, where the stages find each other's files"),
+    (['recipe.py', 'distil', '--config=configs/toy.py', '--teachers=gs://bucket/x'],
+     '--teachers=gs://bucket/x: expected a run on a disk; copy it there first'),
     (['convert.py', 'import', '--from=x'], '--workdir=gs://bucket/run: expected a folder on a disk; only train.py')])
 def test_scripts_that_need_a_disk_say_so(script, words):
   found = subprocess.run([sys.executable, *script, '--workdir=gs://bucket/run'], cwd=ROOT, capture_output=True, text=True)

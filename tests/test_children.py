@@ -29,6 +29,23 @@ def test_all_that_a_child_writes_is_logged_and_shown(tmp_path, capsys, monkeypat
       '$ python x.py\none ü\nhalf and half$ python x.py\nbegins\nerror: no\n  such file\n')
 
 
+def test_K4_a_parent_that_can_write_no_more_stops_its_child(tmp_path, monkeypatch):
+  """As in `recipe.py … | head`: the child would go on, and nobody would see it."""
+  monkeypatch.setattr(children, 'POLL_SECONDS', 0.05)
+
+  class Closed(children.Echo):
+    def update(self):
+      if os.path.getsize(tmp_path / 'logs' / 'x.log') > 20:
+        raise BrokenPipeError
+
+  code = ("import pathlib, signal, sys, time\n"
+          f"def save(*_): pathlib.Path({str(tmp_path / 'saved')!r}).touch(); sys.exit(143)\n"
+          "signal.signal(signal.SIGTERM, save)\nprint('ready', 'to be stopped')\ntime.sleep(60)")
+  with pytest.raises(BrokenPipeError):
+    run(tmp_path, code, Closed())
+  assert (tmp_path / 'saved').exists()
+
+
 def test_progress_is_told_when_it_changes(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(children, 'POLL_SECONDS', 0.05)
   done = tmp_path / 'done'

@@ -11,6 +11,7 @@ import pytest
 
 import input_pipeline
 from batching import store as stores
+from batching.plan import CountedEpochs
 from batching.sampled import SampledStores
 from batching.store import Side, Store
 from checks.errors import DataError
@@ -372,3 +373,16 @@ def test_other_text_or_vocabulary_is_another_store():
 def test_a_store_of_no_pairs_is_empty(tmp_path):
   nothing = Split('train', 'text 0', 0, lambda: iter(()))
   assert len(stores.open_store(nothing, Letters('source'), Letters('target'), str(tmp_path))) == 0
+
+
+def test_epochs_are_counted_by_two_processes_of_a_run_at_once(tmp_path, monkeypatch):
+  path, replace = str(tmp_path / 'starts.json'), os.replace
+
+  def late(unfinished, whole):
+    replace(unfinished, whole)  # by the other process, which wrote the same
+    return replace(unfinished, whole)
+
+  monkeypatch.setattr(os, 'replace', late)
+  counts = [3, 1, 4]
+  assert CountedEpochs(counts.__getitem__, path).locate(7) == (2, 3)
+  assert CountedEpochs(lambda epoch: pytest.fail('it was counted before'), path).locate(7) == (2, 3)

@@ -1,6 +1,8 @@
 """Outputs: what stands in their way is found first, one job writes one, parts are of one model, errors are sentences."""
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import re
@@ -16,7 +18,7 @@ import decode
 import tasks
 import train
 from batching import store
-from checks import exit_codes, whole_files
+from checks import children, exit_codes, files, whole_files
 from checks.errors import ConfigError, FileError, file_error
 from decoding import jobs, outputs
 from options import (
@@ -183,6 +185,32 @@ def test_C2_a_full_disk_is_named_with_the_file_that_found_no_room(small_disk):
   with pytest.raises(OSError) as full:
     store.open_folder('tokens', str(small_disk), lambda writer: writer.add(0, source=(np.zeros(0, np.int32), [1] * 500_000)))
   assert re.search(rf'{small_disk}/tokens.*/source.offsets.npy .*No space', str(file_error(full.value)))
+
+
+@pytest.mark.parametrize('name, write', [
+    ('lock', lambda folder: files.DISK.claim(str(folder))),
+    ('out.lock', lambda folder: outputs.claimed(f'{folder}/out').__enter__()),
+    ('x.log', lambda folder: children.run(['true'], 'true', f'{folder}/x.log', children.Echo(), children.Stops()))])
+def test_C2_locks_and_logs_without_room_are_named(name, write, small_disk):
+  with contextlib.suppress(OSError):
+    (small_disk / 'filler').write_bytes(bytes(4_000_000))
+  with pytest.raises(OSError) as full:
+    write(small_disk)
+  assert str(file_error(full.value)).startswith(f'{small_disk}/{name} cannot be read or written: No space left on device')
+
+
+@pytest.mark.parametrize('name, lock', [
+    ('lock', lambda folder: files.DISK.claim(folder)),
+    ('out.lock', lambda folder: outputs.claimed(f'{folder}/out').__enter__()),
+    ('lock', lambda folder: children.wait_until_free(f'{folder}/lock', children.Stops(), lambda: pytest.fail('not held')))])
+def test_a_disk_without_locks_is_told_from_a_lock_that_is_held(name, lock, tmp_path, monkeypatch):
+  def flock(file, operation):
+    raise OSError(errno.ENOLCK, 'No locks available')
+
+  monkeypatch.setattr(fcntl, 'flock', flock)
+  (tmp_path / 'lock').touch()
+  with pytest.raises(FileError, match=f'{tmp_path}/{name} cannot be locked: No locks available; choose a folder'):
+    lock(str(tmp_path))
 
 
 def test_a_folder_that_is_only_read_is_decoded_and_not_trained(corpus, run, small_disk):

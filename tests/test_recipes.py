@@ -21,12 +21,13 @@ import recipe
 import tasks
 from checks import exit_codes
 from checks.errors import ConfigError, DamagedError, DataError, FileError
+from decoding import outputs
 from options import decode_options, recipe_options, train_options
 from options.configurations import ROOT, leaves
 from recipes import pairs, stages, work
 from tests import tiny_runs
 from training.json_files import read_json
-from training.run_folder import RunFolder
+from training.run_folder import FolderBusyError, RunFolder
 
 TO_FRENCH = {'one': 'un', 'two': 'deux', 'three': 'trois', 'dog': 'chien', 'cat': 'chat', 'house': 'maison',
              'tree': 'arbre'}
@@ -196,6 +197,31 @@ def test_a_multilingual_model_reads_tagged_text_and_is_scored_by_language(multil
   assert list(read_json(multilingual / 'card.json')['scores']) == ['test-de', 'test-fr']
 
 
+def test_test_sets_that_a_further_language_lacks_are_left_out(text, tmp_path, capsys):
+  folder = tmp_path / 'text'
+  shutil.copytree(text, folder)
+  os.remove(folder / 'test.fr')
+  assert recipe.main(options('multilingual', folder, tmp_path / 'x', '--languages=de,fr', '--stage=mixture')) == 0
+  assert f'test set test left out: {folder} has no test.fr' in capsys.readouterr().out
+  figures = read_json(tmp_path / 'x' / 'stages' / 'mixture.json')['figures']
+  assert (figures['de']['tests'], figures['fr']['tests']) == ({'test': 7}, {})
+  with pytest.raises(DataError, match=r'neither test\.fr nor test\.fr\.gz is there'):  # it would give the run's score
+    recipe.main(options('multilingual', folder, tmp_path / 'y', '--languages=fr,de', '--stage=mixture'))
+
+
+def test_a_corpus_that_makes_its_own_test_set_may_be_taken_without(text, tmp_path):
+  (tmp_path / 'all.tsv').write_text(''.join(f'a dog {i}\tein Hund {i}\n' for i in range(30)))
+  made = {}
+  for number, splits in enumerate(('()', '("test",)')):
+    given = words('multilingual', text, tmp_path / str(number), '--languages=de,fr', '--stage=mixture',
+                  '--config.data.kind=tsv', f'--config.data.tsv={tmp_path}/all.tsv', '--config.data.heldout=5',
+                  f'--config.data.test_splits={splits}')
+    given = [word for word in given if not word.startswith('--config.data.directory=')]
+    assert recipe.main(recipe_options.read(given)) == exit_codes.DONE
+    made[splits] = read_json(tmp_path / str(number) / 'stages' / 'mixture.json')['figures']['de']['tests']
+  assert made == {'()': {}, '("test",)': {'test': 5}}
+
+
 def test_a_student_learns_the_teachers_translation_most_like_the_reference(distilled, text):
   bleu = BLEU(effective_order=True)
   source, target = (lines(text / f'train.{code}') for code in ('en', 'de'))
@@ -267,6 +293,25 @@ def test_other_text_and_further_trained_teachers_are_refused(text, run, tmp_path
   assert f'content of {tmp_path}/teacher: expected' in str(refused.value)
 
 
+def test_R5_real_text_that_changes_between_the_two_trainings_is_refused(text, tmp_path):
+  folder = tmp_path / 'text'
+  shutil.copytree(text, folder)
+
+  def begin(*more):
+    asked = options(*back(folder, tmp_path / 'x', *more))
+    plan = recipe.RECIPES['back_translate'](asked)
+    work.begin(asked, plan.files, plan.runs)
+
+  (tmp_path / 'x').mkdir()
+  begin()
+  (tmp_path / 'x' / 'reverse').mkdir()
+  begin()
+  with open(folder / 'train.en', 'a') as file:
+    file.write('one dog\n')
+  with pytest.raises(ConfigError, match=f'content of {folder}/train.en: expected .*; found'):
+    begin()
+
+
 def test_what_decides_nothing_may_differ_and_a_strangers_folder_is_refused(text, tmp_path):
   asked = lambda *more: options('multilingual', text, tmp_path / 'x', '--languages=de,fr', *more)
   (tmp_path / 'x').mkdir()
@@ -279,6 +324,38 @@ def test_what_decides_nothing_may_differ_and_a_strangers_folder_is_refused(text,
   os.remove(tmp_path / 'x' / 'recipe.json')
   with pytest.raises(ConfigError, match='is no folder of a recipe and not empty; it holds text'):
     work.begin(asked(), [])
+
+
+def test_a_folder_from_before_there_was_an_option_goes_on(text, tmp_path):
+  asked = lambda *more: options('multilingual', text, tmp_path / 'x', '--languages=de,fr', *more)
+  (tmp_path / 'x' / 'text').mkdir(parents=True)
+  os.rename(tmp_path / 'x' / 'text', tmp_path / 'text')
+  work.begin(asked(), [])
+  os.rename(tmp_path / 'text', tmp_path / 'x' / 'text')
+  path = tmp_path / 'x' / 'recipe.json'
+  path.write_text(json.dumps({name: value for name, value in read_json(path).items() if name != 'config.train.patience'}))
+  work.begin(asked(), [])
+  with pytest.raises(ConfigError, match='config.train.patience: expected 0, as the folder was begun; found 7'):
+    work.begin(asked('--config.train.patience=7'), [])
+
+
+def test_a_home_stands_for_itself_in_every_path(run, text, tmp_path, monkeypatch):
+  """As in --reverse=~/runs/x: shells replace ~ at the start of a word alone."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  shutil.copy(text / 'mono.de', tmp_path)
+  os.symlink(run, tmp_path / 'teacher')
+  asked = options('back_translate', text, '~/x', '--monolingual=~/mono.de', '--reverse=~/teacher')
+  assert (asked.workdir, asked.monolingual, asked.reverse) == tuple(f'{tmp_path}/{name}' for name in (
+      'x', 'mono.de', 'teacher'))
+  first, *_ = recipe.RECIPES['distil'](options('distil', text, '~/x', '--teachers=~/teacher,~/teacher')).stages[1:]
+  assert first.inputs[1:] == (f'{tmp_path}/teacher/config.json',) * 2
+
+
+def test_a_second_recipe_in_a_folder_is_refused_by_the_folders_name(text, tmp_path):
+  asked = options('multilingual', text, tmp_path / 'x', '--languages=de,fr', '--print')
+  (tmp_path / 'x').mkdir()
+  with outputs.claimed(f'{tmp_path}/x/recipe.json'), pytest.raises(FolderBusyError, match=f'^--workdir={tmp_path}/x is '):
+    recipe.main(asked)
 
 
 def test_a_changed_file_is_named_and_a_deleted_one_is_made_again(multilingual, text, tmp_path, capsys):
@@ -544,6 +621,26 @@ def test_what_could_only_fail_is_refused_before_anything_runs(name, more, expect
   with pytest.raises(ConfigError) as refused:
     recipe.main(options(name, text, tmp_path / 'x', *given))
   assert expected.format(run=run) in str(refused.value) and not (tmp_path / 'x').exists()
+
+
+def test_a_place_that_can_be_no_folder_and_an_unknown_stage_are_refused_first(text, tmp_path):
+  (tmp_path / 'file').touch()
+  for place in ('file', 'file/x'):
+    with pytest.raises(ConfigError, match=f'--workdir={tmp_path}/{place}: {tmp_path}/file is not a folder'):
+      options('multilingual', text, tmp_path / place, '--languages=de,fr')
+  with pytest.raises(ConfigError, match='--stage=mix: expected one of mixture, model'):
+    recipe.main(options('multilingual', text, tmp_path / 'x', '--languages=de,fr', '--stage=mix'))
+  assert not (tmp_path / 'x').exists()
+
+
+@pytest.mark.parametrize('content, expected', [
+    (b'', 'no line of it has text'), (b' \n\n', 'no line of it has text'),
+    (b'ein Hund\n' * 9 + b'eine K\xfc\n', 'line 10: not valid UTF-8'), (b'\x1f\x8b\x08\x00', 'is a damaged gzip file')])
+def test_text_that_cannot_be_translated_is_found_before_anything_is_trained(content, expected, text, tmp_path):
+  (tmp_path / 'mono.de').write_bytes(content)
+  with pytest.raises(DataError, match=expected):
+    recipe.main(options('back_translate', text, tmp_path / 'x', f'--monolingual={tmp_path}/mono.de'))
+  assert not (tmp_path / 'x').exists()
 
 
 def test_recipes_are_for_translation(tmp_path):

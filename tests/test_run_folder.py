@@ -1,5 +1,7 @@
 """A run's folder: one writer, one configuration, one corpus, one history."""
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -136,6 +138,37 @@ def test_lock_ends_with_a_killed_process(workdir):
     holder.wait()
     holder.stdout.close()
   with RunFolder(workdir).create_or_resume(CONFIG):
+    pass
+
+
+def test_a_folder_that_is_discarded_while_another_start_locks_it_has_one_owner(workdir, monkeypatch):
+  first, flock = RunFolder(workdir).create_or_resume(CONFIG), fcntl.flock
+
+  def late(*given):  # the lock was opened, and its folder is discarded before it is locked
+    monkeypatch.setattr(fcntl, 'flock', flock)
+    first.give_up()
+    return flock(*given)
+
+  monkeypatch.setattr(fcntl, 'flock', late)
+  with RunFolder(workdir).create_or_resume(CONFIG):
+    with pytest.raises(FolderBusyError):
+      RunFolder(workdir).create_or_resume(CONFIG)
+
+
+def test_what_cannot_be_removed_does_not_hide_a_mistake(workdir, monkeypatch):
+  """On NFS a file that is open, as the lock is, stays in its folder under another name until it is closed."""
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    remove = os.rmdir
+
+    def refused(path, **options):
+      if path == workdir:
+        monkeypatch.setattr(os, 'rmdir', remove)
+        raise OSError(errno.ENOTEMPTY, 'Directory not empty', path)
+      remove(path, **options)
+
+    monkeypatch.setattr(os, 'rmdir', refused)
+    folder.give_up()
+  with RunFolder(workdir).create_or_resume(changed(seed=3)):
     pass
 
 

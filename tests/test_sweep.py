@@ -127,6 +127,26 @@ def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, tmp_p
   assert tabled(str(tmp_path)) == tabled(str(swept[0]))
 
 
+def test_a_run_that_is_asked_for_more_steps_is_tabled_again_once_it_has_made_them(swept, tmp_path):
+  shutil.copytree(swept[0] / 'base', tmp_path / 'base', ignore=shutil.ignore_patterns('checkpoints'))
+  folder = RunFolder(str(tmp_path / 'base' / 'seed_1'))
+  asked = read_json(folder.config)
+  asked['train']['num_steps'] = 5
+  folder.write_json(folder.config, asked)  # as train.py does, which was killed then
+  row, = ablation_table.finished_rows(str(tmp_path), ['base'])
+  assert [run.seed for run in row.runs] == [0]
+
+
+def test_a_home_stands_for_itself_in_the_folders_path(config, tmp_path, monkeypatch, capsys):
+  """As in --workdir=~/x: shells replace ~ at the start of a word alone."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert options(config, '~/x').workdir == f'{tmp_path}/x'
+  (tmp_path / 'file').touch()
+  with pytest.raises(SystemExit):
+    options(config, '~/file/x')
+  assert f'--workdir=~/file/x: {tmp_path}/file is not a folder; give another path' in capsys.readouterr().err
+
+
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   """Counted again from the logits, by NumPy, over the pairs that are not too long for a batch."""
   folder = f'{swept[0]}/base/seed_0'
@@ -388,6 +408,9 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
       setup=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
   asked = train_options.read(['train.py', f'--config={config}', '--workdir=x'])
   assert announcement.next_commands(task, 'A text.', asked).count(' /usr/somewhere/python3 ') == 2
+  task.folder = RunFolder('x (1)')
+  first = announcement.next_commands(task, 'A text.', asked).split('\n')[1]
+  assert shlex.split(first.partition('|')[2])[1:] == ['decode.py', '--workdir=x (1)']
 
 
 @pytest.mark.parametrize('arguments, expected', [

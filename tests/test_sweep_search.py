@@ -87,7 +87,7 @@ class StandIn:
     os.makedirs(run.folder.path, exist_ok=True)
     lines = []
     for step, loss in self.losses(run):
-      lines.append(json.dumps({'step': step, 'validation/perplexity': math.exp(loss)}) + '\n')
+      lines.append(json.dumps({'step': step, 'validation/perplexity': math.exp(loss) if math.isfinite(loss) else None}) + '\n')
       with open(run.folder.metrics, 'w') as file:  # as a run that goes on from its checkpoint
         file.writelines(lines)
       if self.killed_at == (number, step):
@@ -193,6 +193,18 @@ def test_a_trial_that_cannot_be_trained_is_told_apart(config, tmp_path, monkeypa
   refused = [trial for trial in trials if trial.state == search.REFUSED]
   assert refused and all(16 % trial.values['model.num_heads'] and 'not divisible' in trial.reason for trial in refused)
   assert all(16 % trial.values['model.num_heads'] == 0 for trial in trials if trial.state != search.REFUSED)
+
+
+def test_a_loss_that_is_not_finite_is_worse_than_any_other(config, tmp_path, monkeypatch):
+  class NotFinite(StandIn):
+    def losses(self, run):
+      is_lost = run.row in ('trial_1', 'trial_4')
+      return [(step, math.nan if is_lost and step == 10 else loss) for step, loss in StandIn.losses(run)]
+
+  journal = found(config, tmp_path / 'x', monkeypatch, '--trials=5', '--whole_trials=2', stand_in=NotFinite())
+  assert [trial.state for trial in journal.trials][:2] == [search.FINISHED] * 2
+  assert journal.trials[4].state == search.STOPPED and len(journal.trials[4].evaluations) == 1
+  assert search_table.tabulate(search.read(journal.options), ['x']).cells[-1][0] == '4'
 
 
 def test_the_table_lists_every_trial_and_its_commands_are_taken(whole, config, tmp_path):

@@ -1,10 +1,11 @@
 """The table of a sweep: which columns stand, what may be compared with the paper, and the groups of lengths."""
 
+import contextlib
 
 import numpy as np
 import pytest
 
-from checks.errors import DataError
+from checks.errors import DataError, file_error
 from decoding import length_groups
 from options import configurations, sweep_options
 from sweeps import length_curve
@@ -128,6 +129,16 @@ def test_runs_that_do_not_compare_are_pointed_at(paper):
     ([2.0, 4.0, 9.0], 2, '5.00 ± 3.61'), ([3.04], 1, '3.0'), ([], 1, ''), ([1, 1], 0, '1 ± 0')])
 def test_mean_and_sample_deviation(values, digits, told):
   assert ablation_table.spread(values, digits) == told  # 3.61 = sqrt((9 + 1 + 16) / 2)
+
+
+def test_a_table_that_finds_no_room_leaves_the_one_before(small_disk):
+  (small_disk / 'table.md').write_text('before')
+  with contextlib.suppress(OSError):
+    (small_disk / 'filler').write_bytes(bytes(4_000_000))
+  with pytest.raises(OSError) as full:
+    ablation_table.write(str(small_disk), [], ablation_table.Table(['row'], [['base']], []))
+  assert str(file_error(full.value)).startswith(f'{small_disk}/table.md')
+  assert (small_disk / 'table.md').read_text() == 'before'
 
 
 @pytest.mark.parametrize('seed', range(5))
