@@ -5,13 +5,14 @@ The same search as transformer.search.beam_search, for one sentence, which also 
 of the others are kept, the rest are pruned.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from explorer.capture import padded_length
 from transformer import tokens
 from transformer.model import Model, Params
 from transformer.search import SearchConfig
@@ -109,11 +110,22 @@ def grow(step: Step, cache: SearchCache, limit: int, bos_id: int, eos_id: int, c
 
 def search(model: Model, params: Params, source: Sequence[int], bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
   """Search for the translation of a sentence, and record the tree; `source` are ids that end in EOS."""
-  row = tokens.pad([source], 1, len(source), 0)
-  limit = len(source) + config.extra_length
-  cache = model.init_cache(params, model.encode(params, row), limit, config.beam_size)
-  step = jax.jit(lambda cache, last: model.decode_step(params, cache, jnp.asarray(last)))
-  return grow(step, cache, limit, bos_id, eos_id, config)
+  length = padded_length(len(source))
+  if model.longest is not None:
+    length = max(len(source), min(length, model.longest - config.extra_length))
+  begin, step = _compiled(model, config.extra_length, config.beam_size)
+  cache = begin(params, tokens.pad([source], 1, length, 0))
+  return grow(functools.partial(step, params), cache, len(source) + config.extra_length, bos_id, eos_id, config)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(model: Model, extra_length: int, width: int) -> tuple[Callable, Callable]:
+  """Compile the beginning of a search, (params, source) -> cache, and its step; sentences of one padded length share both."""
+
+  def begin(params: Params, source: tokens.Tokens) -> SearchCache:
+    return model.init_cache(params, model.encode(params, source), source.ids.shape[1] + extra_length, width)
+
+  return jax.jit(begin), jax.jit(model.decode_step)
 
 
 def departure(tree: Tree, reference: Sequence[int], log_probs: Sequence[float]) -> Departure | None:

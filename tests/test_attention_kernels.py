@@ -89,16 +89,17 @@ def test_no_token_sees_the_future_and_cached_steps_and_inspection_stay_einsum():
   model, plain = (models.build(ModelConfig(**SMALL, **options)) for options in (KERNEL, {}))
   params = away_from_zero(model)
   source, target = rows([5, 3], 7), tokens.shift_right(rows([6, 4], 6, seed=1), BOS)
-  memory = model.encode(params, source)
+  memory, decode = jax.jit(model.encode)(params, source), jax.jit(model.decode)
   later = target._replace(ids=target.ids.at[:, 3:].set(7))
-  first, second = (model.decode(params, memory, each) for each in (target, later))
+  first, second = (decode(params, memory, each) for each in (target, later))
   np.testing.assert_array_equal(first[:, :3], second[:, :3])
   assert np.abs(first[:, 3:] - second[:, 3:]).max() > 1e-3
 
-  _, record = model.inspect(params, source, target)
-  jax.tree.map(np.testing.assert_array_equal, record, plain.inspect(params, source, target)[1])
-  cache, beams = model.init_cache(params, memory, 9, beams=3), jnp.full((2, 3), BOS)
-  np.testing.assert_array_equal(model.decode_step(params, cache, beams)[0], plain.decode_step(params, cache, beams)[0])
+  (_, record), (_, expected) = (jax.jit(each.inspect)(params, source, target) for each in (model, plain))
+  jax.tree.map(np.testing.assert_array_equal, record, expected)
+  step = lambda each: jax.jit(lambda params, memory: each.decode_step(
+      params, model.init_cache(params, memory, 9, beams=3), jnp.full((2, 3), BOS))[0])(params, memory)
+  np.testing.assert_array_equal(step(model), step(plain))
 
 
 @pytest.mark.parametrize('platform', ['cuda', 'tpu'])
@@ -118,7 +119,7 @@ def test_bfloat16_gradients_are_as_near_to_float32s_as_einsums():
   def gradient(dtype, kernel):
     module = MultiHeadAttention(dataclasses.replace(config, dtype=dtype, attention_kernel=kernel))
     measure = lambda params: (weight * module.apply({'params': params}, x.astype(dtype), mask)).sum()
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(jax.grad(measure)(params))])
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(jax.jit(jax.grad(measure))(params))])
 
   exact = gradient('float32', 'einsum')
   near, found = (np.linalg.norm(gradient('bfloat16', name) - exact) / np.linalg.norm(exact) for name in ('einsum', 'xla'))

@@ -240,3 +240,15 @@ def test_saving_and_restoring_say_nothing(folder):
 
 def test_exit_code():
   assert checkpoint.CheckpointError.exit_code == 5
+
+
+def test_small_arrays_that_several_devices_hold_are_saved_in_one_piece(folder, monkeypatch):
+  sliced, slices = [], jax.lax.slice_in_dim
+  monkeypatch.setattr(jax.lax, 'slice_in_dim', lambda *inputs, **named: sliced.append(1) or slices(*inputs, **named))
+  mesh = partitioning.make_mesh(MeshConfig())
+  everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  for step, size in ((1, 8), (2, 2**21)):  # 4 bytes for each device, and a megabyte
+    checkpoints = Checkpoints(folder, keep_last=2)
+    checkpoints.save(step, {'x': jax.device_put(jnp.zeros(size), everywhere)}, {})
+    checkpoints.wait()
+    assert bool(sliced) == (step == 2) and len(mesh.devices.flat) == 8

@@ -143,11 +143,11 @@ def hypotheses(translator, ids, **options):
   model, source, target = translator.parts
   config, params = dataclasses.replace(translator.search_config, **options), translator.params[0]
   limit = len(ids) + config.extra_length
-  memory = model.encode(params, tokens.pad([ids], 1, len(ids), source.pad_id))
+  row = tokens.pad([ids], 1, len(ids), source.pad_id)
   problem = SearchProblem(lambda cache, last: model.decode_step(params, cache, last), limit, target.bos_id,
                           target.eos_id, target.pad_id)
-  sentences = Sentences(model.init_cache(params, memory, limit, config.width), jnp.array([limit]))
-  found = jax.jit(lambda: search.search(problem, sentences, config))()
+  beginning = lambda: model.init_cache(params, model.encode(params, row), limit, config.width)
+  found = jax.jit(lambda: search.search(problem, Sentences(beginning(), jnp.array([limit])), config))()
   return [(found.tokens[0, rank, :found.lengths[0, rank]].tolist(), float(found.scores[0, rank]))
           for rank in np.flatnonzero(found.found[0])]
 
@@ -203,7 +203,8 @@ def test_logits_and_hypotheses_are_pythons_with_the_same_weights(engine, name):
   engine.page.evaluate('record => unpackLive(record).then(found => { window.other = found; })', ready.record)
   read = tokens.shift_right(tokens.pad([written], 1, len(written), 0), target.bos_id)
   params = translator.params[0]
-  logits = jax.jit(model.decode)(params, model.encode(params, tokens.pad([ids], 1, len(ids), 0)), read)
+  logits = jax.jit(lambda source: model.decode(params, model.encode(params, source), read))(
+      tokens.pad([ids], 1, len(ids), 0))
   found = engine.page.evaluate('''([ids, written]) => { const witness = new Witness(other.model.options);
     witness.sized('encoder', ids.length, ids.length);
     return [...forced(other.model.encode(ids, witness), written, other, witness).logits]; }''', [ids, written])

@@ -29,7 +29,7 @@ def test_no_gradient_from_the_future(model, params):
     ids = 29 + jnp.arange(12, dtype=jnp.int32).reshape(2, 6)
     return bigger.decode(mixed, bigger.encode(mixed, source), target._replace(ids=ids))[..., :29]
 
-  jacobian = jax.jacobian(lambda onehot: logits(onehot).sum(-1))(vocabulary[target.ids])  # [2, 6, 2, 6, 29]
+  jacobian = jax.jit(jax.jacobian(lambda onehot: logits(onehot).sum(-1)))(vocabulary[target.ids])  # [2, 6, 2, 6, 29]
   reach = np.abs(jacobian).max(-1)
   for b in range(2):
     for t in range(6):

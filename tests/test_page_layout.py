@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from checks.whole_files import write_whole
-from explorer import first_view, live, page, reports
+from explorer import first_view, live, page
 from explorer.gates import KINDS
 from explorer.head_ablation import Effect
 from tests.explorer_stand_ins import LINES, drawn, small_translator, text_of
@@ -35,10 +35,11 @@ def test_a_telephone_shows_tokens_without_scrolling(telephone):
   assert not telephone.page.locator('#sentence').is_visible()
 
 
-def test_a_telephone_shows_what_is_typed_and_its_tokens_at_once(browser, tmp_path):
+def test_a_telephone_shows_what_is_typed_and_its_tokens_at_once(browser, captures, tmp_path):
   ready = live.prepare(small_translator(), LINES[:3])
-  write_whole(path := str(tmp_path / 'live.html'),
-              reports.explain(ready.translator, LINES[:2], live=ready.record).html)
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'live.html'), page.page(page.report(
+      [sentence(one) for one in captures[:2]], first, [], live=ready.record)))
   tab = Tab(browser, path, viewport={'width': 390, 'height': 844})
   for selector in ('#typed', '#translation', '#headline', '#architecture', '.queries button'):
     box = tab.page.locator(selector).first.bounding_box()

@@ -24,6 +24,10 @@ from training.manifest import Manifest
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
 full_disk.report_once()
 
+# Orbax cuts each array that several devices hold into a slice for each, so that they are fetched and written side by
+# side. Slices below a megabyte cost more than they save: each is a program of its own.
+ocp.type_handlers.get_type_handler(jax.Array)._min_slice_bytes_for_replica_parallel = 2**20
+
 
 class CheckpointError(Exception):
   """A checkpoint that is missing or does not fit; scripts end with this exit code."""
