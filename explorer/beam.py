@@ -110,9 +110,7 @@ def grow(step: Step, cache: SearchCache, limit: int, bos_id: int, eos_id: int, c
 
 def search(model: Model, params: Params, source: Sequence[int], bos_id: int, eos_id: int, config: SearchConfig) -> Tree:
   """Search for the translation of a sentence, and record the tree; `source` are ids that end in EOS."""
-  length = padded_length(len(source))
-  if model.longest is not None:
-    length = max(len(source), min(length, model.longest - config.extra_length))
+  length = padded_length(len(source), None if model.longest is None else model.longest - config.extra_length)
   begin, step = _compiled(model, config.extra_length, config.beam_size)
   cache = begin(params, tokens.pad([source], 1, length, 0))
   return grow(functools.partial(step, params), cache, len(source) + config.extra_length, bos_id, eos_id, config)

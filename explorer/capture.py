@@ -87,9 +87,15 @@ class Capture:
     return texts.pool(self.weights[kind], rows.word_of_piece, columns.word_of_piece)
 
 
-def padded_length(longest: int) -> int:
-  """Return the length to which sentences of at most `longest` tokens are padded."""
-  return -(-longest // _MULTIPLE) * _MULTIPLE
+def padded_length(longest: int, limit: int | None = None) -> int:
+  """Return the length to which sentences of at most `longest` tokens are padded.
+
+  Args:
+    longest: tokens of the longest sentence.
+    limit: what padding may not go beyond, such as Model.longest; None: nothing.
+  """
+  rounded = -(-longest // _MULTIPLE) * _MULTIPLE
+  return rounded if limit is None else max(longest, min(rounded, limit))
 
 
 def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabulary, target_vocabulary,
@@ -101,7 +107,7 @@ def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabul
   """
   if not pairs:
     return []
-  batch = padded_batch(pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
+  batch = padded_batch(model, pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
   seen, matrices = jax.device_get(_recorder(model, target_vocabulary.bos_id, with_operands)(params, *batch))
   return [_unpadded(pair, jax.tree.map(lambda leaf, row=row: leaf[row], seen), matrices, source_vocabulary,
                     target_vocabulary) for row, pair in enumerate(pairs)]
@@ -110,7 +116,7 @@ def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabul
 def kinds_of(model: Model, pairs: Sequence[TokenPair], source_vocabulary, target_vocabulary) -> tuple[str, ...]:
   """Return the kinds of attention that a Capture of these pairs would have, without computing it."""
   params = jax.eval_shape(model.init, jax.random.key(0))
-  batch = padded_batch(pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
+  batch = padded_batch(model, pairs, source_vocabulary.pad_id, target_vocabulary.pad_id)
   return tuple(jax.eval_shape(_recorder(model, target_vocabulary.bos_id, False), params, *batch)[0][0])
 
 
@@ -124,11 +130,11 @@ def from_uint16(integers: np.ndarray) -> np.ndarray:
   return integers / integers.sum(-1, keepdims=True, dtype=np.float32)
 
 
-def padded_batch(pairs: Sequence[TokenPair], source_filler: int, target_filler: int
+def padded_batch(model: Model, pairs: Sequence[TokenPair], source_filler: int, target_filler: int
                  ) -> tuple[tokens.Tokens, tokens.Tokens]:
-  """Lay out token pairs as one padded batch (sources, targets); sources without tokens have no columns."""
+  """Lay out token pairs as one batch for a model (sources, targets); sources without tokens have no columns."""
   sides = zip(*((pair.source, pair.target) for pair in pairs))
-  return tuple(tokens.pad(side, len(pairs), padded_length(max(map(len, side))), filler)
+  return tuple(tokens.pad(side, len(pairs), padded_length(max(map(len, side)), model.longest), filler)
                for side, filler in zip(sides, (source_filler, target_filler)))
 
 

@@ -49,7 +49,7 @@ def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
     Log-probabilities [sentences] with every head open, and for each sentence the effect of every head.
   """
   model, source, target = translator.parts
-  batch = padded_batch(pairs, source.pad_id, target.pad_id)
+  batch = padded_batch(model, pairs, source.pad_id, target.pad_id)
   score, whole = forced_scorer(model, target.bos_id), translator.params[0]
   opened = gates.open_gates(whole)
   before = np.asarray(score(whole, opened, *batch))

@@ -21,7 +21,8 @@ from transformer.model import Model, Params
 _ROWS = 16
 
 
-def batches(pairs: Sequence[TokenPair], source_filler: int, target_filler: int) -> Iterator[tuple[Any, int]]:
+def batches(model: Model, pairs: Sequence[TokenPair], source_filler: int, target_filler: int
+            ) -> Iterator[tuple[Any, int]]:
   """Yield ((sources, targets) of _ROWS rows, how many rows are real), sentences of similar length together.
 
   The last batch is filled up with copies of its first row.
@@ -30,7 +31,7 @@ def batches(pairs: Sequence[TokenPair], source_filler: int, target_filler: int) 
   for start in range(0, len(order), _ROWS):
     rows = order[start:start + _ROWS]
     filled = [*rows, *rows[:1] * (_ROWS - len(rows))]
-    yield capture.padded_batch(filled, source_filler, target_filler), len(rows)
+    yield capture.padded_batch(model, filled, source_filler, target_filler), len(rows)
 
 
 @functools.lru_cache(maxsize=8)
@@ -51,7 +52,7 @@ def importance(model: Model, params: Params, pairs: Sequence[TokenPair], vocabul
   source, target = vocabularies
   opened, total = gates.open_gates(params), None
   sensitivity = _sensitivity(model, target.bos_id)
-  for batch, real in batches(pairs, source.pad_id, target.pad_id):
+  for batch, real in batches(model, pairs, source.pad_id, target.pad_id):
     slopes = jax.device_get(sensitivity(params, opened, *batch))
     found = jax.tree.map(lambda leaf, real=real: leaf[:real].sum(0), slopes)
     total = found if total is None else jax.tree.map(np.add, total, found)
@@ -70,7 +71,7 @@ def loss(model: Model, params: Params, of: Gates, pairs: Sequence[TokenPair], vo
   source, target = vocabularies
   score = head_ablation.forced_scorer(model, target.bos_id)
   total = sum(float(score(params, of, *batch)[:real].sum())
-              for batch, real in batches(pairs, source.pad_id, target.pad_id))
+              for batch, real in batches(model, pairs, source.pad_id, target.pad_id))
   return -total / sum(len(pair.target) for pair in pairs)
 
 

@@ -168,7 +168,7 @@ def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list
   model, source, target = translator.parts
   if not logit_lens.layers_of(model):
     return [[] for _ in pairs]
-  batch = capture.padded_batch(pairs, source.pad_id, target.pad_id)
+  batch = capture.padded_batch(model, pairs, source.pad_id, target.pad_id)
   ids, probabilities = logit_lens.predictions(model, translator.params[0], *batch, target.bos_id)
   return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
            for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(pairs))]

@@ -118,7 +118,7 @@ class Recorder:
     """
     if not sentences:
       raise ValueError(f'no sentence to watch has at most {MOST_TOKENS} tokens; give a file of shorter ones')
-    check_length(model, capture.padded_length(max(len(side) for pair in sentences for side in pair[:2])))
+    check_length(model, max(len(side) for pair in sentences for side in pair[:2]))
     if not capture.kinds_of(model, sentences, source, target):
       raise ValueError('attention cannot be watched: the model has none')
     self._folder, self._model, self._sentences, self._every = folder, model, sentences, every

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from explorer import capture, first_view, texts
+from explorer import capture, first_view, snapshots, texts
 from explorer.capture import Capture, TokenPair
 from explorer.texts import Text
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary
@@ -89,6 +89,19 @@ def test_padding_is_cut_off_and_changes_nothing(captures, readings):
     assert seen.weights[kind].shape == (2, 2, queries, keys)
     np.testing.assert_allclose(seen.weights[kind], alone.weights[kind], atol=1e-5)
   np.testing.assert_allclose(seen.log_probs, alone.log_probs, atol=1e-4)
+
+
+def test_texts_as_long_as_learned_positions_reach_are_not_padded_beyond_them(readings):
+  longest = max(len(side) for pair in readings for side in pair[:2])
+  assert longest % 8, 'otherwise padding would end where the text does'
+  wide, short = (small_translator(positions='learned', max_positions=reach) for reach in (3 * longest, longest))
+  same = jax.tree.map(lambda leaf, own: leaf[:len(own)], wide.params[0], short.params[0])
+  model, *vocabularies = short.parts
+  snapshots.Recorder('unused', model, readings, *vocabularies, every=1)
+  for found, expected in zip(capture.record(model, same, readings, *vocabularies),
+                             capture.record(wide.parts[0], wide.params[0], readings, *vocabularies)):
+    for kind, weights in expected.weights.items():
+      np.testing.assert_allclose(found.weights[kind], weights, rtol=0, atol=2e-6)
 
 
 def test_next_tokens_are_the_models_own(captures, readings):
