@@ -6,6 +6,7 @@ imported: this package imports neither jax nor code that reads data, unless --he
 """
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -171,10 +172,17 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
     holder = config_flags.DEFINE_config_dict(
         token.tree, only(tree, token.name), flag_values=values, sys_argv=['', argument])
     values(['', argument])
-    return leaves(holder.value)[token.name]
+    return _at_home(leaves(holder.value)[token.name])
   except (absl_flags.Error, ValueError, TypeError):
     value = 'a value' if token.negated else repr(token.value)
     raise ConfigError(f'{token.text}: expected {article(expected)}, found {value}') from None
+
+
+def _at_home(value: Any) -> Any:
+  """Return a value, or each of several, with the home folder for ~ where it begins a path: shells leave --x=~/y as it is."""
+  if isinstance(value, tuple):
+    return tuple(map(_at_home, value))
+  return os.path.expanduser(value) if isinstance(value, str) and value.startswith('~/') else value
 
 
 def _unknown_flag(token: _Token, known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict) -> str:

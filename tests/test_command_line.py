@@ -127,6 +127,14 @@ def test_all_mistakes_are_reported_together():
     assert part in message
 
 
+def test_a_path_behind_an_option_may_begin_at_home(monkeypatch):
+  monkeypatch.setenv('HOME', '/home/ann')
+  found = configurations.leaves(parse('--config.data.cache_dir=~/cache', "--config.data.mix=('~/more*2', '~other')",
+                                      '--init_from=~/run'))
+  assert (found['data.cache_dir'], found['init_from']) == ('/home/ann/cache', '/home/ann/run')
+  assert found['data.mix'] == ('/home/ann/more*2', '~other')
+
+
 def test_length_on_the_command_line_replaces_the_files():
   lengths = lambda *given: [configurations.leaves(parse(*given))[name] for name in configurations.LENGTHS]
   assert lengths() == [None, 30, None]
