@@ -123,7 +123,7 @@ def card_of(workdir: str) -> Card:
   scores = results.get('scores') or {results['test_set']: results}
   return Card(
       config_name, variant, config['seed'], options, _command(environment.get('command', ())),
-      _starts(environment), {'name': _name_of_text(config), 'texts': environment['data']},
+      _starts(environment), {'name': _name_of_text(config), 'texts': _texts(environment['data'])},
       run.task.name, run.task.measure.name, {name: _small(found) for name, found in scores.items()},
       results['step'], round(results['seconds'], 1),
       {name: results[name] for name in ('parameters', 'averaged_steps', 'search', 'validation_perplexity',
@@ -186,6 +186,11 @@ def _shortened(value: Any) -> Any:
   if isinstance(value, list):
     return [_shortened(each) for each in value]
   return _OUTSIDE.sub(r'…/\1', value) if isinstance(value, str) else value
+
+
+def _texts(hashes: Mapping[str, str]) -> dict[str, str]:
+  """Return the hash of each split; what was mixed into one is named without its folders."""
+  return {_shortened(name): digest for name, digest in hashes.items()}
 
 
 def _name_of_text(config: Mapping[str, Any]) -> str:

@@ -92,6 +92,7 @@ def test_a_card_is_what_the_folder_says(card, run, corpus):
   assert start['commit'] == environment['commit'] and start['packages'] == environment['packages']
   assert start['devices'] == {'cpu cpu': 8} and start['processor'] == environment['processor'] != ''
   assert card.data == {'name': f'text {corpus.name}', 'texts': environment['data']} and len(environment['data']) == 3
+  assert run_cards._texts({'train + /home/x/back/synthetic': 'a', 'val': 'b'}) == {'train + …/synthetic': 'a', 'val': 'b'}
   assert card.overrides['model.d_model'] == 16 and card.overrides['train.num_steps'] == 8
   assert 'model.norm' not in card.overrides and card.options['model.norm'] == 'pre'
   assert 'data.directory' not in card.overrides and 'train.log_every' not in card.overrides
