@@ -126,7 +126,8 @@ def read(argv: Sequence[str]) -> RecipeOptions:
   path = lambda name: None if values[name] is None else os.path.expanduser(str(values[name]))  # shells leave --x=~/y
   return RecipeOptions(
       **taken, workdir=str(path('workdir')), monolingual=path('monolingual'), reverse=path('reverse'),
-      spec=str(values['config']), config=asked.config, given=given, print_commands=values['print'], tag=None if values['tag'] == 'none' else values['tag'],
+      spec=str(values['config']), config=asked.config, given=given, print_commands=values['print'],
+      tag=None if values['tag'] == 'none' else values['tag'],
       weight=float(str(values['weight'])), keep=number('keep'),
       min_score=number('min_score'), teachers=tuple(map(os.path.expanduser, values['teachers'] or ())), search=search,
       languages=tuple(map(language, values['languages'] or ())),
