@@ -43,7 +43,7 @@ def split_groups(group: np.ndarray, heldout: int, seed: int, name: str, noun: st
   """
   sizes = np.bincount(group, minlength=len(group))  # of the group that begins with each item
   order = array.array('q', np.flatnonzero(sizes).astype(np.int64).tobytes())
-  random.Random(seed).shuffle(order)  # type: ignore[arg-type]
+  random.Random(seed).shuffle(order)
   drawn = np.frombuffer(order, np.int64)
   # Large groups ("Tom" sentences chained through shared translations) would cost many items: they stay in training.
   small = drawn[sizes[drawn] <= LARGEST_GROUP]
