@@ -28,6 +28,7 @@ _STORE_VERSION = 2  # to be increased when the same text is stored in another wa
 _VERIFIED_AT_ONCE = 64 << 20  # bytes of a store that are read within some 50 ms
 _CHUNK = 4096  # pairs tokenised at a time
 _CHUNKS_OF_PIECE = 64  # what a kill loses of a store, at most: some 260,000 pairs
+_TOKENS_AT_A_TIME = 1 << 16  # of running text written at a time, where a document has more
 _TOKENS_OF_PIECE = 1 << 23  # the same for running text
 
 Progress = Callable[[Iterable], Iterator]  # wraps the iterator over a split's texts, for a progress bar
@@ -225,15 +226,27 @@ def _ended(sentences: list[list[int]], eos: int) -> tuple[np.ndarray, list[int]]
 
 def _write_blocks(split: TextSplit, vocabulary: Vocabulary, length: int, writer: StoreWriter, progress: Progress | None
                   ) -> None:
-  tokens = 0  # of the piece that is being written
-  for text in itertools.islice(progress(split) if progress else split, writer.texts, None):
-    document = np.array([*vocabulary.encode_document(text), vocabulary.eos_id], np.int32)
-    if (document == vocabulary.unk_id).any():
-      raise DataError(f'{split.name}: the vocabulary has no entry for some of the text, which would be missing from '
-                      'perplexity; use a vocabulary with bytes (vocabulary.byte_fallback)')
-    lengths = [min(length, len(document) - start) for start in range(0, len(document), length)]
-    writer.add(1, source=(document[:0], [0] * len(lengths)), target=(document, lengths))
-    tokens += len(document)
+  tokens, documents = 0, split.documents()  # tokens of the piece that is being written
+  for lines in itertools.islice(progress(documents) if progress else documents, writer.texts, None):
+    ids: list[int] = []  # of the document, those in no block yet
+    for part in vocabulary.encode_lines(lines):
+      if vocabulary.unk_id in part:
+        raise DataError(f'{split.name}: the vocabulary has no entry for some of the text, which would be missing from '
+                        'perplexity; use a vocabulary with bytes (vocabulary.byte_fallback)')
+      ids += part
+      tokens += len(part)
+      if len(ids) >= _TOKENS_AT_A_TIME:
+        whole = len(ids) - len(ids) % length
+        _add_blocks(writer, 0, ids[:whole], length)
+        ids = ids[whole:]
+    _add_blocks(writer, 1, [*ids, vocabulary.eos_id], length)
     if tokens >= _TOKENS_OF_PIECE:
       writer.end_piece()
       tokens = 0
+
+
+def _add_blocks(writer: StoreWriter, texts: int, ids: list[int], length: int) -> None:
+  """Add ids cut into blocks, of which the last may be shorter; they end so many of the split's texts."""
+  array = np.array(ids, np.int32)
+  lengths = [min(length, len(ids) - start) for start in range(0, len(ids), length)]
+  writer.add(texts, source=(array[:0], [0] * len(lengths)), target=(array, lengths))

@@ -20,11 +20,9 @@ import numpy as np
 from checks.errors import DataError
 from checks.progress import shown
 from checks.refusals import refuse
-from corpora import text_files
+from corpora import digests, text_files
 from corpora.config import CorpusConfig
 from corpora.splits import Corpus, Pair, Split
-
-_DIGEST = 16  # bytes of the hash that tells whether a pair has occurred before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,15 +111,15 @@ def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
   The text is read twice: once here, to know how much is left, and then whenever the split is. In memory are a byte a
   pair and, to find duplicates, 16 bytes of its hash and, while they are sorted, some 32 more.
   """
-  filters, dropped, kept, digests = config.filters, collections.Counter(), bytearray(), bytearray()
+  filters, dropped, kept, hashes = config.filters, collections.Counter(), bytearray(), bytearray()
   for pair in shown(split, f'filtering {split.name}', ' pairs', len(split)):
     reason = next((name for name, wrong in filters.items() if wrong(pair, config)), None)
     if reason is None and config.drop_duplicates:
-      digests += hashlib.blake2b('\0'.join(pair).encode(), digest_size=_DIGEST).digest()
+      hashes += digests.digest('\0'.join(pair))
     dropped[reason] += 1
     kept.append(reason is None)
   left = dropped.pop(None, 0)
-  if config.drop_duplicates and (repeated := _repeated(digests)).size:
+  if config.drop_duplicates and (repeated := digests.repeated(digests.columns(hashes))).size:
     flags = np.frombuffer(kept, np.uint8)  # shares the memory of `kept`
     flags[np.flatnonzero(flags)[repeated]] = 0
     dropped['drop_duplicates'], left = len(repeated), left - len(repeated)
@@ -131,17 +129,6 @@ def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, dataclasses.asdict(config) | {'mix': (), 'tag': None}),
       size=left, read=lambda: itertools.compress(split.read(), kept)), dict(dropped)
-
-
-def _repeated(digests: bytearray) -> np.ndarray:
-  """Return the places of the digests, 16 bytes each, that have occurred before, in no particular order."""
-  halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
-  order = np.lexsort(halves.T)  # stable: of equal ones, the first comes first
-  equal = np.ones(max(len(order) - 1, 0), bool)
-  for half in halves.T:
-    ordered = half[order]
-    equal &= ordered[1:] == ordered[:-1]
-  return order[1:][equal]
 
 
 def _fingerprint(*parts: object) -> str:

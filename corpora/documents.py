@@ -3,7 +3,7 @@
 A document's EOS stands for its separator (a line end, or a blank line), so that every byte of a split is predicted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from checks.choices import Registry
@@ -13,7 +13,8 @@ class Division(NamedTuple):
   """How the lines of a text become documents."""
 
   separator: str  # what follows each unit in the file
-  units: Callable[[Sequence[str], str, list[str]], list[str]]  # (lines, file, notes) -> units; notes what is skipped
+  # (lines, file, notes) -> units, one after the other as lines come; notes, where given, get what is skipped.
+  units: Callable[[Iterable[str], str, list[str] | None], Iterator[str]]
   noun: str  # of units, in messages
   whole: bool = False  # all units of a split together are one document
 
@@ -21,27 +22,33 @@ class Division(NamedTuple):
 DOCUMENTS: Registry[Division] = Registry('data.document')
 
 
-def _all_lines(lines: Sequence[str], path: str, notes: list[str]) -> list[str]:
+def _all_lines(lines: Iterable[str], path: str, notes: list[str] | None) -> Iterator[str]:
   del path, notes  # nothing is skipped
-  return list(lines)
+  return iter(lines)
 
 
-def _paragraphs(lines: Sequence[str], path: str, notes: list[str]) -> list[str]:
+def _paragraphs(lines: Iterable[str], path: str, notes: list[str] | None) -> Iterator[str]:
   del path, notes
-  found: list[list[str]] = [[]]
+  paragraph: list[str] = []
   for line in lines:
     if line.strip():
-      found[-1].append(line)
-    elif found[-1]:
-      found.append([])
-  return ['\n'.join(paragraph) for paragraph in found if paragraph]
+      paragraph.append(line)
+    elif paragraph:
+      yield '\n'.join(paragraph)
+      paragraph = []
+  if paragraph:
+    yield '\n'.join(paragraph)
 
 
-def _lines_with_text(lines: Sequence[str], path: str, notes: list[str]) -> list[str]:
-  kept = [line for line in lines if line.strip()]
-  if len(kept) < len(lines):
-    notes.append(f'{path}: {len(lines) - len(kept):,} blank lines skipped')
-  return kept
+def _lines_with_text(lines: Iterable[str], path: str, notes: list[str] | None) -> Iterator[str]:
+  blank = 0
+  for line in lines:
+    if line.strip():
+      yield line
+    else:
+      blank += 1
+  if blank and notes is not None:
+    notes.append(f'{path}: {blank:,} blank lines skipped')
 
 
 DOCUMENTS.add('file', Division('\n', _all_lines, 'lines', whole=True),

@@ -1,19 +1,18 @@
 """Sentence pairs from one file of JSON lines, such as {"source": "A dog.", "target": "Ein Hund."}; plain or gzip.
 
-Further fields are ignored. The file is split here, by the rules of heldout.
+Further fields are ignored. The file is split here: see pairs_file.
 """
 
 import json
 
 from checks.errors import DataError
-from corpora import heldout
+from corpora import pairs_file
 from corpora.config import KINDS, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair
-from corpora.text_files import read_lines
 
 
 def corpus(config: CorpusConfig) -> Corpus:
-  """Load the file and split it so that nothing held out is trained on; see heldout.split_pairs.
+  """Load the file and split it so that nothing held out is trained on; see pairs_file.split.
 
   Blank lines are skipped, and pairs with an empty side dropped; both are counted in the corpus's notes.
 
@@ -21,15 +20,8 @@ def corpus(config: CorpusConfig) -> Corpus:
     DataError: naming file and line, where a line is no JSON object or a field of it is missing or no text.
   """
   fields = config.jsonl_source_field, config.jsonl_target_field
-  notes = [config.direction]
-  lines = read_lines(config.jsonl, notes)
-  pairs = [_pair(line, fields, f'{config.jsonl}, line {number}')
-           for number, line in enumerate(lines, 1) if line.strip()]
-  if not pairs:
-    raise DataError(f'{config.jsonl} is empty; expected one JSON object per line: {_example(fields)}')
-  if len(pairs) < len(lines):
-    notes.append(f'{len(lines) - len(pairs):,} blank lines skipped')
-  return heldout.split_pairs(pairs, config.jsonl, config, notes)
+  pair_of = lambda line, place: _pair(line, fields, place)
+  return pairs_file.split(config.jsonl, pair_of, f'one JSON object per line: {_example(fields)}', config)
 
 
 def _pair(line: str, fields: tuple[str, str], place: str) -> Pair:

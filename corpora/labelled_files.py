@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from checks.errors import DataError
-from corpora import heldout, text_files
+from corpora import text_files
 from corpora.config import KINDS, Kind, LabelledConfig
 from corpora.labelled import TASKS, Example, LabelledCorpus, LabelledSplit, Task
 
@@ -113,6 +113,7 @@ def directory_corpus(config: LabelledConfig) -> LabelledCorpus:
 
 def tsv_corpus(config: LabelledConfig) -> LabelledCorpus:
   """Load one file and split it: examples that share a text go to one split, drawn by the seed; see heldout."""
+  from corpora import heldout  # with NumPy, which is slow to import
   task, notes = TASKS[config.task], []
   rows = read_rows(config.tsv, task, notes)
   distinct = list({row[1:]: row for row in reversed(rows)}.values())[::-1]

@@ -7,7 +7,14 @@ import os
 from typing import overload
 
 from checks.errors import DataError
-from corpora import json_lines, labelled_files, running_text, text_files, tfds_sets  # noqa: F401  (for KINDS)
+from corpora import (  # noqa: F401  (for KINDS)
+    column_files,
+    json_lines,
+    labelled_files,
+    running_text,
+    text_files,
+    tfds_sets,
+)
 from corpora.config import KINDS, PATHS, CorpusConfig, LabelledConfig
 from corpora.labelled import LabelledCorpus
 from corpora.phrasebook import corpus as phrasebook  # noqa: F401  (for KINDS)

@@ -47,6 +47,12 @@ class TextSplit(Split):
   """A named list of documents (texts of one or more lines), not of pairs; see running_text."""
 
   num_bytes: int = 0  # UTF-8, separators of documents included
+  # The lines of each document, read anew each time, where a document may be larger than memory; None: as read() has them.
+  read_lines: Callable[[], Iterator[Iterable[str]]] | None = None
+
+  def documents(self) -> Iterator[Iterable[str]]:
+    """Yield the lines of each document."""
+    return self.read_lines() if self.read_lines else (text.split('\n') for text in self)
 
   @property
   def extent(self) -> str:

@@ -1,13 +1,14 @@
-"""The user's own text files: two line-aligned files per split, or more, or one file of tab-separated columns.
+"""The user's own text files: two line-aligned files per split, or more.
 
-Files are read block by block, and the aligned files of training anew whenever their pairs are wanted, so that a corpus
-may be larger than memory.
+Files are read block by block, and those of training anew whenever their pairs are wanted, so that a corpus may be larger
+than memory.
 """
 
 import contextlib
 import difflib
 import glob
 import gzip
+import io
 import itertools
 import os
 import zlib
@@ -16,14 +17,13 @@ from typing import NamedTuple
 
 from checks.errors import DataError
 from checks.progress import shown
-from corpora import heldout
 from corpora.config import KINDS, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair, Split, counted, in_memory, measured
 
 _BLOCK = 1 << 20  # bytes read at a time
 _CHUNK = 4096  # pairs read at a time
 _GZIP = b'\x1f\x8b'
-_BOM = b'\xef\xbb\xbf'
+BOM = b'\xef\xbb\xbf'
 
 
 def decode_lines(data: bytes, name: str, before: int = 0) -> list[str]:
@@ -59,26 +59,35 @@ def line_blocks(path: str, notes: list[str] | None = None) -> Iterator[list[str]
   Raises:
     DataError: when the file is missing, a folder, damaged or not UTF-8.
   """
-  begun, before = [], 0  # the bytes of a line whose end has not been read yet; lines yielded
+  return (lines for _, lines in _decoded(path, notes))
+
+
+def _decoded(path: str, notes: list[str] | None) -> Iterator[tuple[bytes, list[str]]]:
+  """Yield a file's content, unpacked, in blocks that end where a line does, and the lines of each; see line_blocks."""
+  before = 0  # lines yielded
+  for data in _whole_lines(path):
+    if notes is not None and not before and data.startswith(BOM):
+      notes.append(f'{path}: a byte-order mark at the start removed')
+    lines = decode_lines(data, path, before)
+    before += len(lines)
+    yield data, lines
+
+
+def _whole_lines(path: str) -> Iterator[bytes]:
+  """Yield a file's content in blocks that end where a line does."""
+  begun = []  # the bytes of a line whose end has not been read yet
   for data in _byte_blocks(path):
     end = data.rfind(b'\n') + 1
     begun.append(data[:end] if end else data)
     if end:
-      lines = _decode_block(b''.join(begun), path, before, notes)
-      begun, before = [data[end:]], before + len(lines)
-      yield lines
+      yield b''.join(begun)
+      begun = [data[end:]]
   if rest := b''.join(begun):
-    yield _decode_block(rest, path, before, notes)
-
-
-def _decode_block(data: bytes, path: str, before: int, notes: list[str] | None) -> list[str]:
-  if notes is not None and not before and data.startswith(_BOM):
-    notes.append(f'{path}: a byte-order mark at the start removed')
-  return decode_lines(data, path, before)
+    yield rest
 
 
 def _byte_blocks(path: str) -> Iterator[bytes]:
-  """Yield a file's content in blocks, unpacked when it is gzip."""
+  """Yield a file's content in blocks, unpacked when it is gzip. Raises DataError as line_blocks does."""
   if os.path.isdir(path):
     raise DataError(f'{path} is a folder; expected a text file. {_listing(path, path)}')
   if not os.path.exists(path):
@@ -87,13 +96,23 @@ def _byte_blocks(path: str) -> Iterator[bytes]:
                                            else f'the folder {folder} does not exist'))
   try:
     with open(path, 'rb') as file:
-      content = gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
+      content = gzip.GzipFile(fileobj=file) if _begins_packed(file) else file
       while data := content.read(_BLOCK):
         yield data
   except (gzip.BadGzipFile, EOFError, zlib.error) as error:
     raise DataError(f'{path} is a damaged gzip file ({error}); fetch it again') from None
   except OSError as error:
     raise DataError(f'{path} cannot be read: {error.strerror}') from None
+
+
+def is_packed(path: str) -> bool:
+  """Return whether a file that is there is gzip, by its content."""
+  with open(path, 'rb') as file:
+    return _begins_packed(file)
+
+
+def _begins_packed(file: io.BufferedReader) -> bool:
+  return file.peek(2)[:2] == _GZIP
 
 
 def read_bytes(path: str) -> bytes:
@@ -104,6 +123,49 @@ def read_bytes(path: str) -> bytes:
 def read_lines(path: str, notes: list[str] | None = None) -> list[str]:
   """Return all lines of a text file, plain or gzip; see line_blocks."""
   return list(itertools.chain.from_iterable(line_blocks(path, notes)))
+
+
+class TextFile(NamedTuple):
+  """A text file, plain or gzip, that is read more than once and must not change meanwhile."""
+
+  path: str
+  mark: tuple[int, int] | None  # its size and time of change when it was found; None where there was none
+
+  @classmethod
+  def of(cls, path: str) -> 'TextFile':
+    """Note what the file is now; whether it can be read is seen when it is."""
+    return cls(path, _mark(path))
+
+  def blocks(self, notes: list[str] | None = None) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield the content, unpacked, in blocks that end where a line does, and the lines of each.
+
+    Args:
+      notes: gets a note on what was removed.
+
+    Raises:
+      DataError: as line_blocks does, and when the file has changed since it was found.
+    """
+    for block in _decoded(self.path, notes):
+      self.check()
+      yield block
+    self.check()
+
+  def lines(self, notes: list[str] | None = None) -> Iterator[str]:
+    """Yield the lines; see blocks."""
+    return itertools.chain.from_iterable(lines for _, lines in self.blocks(notes))
+
+  def check(self) -> None:
+    """Raise DataError when the file has changed since it was found."""
+    if _mark(self.path) != self.mark:
+      raise DataError(f'{self.path} was changed while it was read; give the same command again when it is whole')
+
+
+def _mark(path: str) -> tuple[int, int] | None:
+  try:
+    found = os.stat(path)
+  except OSError:
+    return None
+  return found.st_size, found.st_mtime_ns
 
 
 def _listing(folder: str, wanted: str) -> str:
@@ -160,14 +222,27 @@ def training_pairs(config: CorpusConfig, notes: list[str]) -> Split:
   def with_text() -> Iterator[Pair]:
     nonlocal dropped
     for pair in shown(files.read(notes), f'reading {stem}', ' pairs'):
-      if heldout.has_text(pair):
+      if has_text(pair):
         yield pair
       else:
         dropped += 1
 
   fingerprint, size = measured(with_text())
-  heldout.report_empty(dropped, size, stem, notes)
-  return Split(_name(stem, size), fingerprint, size, lambda: filter(heldout.has_text, files.read()), stem)
+  report_empty(dropped, size, stem, notes)
+  return Split(_name(stem, size), fingerprint, size, lambda: filter(has_text, files.read()), stem)
+
+
+def has_text(pair: Pair) -> bool:
+  """Return whether both sides of a pair hold more than spaces."""
+  return bool(pair.source.strip() and pair.target.strip())
+
+
+def report_empty(dropped: int, kept: int, name: str, notes: list[str]) -> None:
+  """Add to `notes` how many pairs of a file were dropped for an empty side. Raises DataError when none is left."""
+  if not kept:
+    raise DataError(f'{name}: no pair has text on both sides')
+  if dropped:
+    notes.append(f'{name}: {dropped:,} pairs with an empty side dropped')
 
 
 def _heldout_pairs(config: CorpusConfig, stem: str, notes: list[str]) -> Split:
@@ -183,17 +258,16 @@ def _name(stem: str, size: int) -> str:
 class AlignedFiles(NamedTuple):
   """The files of a split: line n of a source file is translated by line n of its target file."""
 
-  paths: list[tuple[str, str]]  # (source, target); a split's texts are those of all of them, one after the other
-  marks: list[tuple[int, int]]  # size and time of change of each file, source and target in turn
+  files: list[list[TextFile]]  # [source, target] each; a split's texts are those of all of them, one after the other
 
   @classmethod
   def of(cls, config: CorpusConfig, name: str) -> 'AlignedFiles':
     """Find the files of a split by its name in the options; see stems."""
     codes = config.source_language, config.target_language
-    paths = [tuple(find(config.directory, f'{stem}.{code}', 'Splits are named by --config.data.train_split, '
-                        'validation_split and test_splits, languages by source_language and target_language')
-                   for code in codes) for stem in stems(config.directory, name, codes)]
-    return cls(paths, [_mark(path) for path in itertools.chain(*paths)])
+    advice = ('Splits are named by --config.data.train_split, validation_split and test_splits, languages by '
+              'source_language and target_language')
+    return cls([[TextFile.of(find(config.directory, f'{stem}.{code}', advice)) for code in codes]
+                for stem in stems(config.directory, name, codes)])
 
   def read(self, notes: list[str] | None = None) -> Iterator[Pair]:
     """Yield the pairs of all files. Raises DataError when a file has changed since the files were found.
@@ -201,30 +275,22 @@ class AlignedFiles(NamedTuple):
     Args:
       notes: gets a note on what was removed.
     """
-    for number, paths in enumerate(self.paths):
-      sides = [itertools.chain.from_iterable(line_blocks(path, notes)) for path in paths]
+    for files in self.files:
+      sides = [file.lines(notes) for file in files]
       read = 0
       while True:
         texts = [list(itertools.islice(side, _CHUNK)) for side in sides]
-        for path, mark in zip(paths, self.marks[2 * number:]):
-          if _mark(path) != mark:
-            raise DataError(f'{path} was changed while it was read; give the same command again when it is whole')
-        for path, lines in zip(paths, texts):
+        for file, lines in zip(files, texts):
           if not read and not lines:
-            raise DataError(f'{path} is empty; expected one sentence per line')
+            raise DataError(f'{file.path} is empty; expected one sentence per line')
         if len(texts[0]) != len(texts[1]):
           counts = [read + len(lines) + sum(1 for _ in side) for lines, side in zip(texts, sides)]
-          raise DataError(f'{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}; line n of one must '
-                          'translate line n of the other')
+          raise DataError(f'{files[0].path} has {counts[0]:,} lines and {files[1].path} has {counts[1]:,}; line n of one '
+                          'must translate line n of the other')
         if not texts[0]:
           break
         read += len(texts[0])
         yield from map(Pair, *texts)
-
-
-def _mark(path: str) -> tuple[int, int]:
-  found = os.stat(path)
-  return found.st_size, found.st_mtime_ns
 
 
 def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
@@ -284,29 +350,5 @@ def _path(directory: str, name: str) -> str | None:
   return next((path for path in paths if os.path.isfile(path)), None)
 
 
-def tsv_corpus(config: CorpusConfig) -> Corpus:
-  """Load one file of tab-separated columns, further columns ignored, and split it; see heldout.split_pairs."""
-  columns = config.tsv_source_column, config.tsv_target_column
-  notes = [config.direction]
-  lines = read_lines(config.tsv, notes)
-  pairs = [_cells(line, columns, config.tsv, number) for number, line in enumerate(lines, 1) if line.strip()]
-  if not pairs:
-    raise DataError(f'{config.tsv} is empty; expected one pair per line, tab-separated')
-  if len(pairs) < len(lines):
-    notes.append(f'{len(lines) - len(pairs):,} blank lines skipped')
-  return heldout.split_pairs(pairs, config.tsv, config, notes)
-
-
-def _cells(line: str, columns: tuple[int, int], path: str, number: int) -> Pair:
-  cells = line.split('\t')
-  if len(cells) < max(columns):
-    raise DataError(f'{path}, line {number}: {len(cells)} tab-separated columns, too few for column {max(columns)}, '
-                    'which --config.data.tsv_source_column or tsv_target_column names')
-  return Pair(*(cells[column - 1].strip() for column in columns))
-
-
 KINDS.add('text', Kind(directory_corpus, 'pairs', 'directory', 'Multi30k from github.com/multi30k/dataset, data/task1/raw'),
           'pairs: two text files per split', uses=('directory',))
-KINDS.add('tsv', Kind(tsv_corpus, 'pairs', 'tsv', "Tatoeba's pairs from manythings.org/anki"),
-          'pairs: one file of tab-separated columns, split here',
-          uses=('tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'))

@@ -11,6 +11,7 @@ import functools
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import os
 import random
@@ -30,6 +31,7 @@ from checks.refusals import refuse
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
 
+_LINES_AT_A_TIME = 4096  # of a document that are encoded in one part
 _TEXTS_FOR_THREADS = 1024  # fewer are encoded faster than threads start
 
 
@@ -143,21 +145,43 @@ class Vocabulary:
     return next(name for name, kind in KINDS.items() if kind.number == self.proto.trainer_spec.model_type)
 
   def encode_document(self, text: str) -> list[int]:
-    """Return encode(text), made line by line: a long text in one piece would take SentencePiece too long.
+    """Return encode(text), made line by line; see encode_lines."""
+    return list(itertools.chain.from_iterable(self.encode_lines(text.split('\n'))))
+
+  def encode_lines(self, lines: Iterable[str]) -> Iterator[list[int]]:
+    """Yield the ids of a document in parts, which together are encode() of its lines joined by line ends.
+
+    A long text in one piece would take SentencePiece too long, and a part takes little memory. Only with a supplied
+    model whose entries contain line ends is the document one part.
+
+    Args:
+      lines: of the document, one at least.
 
     Raises:
       DataError: when the vocabulary has no entry for line ends, and there are some.
     """
-    first, *others = text.split('\n')
-    end = self.encode('\n')  # after a dummy prefix, perhaps
+    rest = iter(lines)
+    first, end = next(rest), self.encode('\n')  # after a dummy prefix, perhaps
+    most = _LINES_AT_A_TIME if self._line_ends_stand_alone else None
+    others = list(itertools.islice(rest, most))
     if others and self.decode(end) != '\n':
       raise DataError('the vocabulary has no entry for line ends; a text of many lines needs one that has bytes '
                       '(vocabulary.byte_fallback, not for kind word)')
-    lines = self.encode_batch([f'\n{line}' for line in others])
-    if any(ids[:len(end)] != end for ids in lines):  # a supplied model with entries that contain line ends
-      return self.encode(text)
-    before = self.encode(first) if first or not others else end[:-1]
-    return before + [token for ids in lines for token in ids[len(end) - 1:]]
+    ids = self.encode(first) if first or not others else end[:-1]
+    while others:
+      found = self.encode_batch([f'\n{line}' for line in others])
+      if most is None and any(one[:len(end)] != end for one in found):
+        yield self.encode('\n'.join([first, *others]))
+        return
+      yield ids + [token for one in found for token in one[len(end) - 1:]]
+      ids, others = [], list(itertools.islice(rest, most))
+    yield ids
+
+  @functools.cached_property
+  def _line_ends_stand_alone(self) -> bool:
+    """Whether a line end and what follows it never share an entry, so that a text is the ids of its lines."""
+    end = self.encode('\n')
+    return self.encode('\na')[:len(end)] == end and not any('\n' in piece for piece in self.pieces(range(self.size)))
 
   def decode(self, ids: Sequence[int]) -> str:
     """Return the text of ids; special ids have none."""

@@ -72,7 +72,7 @@ class LanguageModelling(Task):
 
   def vocabulary_text(self) -> Iterator[Pair]:
     """Yield the lines of the training text."""
-    return (Pair(line, '') for text in self.corpus.train for line in text.split('\n'))
+    return (Pair(line, '') for lines in self.corpus.train.documents() for line in lines)
 
   def plan(self, split: TextSplit, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of running text, in blocks."""
@@ -156,7 +156,7 @@ def per_byte(sums: Mapping[str, float], num_bytes: int) -> dict[str, float]:
 
 def prompts(split: TextSplit, count: int) -> list[Prompt]:
   """Return `count` prompts, the first halves of lines spread evenly over a split; fewer where it has fewer lines."""
-  lines = [line for text in split for line in text.split('\n') if len(line.split()) >= 4]
+  lines = [line for document in split.documents() for line in document if len(line.split()) >= 4]
   chosen = [lines[len(lines) * n // count] for n in range(count)] if len(lines) >= count else lines
   halves = [line[:len(line) // 2].rpartition(' ')[0] or line[:len(line) // 2] for line in chosen]
   return [Prompt(half, line[len(half):]) for half, line in zip(halves, chosen)]

@@ -34,10 +34,12 @@ def test_the_split_is_that_of_the_same_pairs_as_tsv(tmp_path, compress):
   lines = [*tatoeba(), 'one-sided\t', tatoeba()[0]]
   (tmp_path / 'x').write_text(''.join(f'{line}\n' for line in lines))
   tsv = loading.load(loading.CorpusConfig('tsv', 'en', 'de', tsv=str(tmp_path / 'x'), heldout=20, seed=3))
+  content = lambda corpus: [(list(split), split.name, split.fingerprint)
+                            for split in (corpus.train, corpus.validation, corpus.tests[0])]
+  expected = content(tsv)  # before the file is another
   records = [pair(*line.split('\t')[:2], licence='CC-BY') for line in lines]
   found = loading.load(jsonl(tmp_path / 'x', records, compress, heldout=20, seed=3))
-  for one, other in zip((found.train, found.validation, found.tests[0]), (tsv.train, tsv.validation, tsv.tests[0])):
-    assert list(one) == list(other) and (one.name, one.fingerprint) == (other.name, other.fingerprint)
+  assert content(found) == expected
   assert found.notes == tsv.notes and len(found.notes) == 4  # direction, repeated, one-sided, of held-out sentences
 
 

@@ -3,6 +3,7 @@
 import collections
 import gzip
 import itertools
+import json
 import os
 import random
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from batching import store as stores
 from checks.errors import DataError
-from corpora import cleaning, loading, text_files
+from corpora import cleaning, indexed_lines, loading, text_files, vocabulary
 from corpora.splits import Pair, Split
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -115,6 +116,76 @@ def test_text_that_changes_after_it_was_checked_is_an_error(folder):
   write(folder, 'news-10.de', [f'else {i}' for i in range(5)])
   with pytest.raises(DataError, match=r'news-10\.de was changed while it was read'):
     list(split)
+
+
+# ---------------------------------------------------------------------------------------------- one file, split here
+
+
+def one_file(tmp_path, kind, content, packed=False, **changes):
+  """Load a corpus of one file, named the same in every test, since splits bear its name."""
+  path = tmp_path / 'all'
+  path.write_bytes(gzip.compress(content.encode(), mtime=0) if packed else content.encode())
+  name = {'running_text': 'text'}.get(kind, kind)
+  return loading.load(loading.CorpusConfig(**dict(
+      kind=kind, source_language='en', target_language='de', heldout=3, **{name: str(path)}) | changes))
+
+
+LINES = [(f'Zeile {i * 7 % 90}', f'line {i * 11 % 80} – {"long " * (i % 5)}') for i in range(120)]
+TSV = '\ufeff' + ''.join(f'{source}\t{target}\r\n' + '\r\n' * (i % 9 == 0) for i, (source, target) in enumerate(LINES))
+TEXT = ''.join(f'{source}\n{target}\n' + '\n' * (i % 9 == 0) for i, (source, target) in enumerate(LINES))
+# The fingerprints of training, validation and test, as they were when the lines of a file were held in memory: with
+# others, a run that was begun then would not go on.
+FINGERPRINTS = {
+    ('tsv', 'file'): ('82bff2c1f053dbc7', '09cc79d23ec69c27', 'f1c5417c5fd4e873'),
+    ('running_text', 'file'): ('21b0d6039bf68431', 'aa200e48871bd6af', '9dd3f516190f76b0'),
+    ('running_text', 'paragraph'): ('c09914a7bb274656', '8c1d0b653116cc68', '5910383d08aa7430'),
+    ('running_text', 'line'): ('d2a1e4efe994d16d', '215e8343dc37a9ef', 'fbfd26bbcae03f2d')}
+
+
+@pytest.mark.parametrize('block', [61, 1 << 20])
+@pytest.mark.parametrize('packed', [False, True])
+@pytest.mark.parametrize('kind, document', FINGERPRINTS)
+def test_one_file_makes_the_splits_that_it_has_always_made(tmp_path, monkeypatch, kind, document, packed, block):
+  monkeypatch.setattr(text_files, '_BLOCK', block)
+  corpus = one_file(tmp_path, kind, TSV if kind == 'tsv' else TEXT, packed, document=document)
+  splits = corpus.train, corpus.validation, corpus.tests[0]
+  assert tuple(split.fingerprint[:16] for split in splits) == FINGERPRINTS[kind, document]
+  assert list(corpus.train) == list(corpus.train)  # read anew
+
+
+def test_pairs_of_one_file_may_be_read_by_several_at_once(tmp_path):
+  train = one_file(tmp_path, 'tsv', TSV, packed=True).train
+  assert all(one == other for one, other in zip(train, train, strict=True))
+
+
+@pytest.mark.parametrize('packed', [False, True])
+@pytest.mark.parametrize('kind, content', [('tsv', TSV), ('running_text', TEXT)])
+def test_one_file_that_changes_after_it_was_checked_is_an_error(tmp_path, kind, content, packed):
+  train = one_file(tmp_path, kind, content, packed).train
+  (tmp_path / 'all').write_text('else')
+  with pytest.raises(DataError, match=r'all was changed while it was read'):
+    list(train)
+
+
+def test_no_room_for_the_unpacked_copy_is_told(tmp_path, monkeypatch):
+  def full():
+    raise OSError(28, 'No space left on device')
+  monkeypatch.setattr(indexed_lines.tempfile, 'TemporaryFile', full)
+  with pytest.raises(DataError, match=r'all is packed, and .* has no room .*No space.*set TMPDIR'):
+    one_file(tmp_path, 'tsv', TSV, packed=True)
+
+
+@pytest.mark.parametrize('lines_at_a_time, tokens_at_a_time', [(1, 1), (3, 100)])
+def test_a_long_document_is_stored_in_parts_as_it_is_at_once(tmp_path, monkeypatch, lines_at_a_time, tokens_at_a_time):
+  split = one_file(tmp_path, 'running_text', TEXT).train
+  config = vocabulary.VocabularyConfig(size=300, dummy_prefix=False)
+  words = vocabulary.Vocabulary(vocabulary.train(config, TEXT.split('\n')), 'made up')
+  whole = stores.open_text_store(split, words, 23, str(tmp_path / 'whole'))
+  monkeypatch.setattr(vocabulary, '_LINES_AT_A_TIME', lines_at_a_time)
+  monkeypatch.setattr(stores, '_TOKENS_AT_A_TIME', tokens_at_a_time)
+  assert stores.open_text_store(split, words, 23, str(tmp_path / 'parts')).sums == whole.sums
+  text, = split
+  assert whole.target.ids.tolist() == [*words.encode(text), words.eos_id]
 
 
 # --------------------------------------------------------------------------------------------------- stores in pieces
@@ -228,50 +299,76 @@ def test_duplicates_are_those_that_have_occurred_before():
 
 
 PROGRAM = '''
-import resource, sys
+import sys
 sys.path.insert(0, {root!r})
-from batching.store import open_store
+from batching.store import open_store, open_text_store
 from corpora import cleaning, loading, vocabulary
 import numpy, sentencepiece, tqdm
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak():  # in MiB, by the kernel; what getrusage says begins with the memory of the process that started this one
+  with open('/proc/self/status') as file:
+    return next(int(line.split()[1]) / 1024 for line in file if line.startswith('VmHWM:'))
 before = peak()
-of = loading.CorpusConfig('text', 'en', 'de', train_split='part-*', validation_split='val', test_splits=(),
-                          directory={folder!r})
-train = cleaning.apply(loading.load(of), cleaning.CleaningConfig(drop_duplicates=True), of).train
+of = loading.CorpusConfig(**{options!r})
+train = cleaning.apply(loading.load(of), cleaning.CleaningConfig(drop_duplicates={pairs}), of).train
 words = vocabulary.Vocabulary({model!r}, 'made up')
-store = open_store(train, words, words, {store!r})
+store = open_store(train, words, words, {store!r}) if {pairs} else open_text_store(train, words, 64, {store!r})
 print(len(store), peak() - before)
 '''
+ONE_FILE = {  # kind -> how a pair is written on a line
+    'tsv': lambda source, target: f'{source}\t{target}\n',
+    'jsonl': lambda source, target: json.dumps({'source': source, 'target': target}) + '\n',
+    'running_text': lambda source, target: f'{source}\n{target}\n'}
 
 
-def program(folder, pairs):
-  """Write made-up text, and a program that prepares it and prints the pairs and the growth of memory in MiB."""
-  from corpora import vocabulary
+def program(folder, pairs, kind='text', packed=False):
+  """Write made-up text, and a program that prepares it and prints its texts and the growth of memory in MiB."""
   folder.mkdir()
-  for code in ('en', 'de'):
-    for part in range(4):
-      with open(folder / f'part-{part}.{code}', 'w') as file:
-        file.writelines(f'{code} sentence {i} of part {part}, and words\n' for i in range(pairs // 4))
-    write(folder, f'val.{code}', ['a'])
-  model = vocabulary.train(vocabulary.VocabularyConfig(kind='char', size=400),
+  sentence = lambda code, i: f'{code} sentence {i % (pairs // 4)} of part {i * 4 // pairs}, and words'
+  options = dict(kind=kind, source_language='en', target_language='de')
+  if kind == 'text':
+    for code in ('en', 'de'):
+      for part in range(4):
+        with open(folder / f'part-{part}.{code}', 'w') as file:
+          file.writelines(f'{sentence(code, i)}\n' for i in range(part * pairs // 4, (part + 1) * pairs // 4))
+      write(folder, f'val.{code}', ['a'])
+    options |= dict(directory=str(folder), train_split='part-*', validation_split='val', test_splits=())
+  else:
+    with gzip.open(folder / 'all', 'wt', 1) if packed else open(folder / 'all', 'w') as file:
+      file.writelines(ONE_FILE[kind](sentence('en', i), sentence('de', i)) for i in range(pairs))
+    options |= {{'running_text': 'text'}.get(kind, kind): str(folder / 'all'), 'heldout': HELDOUT, 'heldout_share': 0.01}
+  model = vocabulary.train(vocabulary.VocabularyConfig(kind='char', size=400, dummy_prefix=False),
                            ['0123456789 sentence of part, and words ende'])
-  return [sys.executable, '-c', PROGRAM.format(root=ROOT, folder=str(folder), model=model, store=str(folder / 'store'))]
+  return [sys.executable, '-c', PROGRAM.format(root=ROOT, options=options, model=model, store=str(folder / 'store'),
+                                               pairs=kind != 'running_text')]
 
 
-def prepare(tmp_path, pairs):
-  found = subprocess.run(program(tmp_path / 'text', pairs), capture_output=True, text=True, check=True, timeout=1200)
-  kept, growth = found.stdout.split()
-  assert int(kept) == pairs
-  return float(growth)
+HELDOUT = 500  # pairs of one file, for validation and for the test
+
+
+def prepare(tmp_path, pairs, kind='text', packed=False):
+  """Prepare made-up text; return the texts of its store and the growth of memory in MiB."""
+  command = program(tmp_path / 'text', pairs, kind, packed)
+  found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1200)
+  texts, growth = found.stdout.split()
+  return int(texts), float(growth)
 
 
 def test_preparing_takes_few_bytes_a_pair(tmp_path):
-  assert prepare(tmp_path, 100_000) < 30  # MiB; all lines in lists take 75
+  texts, growth = prepare(tmp_path, 100_000)
+  assert texts == 100_000 and growth < 30  # MiB; all lines in lists take 75
+
+
+@pytest.mark.parametrize('kind, packed, most', [('tsv', False, 30), ('jsonl', True, 30), ('running_text', True, 60)])
+def test_so_does_one_file(tmp_path, kind, packed, most):
+  texts, growth = prepare(tmp_path, 50_000, kind, packed)
+  assert texts >= 50_000 - 2 * HELDOUT and growth < most  # MiB; all lines in lists take 50, 51 and 225
 
 
 @pytest.mark.drill
-def test_two_million_pairs_are_prepared_within_200_megabytes(tmp_path):
-  assert prepare(tmp_path, 2_000_000) < 200  # MiB, of which 96 for duplicates; all lines in lists take 1,400
+@pytest.mark.parametrize('kind, most', [('text', 200), ('tsv', 300), ('running_text', 100)])
+def test_two_million_pairs_are_prepared_within_some_hundred_megabytes(tmp_path, kind, most):
+  texts, growth = prepare(tmp_path, 2_000_000, kind)  # of text, duplicates take 96 MiB, and all lines in lists 1,400
+  assert texts >= 2_000_000 - 2 * HELDOUT and growth < most
 
 
 @pytest.mark.drill
