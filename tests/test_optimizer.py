@@ -1,5 +1,6 @@
 """Update rules and learning rates, against loops in NumPy."""
 
+import itertools
 import math
 
 import jax
@@ -186,6 +187,55 @@ def test_clipping_is_by_the_norm_of_the_whole(clip_norm):
   np.testing.assert_allclose(np.concatenate([params['a'], params['c']]), adam_loop(config, x, gradients), atol=1e-5)
   unclipped = adam_loop(OptimizerConfig(d_model=22, warmup_steps=2), x, gradients)
   assert (np.abs(unclipped - adam_loop(config, x, gradients)).max() > 1e-3) == bool(clip_norm)
+
+
+CONSTANT = dict(schedule='constant', warmup_steps=0)
+
+
+@pytest.mark.parametrize('done', [0, 10_000])
+@pytest.mark.parametrize('beta1, beta2', [(0.9, 0.98), (0.9, 0.999), (0.0, 0.5), (0.94, 0.95)])
+def test_no_gradients_move_a_parameter_further_than_adams_bound(beta1, beta2, done):
+  """Gradients that grow by β₂/β₁ make Cauchy's inequality an equation, as far as moments no longer start at zero."""
+  config = OptimizerConfig(beta1=beta1, beta2=beta2, peak=1.0, **CONSTANT)
+  rule, bound = optimizer.build(config), OPTIMIZERS['adam'].largest(config)
+  draw = np.random.default_rng(0)
+  growing = 1e15 * (beta2 / beta1 if beta1 else 1e6) ** np.arange(-400.0 if beta1 else -5.0, 1.0)
+  wild = draw.normal(size=len(growing)) * 10.0 ** draw.integers(-18, 18, len(growing))
+  rare = wild * (np.arange(len(growing)) % 7 == 0)
+  state = jax.tree.map(lambda leaf: leaf + done if leaf.dtype == np.int32 else leaf, rule.init(np.zeros(3, np.float32)))
+  update, largest = jax.jit(rule.update), np.zeros(3)
+  for gradient in np.float32([growing, wild, rare]).T:
+    moved, state = update(gradient, state)
+    largest = np.maximum(largest, np.abs(moved))
+  assert (largest <= 1.001 * bound).all()
+  assert not done or largest[0] > 0.99 * (1 - beta1) * bound
+
+
+@pytest.mark.parametrize('settings', [
+    dict(kind='sgd', peak=1e-3), dict(kind='muon', peak=1e-3), dict(kind='adafactor', peak=1e-3),
+    dict(peak=1e-3, beta1=0.99, beta2=0.9), dict(peak=1e-3, beta2=1 - 1e-9), dict(peak=1e-3, epsilon=1e-40),
+    dict(peak=2.0), dict(kind='adamw', peak=0.5, weight_decay=3.0)])
+def test_what_has_no_bound_is_checked(settings):
+  config = OptimizerConfig(**CONSTANT, **settings)
+  assert not optimizer.is_bounded(config) and not isinstance(optimizer.build(config), optimizer.BoundedUpdate)
+
+
+@pytest.mark.parametrize('settings', [dict(d_model=14), dict(kind='adamw', peak=0.5, weight_decay=2.0, **CONSTANT),
+                                      dict(clip_norm=3.0, peak=1.0, epsilon=1e-30, **CONSTANT)])
+@pytest.mark.parametrize('frozen', [None, 1])
+def test_parameters_stay_finite_under_the_wildest_finite_gradients(settings, frozen):
+  """As large as a finite norm allows, too small to be squared, zero, and each after each."""
+  rule = optimizer.build(OptimizerConfig(**settings), frozen_entry=frozen)
+  assert isinstance(rule, optimizer.BoundedUpdate)
+  sizes = np.float32([1.8e19, -1e-19, 0.0, 3e-39, -1.0])
+  params = {'embedding': np.float32([[1e10, -3.0, 0.0]] * 3), 'scale': np.float32([1.0])}
+  state, update = rule.init(params), jax.jit(rule.update)
+  for size, again in itertools.product(itertools.chain(*itertools.permutations(sizes, 2)), range(2)):
+    gradient = {'embedding': np.zeros((3, 3), np.float32), 'scale': np.zeros(1, np.float32)}
+    gradient['embedding'][again] = size / 3**0.5
+    updates, state = update(gradient, state, params)
+    params = jax.tree.map(lambda p, u: p + np.asarray(u), params, updates)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((params, state)))
 
 
 @pytest.mark.parametrize('positions, scanned, decaying, spared', [  # a scan's layers are stacked: one axis more

@@ -3,6 +3,7 @@
 A new rule is a function and an entry in OPTIMIZERS, a new schedule a function and an entry in SCHEDULES, both here.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -111,11 +112,25 @@ class Rule(NamedTuple):
   direction: Callable[[OptimizerConfig], optax.GradientTransformation]
   decays: bool = True  # whether decoupled weight decay can be added to it
   weight_decay: float = 0.0  # the default, where config.weight_decay is None
+  # The largest entry of a direction, whatever gradients of finite norm have come; infinite where there is no bound.
+  largest: Callable[[OptimizerConfig], float] = lambda config: math.inf
 
 
 def _adam(config: OptimizerConfig) -> optax.GradientTransformation:
   """Kingma & Ba, 2015, with the paper's constants (§5.3)."""
   return optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon)
+
+
+def _largest_of_adam(config: OptimizerConfig) -> float:
+  """Bound Adam's directions: 1 / √((1 - β₂) (1 - β₁²/β₂)), which is 17 with the paper's constants.
+
+  Moments are sums over past gradients, m of (1 - β₁) β₁ⁱ g and v of (1 - β₂) β₂ⁱ g². By Cauchy's inequality |m| / √v is
+  at most 1 - β₁ times the above; correcting m for its start at zero takes 1 - β₁ away, at most. Without β₁² < β₂ there
+  is no bound, and below an epsilon of 1e-30 none where g² underflows.
+  """
+  if config.beta1**2 >= config.beta2 or config.epsilon < 1e-30:
+    return math.inf
+  return ((1.0 - config.beta2) * (1.0 - config.beta1**2 / config.beta2)) ** -0.5
 
 
 def _adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -164,8 +179,8 @@ def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 _MOMENTS = ('beta1', 'beta2', 'epsilon')  # options of Adam
-OPTIMIZERS.add('adam', Rule(_adam, decays=False), 'the paper', uses=_MOMENTS)
-OPTIMIZERS.add('adamw', Rule(_adam, weight_decay=0.01), uses=_MOMENTS)
+OPTIMIZERS.add('adam', Rule(_adam, decays=False, largest=_largest_of_adam), 'the paper', uses=_MOMENTS)
+OPTIMIZERS.add('adamw', Rule(_adam, weight_decay=0.01, largest=_largest_of_adam), uses=_MOMENTS)
 OPTIMIZERS.add('adafactor', Rule(_adafactor), 'rates relative to each parameter')
 OPTIMIZERS.add('sgd', Rule(_sgd), uses=['momentum'])
 OPTIMIZERS.add('muon', Rule(_muon), 'orthogonal updates of matrices', uses=[*_MOMENTS, 'momentum', 'muon_rms'])
@@ -184,12 +199,28 @@ def _name(path: tuple) -> str:
   return jax.tree_util.keystr(path[-1:], simple=True)
 
 
+class BoundedUpdate(optax.GradientTransformation):
+  """An update that leaves finite parameters finite, whatever gradients of finite norm have come."""
+
+
+def is_bounded(config: OptimizerConfig) -> bool:
+  """Return whether build() gives a BoundedUpdate, whose new parameters need no check.
+
+  One update takes at most rate · largest from a parameter, beside a decay that shrinks it, so a parameter above 2²⁵
+  times that grows no more: float32 rounds the sum to what it was. The limits below keep this at 10¹⁰ or so, far from
+  overflow, and the powers of β₁ and β₂ below one in float32.
+  """
+  rate = (_peak(config) if SCHEDULES[config.schedule].by_peak
+          else config.learning_rate_scale * (config.d_model * config.warmup_steps)**-0.5)
+  return OPTIMIZERS[config.kind].largest(config) <= 1000.0 and rate * max(config.decay, 1.0) <= 1.0
+
+
 def build(config: OptimizerConfig, total_steps: int | None = None, frozen_entry: int | None = None
           ) -> optax.GradientTransformation:
   """Build the update: clipping by global norm, direction, decoupled weight decay, learning rate, as configured.
 
   Decay is decoupled (Loshchilov & Hutter, 2019): lr · decay · parameter is subtracted beside the direction, never
-  mixed into the gradient.
+  mixed into the gradient. Where is_bounded(config), this is a BoundedUpdate.
 
   Args:
     config: which rule and schedule.
@@ -204,7 +235,8 @@ def build(config: OptimizerConfig, total_steps: int | None = None, frozen_entry:
   decay = [optax.add_decayed_weights(config.decay, mask=decays)] if config.decay else []
   update = optax.chain(direction, *decay, rate)
   whole = optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update
-  return whole if frozen_entry is None else _freezing(whole, frozen_entry)
+  whole = whole if frozen_entry is None else _freezing(whole, frozen_entry)
+  return BoundedUpdate(whole.init, whole.update) if is_bounded(config) else whole
 
 
 _TARGET_TABLES = ('embedding', 'target_embedding', 'output_projection', 'output_bias')  # one row for each entry

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Float32, Int, Key, PyTree
 from transformer import classification, loss
 from transformer.config import ConsistencyConfig, LossConfig
 from transformer.model import Logits, Model, Params
+from transformer.optimizer import BoundedUpdate
 from transformer.registries import CONSISTENCIES, DROPOUT_BITS
 from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 
@@ -191,7 +192,8 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     step(state, batch, axis=None) -> (state, measures). `axis` names the mapped axis over which a batch is split
     (pmap, shard_map); sums and gradients are then added over it, and each shard draws dropout of its own. Under
     plain jit it is None and the batch is the global one. Measures: Sums' fields, 'gradient_norm', and 'skipped':
-    1 when loss, gradient or new parameters are not finite; then only the step of the state changes.
+    1 when loss, gradient or new parameters are not finite; then only the step of the state changes. A BoundedUpdate's
+    new parameters are finite whenever the gradient's norm and the old ones are.
   """
   def step(state: TrainState, batch: AnyBatch, axis: str | None = None) -> tuple[TrainState, Measures]:
     key = jax.random.fold_in(state.key, state.step)
@@ -212,9 +214,11 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     params = optax.apply_updates(state.params, updates)
     average = optax.incremental_update(params, state.average, 1.0 - ema_decay) if ema_decay else ()
     measures = totals._asdict() | {'gradient_norm': optax.tree.norm(gradients)}
-    # A norm is finite only where every element is.
-    finite = jnp.isfinite(measures['loss']) & jnp.isfinite(measures['gradient_norm']) & jnp.isfinite(
-        optax.tree.norm(params))
+    # A norm is finite only where every element is. XLA computes the gradient's once, for this and for clipping. That of
+    # the new parameters takes a pass of its own over all that they are made from, since none may be written before it.
+    finite = jnp.isfinite(measures['loss']) & jnp.isfinite(measures['gradient_norm'])
+    if not isinstance(optimizer, BoundedUpdate):
+      finite &= jnp.isfinite(optax.tree.norm(params))
     before = state.params, state.opt_state, state.average
     params, opt_state, average = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (params, opt_state, average), before)
