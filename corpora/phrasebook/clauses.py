@@ -282,10 +282,10 @@ def _relative(draft: Draft) -> list[Example]:
   if person and draft.chance(0.55):
     who = relative_pronoun(draft, nominal, 'who')
     clause = action(draft, None, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
-    if (clause.verb.name, clause.tense) == ('sleep', 'present'):
+    if clause.verb.name in ('sleep', 'get up', 'wake up'):
       raise Unfit  # whom does one know for that?
-    if clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
-      raise Unfit  # "die sie getroffen haben": who met whom?
+    if clause.verb.name == 'hear' or clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
+      raise Unfit  # "der Anna gehört hat": belongs to her? "die sie umarmt haben": who whom?
     grown_up(clause.verb, nominal)
     described = _with_relative(nominal, english(clause), german(clause, 'last'))
     known_for = [ADJECTIVES[adjective] for adjective, deeds in _SO.items() if clause.verb.name in deeds[clause.negated]]
@@ -296,11 +296,13 @@ def _relative(draft: Draft) -> list[Example]:
     that = relative_pronoun(draft, nominal, 'whom' if person else 'that')
     subject, unit = some_person(draft), draft.unit('v')
     draft.note('object', verb.name, noun.english)
-    if verb.preposition or not subject.definite:
+    if verb.name == 'hear' or verb.preposition or not subject.definite:
       raise Unfit
     clause = habitual(draft, Clause(unit, subject, verb, some_tense(draft, verb)))
     if clause.tense not in ('past', 'present') or clause.time and not clause.time.middle:
       raise Unfit
+    if verb.prefix and clause.tense == 'present' and subject.lemma == 'I':
+      raise Unfit  # "das ich oft aufräume": so rare a form is not learnt
     draft.relate('subject', f'{unit}.main', subject.head)
     draft.relate('object', f'{unit}.main', that.head)
     described = _with_relative(nominal, english(clause, that.english),

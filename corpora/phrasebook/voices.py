@@ -52,7 +52,7 @@ from corpora.phrasebook.sense import check_described, check_doer, no_child_lifte
 
 # What is done to somebody or something at one time; English participle where it is not the past tense.
 _DONE = {'find': '', 'buy': '', 'sell': '', 'read': '', 'write': 'written', 'draw': 'drawn', 'eat': 'eaten', 'wash': '',
-         'clean': '', 'repair': '', 'carry': '', 'break': 'broken', 'visit': '', 'invite': '', 'open': '', 'close': '',
+         'clean': '', 'repair': '', 'carry': '', 'break': 'broken', 'invite': '', 'open': '', 'close': '',
          'pick up': '', 'turn on': '', 'turn off': '', 'tidy up': '', 'admire': '',
          'kick': ''}
 # Not without an agent: "was opened" may be a state.
@@ -121,7 +121,7 @@ def _reflexive(draft: Draft) -> list[Example]:
   clause = relate_verb(draft, Clause(unit, subject, verb, tense, items, can_deny and draft.chance(0.15), modal))
   if not clause.negated and subject.lemma not in ('I', 'we') and draft.chance(0.12):
     return [example(draft, 'reflexive', english(clause, inverted=True), german(clause, 'first'), '?')]
-  if modal or verb.name in _UNFORESEEN:
+  if modal or verb.name in _UNFORESEEN | {'wash'}:  # not on Tuesday alone
     return [example(draft, 'reflexive', english(clause), german(clause))]
   return statement(draft, 'reflexive', clause, timed=0.25)
 
@@ -155,7 +155,7 @@ _THERE = {place: tuple(deed.strip() for deed in deeds.split(',')) for place, dee
 _WITH_IT = {'buy': 'read eat repair sell', 'open': 'read'}
 _BY_LIGHT = {'turn on': ('lamp', 'work read'), 'turn off': ('television radio computer lamp', 'sleep')}
 _CALLED_TO = ('invite', 'thank')
-_VISITED = ('visit', 'meet', 'see', 'help', 'pick up')
+_VISITED = ('visit', 'hug', 'see', 'help', 'pick up')
 
 
 def _named(name: str) -> Verb:
