@@ -60,7 +60,7 @@ from corpora.phrasebook.sense import (
   check_doer,
   fair_trade,
   grown_up,
-  no_child_lifted,
+  none_lifted,
 )
 
 Kinds = dict[Callable[[Draft], list[Example]], float]  # kinds of sentences, each with its weight
@@ -176,9 +176,9 @@ def some_subject(draft: Draft, verb: Verb) -> Nominal:
 
 def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str) -> Object:
   """An object with the verb's prepositions; notes verb and noun."""
+  none_lifted(verb, nominal)
   if nominal.sort == 'noun':
     draft.note('object', verb.name, nominal.lemma)
-    no_child_lifted(verb, nominal)
   german_units = (f'{unit}.preposition',) if verb.german_preposition else (f'{unit}.main',)
   return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
 
@@ -279,7 +279,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
 
 
 # What one does to any thing of a kind, and so not to "a" thing: buys, but not closes.
-_NONE = frozenset('buy need write eat repair break sell'.split())
+_NONE = frozenset('buy need write eat repair'.split())
 
 
 def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
@@ -342,6 +342,7 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
 
 
 _EACH = frozenset(['every day', 'every evening', 'always'])
+_ALWAYS = frozenset(['help', 'work', 'laugh', 'wait for', 'listen to'])
 # When a verb is not said to happen: nobody flies every day, and everybody gets up on Fridays.
 _NOT_THEN = {**dict.fromkeys(('travel', 'fly', 'invite', 'thank', 'pick up'), _EACH), **dict.fromkeys(
     ('get up', 'wake up', 'sleep'), frozenset(time.english for time in lexicon.TIMES if time.english.startswith('on ')) |
@@ -356,7 +357,8 @@ def _times(tense: str, long: bool) -> tuple[Time, ...]:
 def some_time(draft: Draft, clause: Clause) -> Time:
   """A time that suits the clause's verb and tense."""
   return draft.choose([time for time in _times(clause.tense, clause.verb.name in _LONG)
-                       if time.english not in _NOT_THEN.get(clause.verb.name, ())])
+                       if time.english not in _NOT_THEN.get(clause.verb.name, ())
+                       and (time.english != 'always' or clause.verb.name in _ALWAYS)])
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:

@@ -249,8 +249,8 @@ window, windows | Fenster, Fenster | n | thing openable opening
 # that it does not, although a tag says so; behind ";" those that it fits in a frame of pronoun pairs only
 # A missing comparative means: not compared.
 _ADJECTIVES = """
-old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl -son -daughter
-young, younger | jung, jünger | person animal -grandfather -grandmother -child
+old, older | alt, älter | person animal furniture vehicle building container readable device clothing bridge -child -boy -girl -son -daughter -brother -sister
+young, younger | jung, jünger | person animal -grandfather -grandmother -child -brother -sister
 new, newer | neu, neuer | small device furniture vehicle clothing building container bridge -newspaper -letter
 big, bigger | groß, größer | animal ball furniture container device hanging vehicle building load crossed place -river -street; -mouse -duck -rabbit -bird
 small, smaller | klein, kleiner | animal small furniture container device hanging vehicle load place lying child -newspaper -letter; opening
@@ -262,12 +262,12 @@ cheap, cheaper | billig, billiger | priced
 heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
 light, lighter | leicht, leichter | luggage ball bicycle sled boat; container device load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
-short, shorter | kurz, kürzer | curtain bed dress coat street bridge river; bench container curtain guitar sofa -cupboard
+short, shorter | kurz, kürzer | curtain bed dress coat street bridge river; curtain sofa
 wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence -gate
 narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate -desert
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture
-tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television
-low, lower | niedrig, niedriger | barrier table bench bed sofa chair shelf bridge; furniture box basket drawer lamp vase
+tall, taller | hoch, höher, hoh | cupboard vase bottle lamp barrel box mirror; standing furniture truck bus carriage television -radio
+low, lower | niedrig, niedriger | barrier table bench bed sofa chair shelf bridge; furniture box basket drawer
 deep, deeper | tief, tiefer | river lake valley
 shallow, shallower | flach, flacher | river lake
 quiet | ruhig | street park lake garden room
@@ -284,8 +284,8 @@ hungry | hungrig, hungriger | person animal
 sick | krank | person animal
 strong, stronger | stark, stärker | person horse donkey cow camel dog bear lion wolf crocodile creature; monkey goat pig cat snake
 weak, weaker | schwach, schwächer | person animal; furniture bridge
-fast, faster | schnell, schneller | animal vehicle boat
-slow, slower | langsam, langsamer | animal vehicle boat
+fast, faster | schnell, schneller | animal vehicle boat -bicycle
+slow, slower | langsam, langsamer | animal vehicle boat -bicycle
 lazy, lazier | faul, fauler | person animal
 dangerous, more dangerous | gefährlich, gefährlicher | wolf bear lion snake crocodile creature river street desert; hunter lake
 friendly, friendlier | freundlich, freundlicher | person pet
@@ -297,7 +297,7 @@ poor, poorer | arm, ärmer | person -king -queen -prince -princess
 happy, happier | glücklich, glücklicher | person
 sad, sadder | traurig, trauriger | person
 angry | wütend | person animal
-hard, harder | hart, härter | apple pear cake carrot roll cookie
+hard, harder | hart, härter | apple pear cake roll cookie
 sour, sourer | sauer, saurer, saur | apple pear tomato
 sweet, sweeter | süß, süßer | apple pear cake cookie tomato
 fresh | frisch | food
@@ -486,8 +486,8 @@ cross | | animal -bird -duck -crocodile | street field | fast | narrow
 cross | | animal -bird -duck -crocodile | river desert | strong | narrow shallow
 jump over | not | jumper | barrier | tired weak heavy small old | high wide
 jump over | not | dog cat monkey rabbit | table bench bed | tired weak heavy small old | high wide
-jump over | | jumper | barrier | strong fast | low narrow
-jump over | | dog cat monkey rabbit | table bench bed | strong fast | low narrow
+jump over | | jumper | barrier | strong fast | low
+jump over | | dog cat monkey rabbit | table bench bed | strong fast | low
 pull | not | puller -camel | load barrel -boat | weak tired lazy small | heavy big
 pull | | puller -camel | load barrel -boat | strong | light
 carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
@@ -497,12 +497,12 @@ eat | | eater | food -egg | hungry | sweet fresh
 fit into | not | packed | container car -barrel -drawer -package | big long wide tall | small narrow low*
 fit into | not | cat dog rabbit | cupboard box | big long | small narrow low*
 fit into | not | luggage | cupboard car | big long wide tall | small narrow low*
-fit into | | packed | container car -barrel -drawer -package | small narrow low | big wide
+fit into | | packed | container car -barrel -drawer -package | small narrow | big wide
 fit into | | cat dog rabbit | cupboard box | small | big wide
 fit into | | luggage | cupboard car | small narrow low | big wide
-fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide* | low narrow small
-fit under | not | truck bus boat carriage camel | bridge | tall big wide* | low
-fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low narrow small | high
+fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide* | low small
+fit under | not | truck bus boat carriage camel | bridge | tall big wide* | low narrow
+fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small | high
 fit under | | truck bus boat carriage camel | bridge | low narrow small | high
 cover | not | curtain cupboard shelf box | mirror picture window door | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf box | mirror picture window door | big wide tall long | small narrow low
@@ -516,7 +516,7 @@ catch | not | hunter | prey | slow tired* lazy | fast clever
 catch | | hunter | prey | fast clever strong | slow tired* weak old
 attack | not | hunter -cat | animal | tired lazy | strong dangerous
 attack | | hunter -cat | animal | hungry angry | weak small tired
-fear | not | feared | animal | strong big | small weak
+fear | not | feared | animal -camel -horse -cow -bear -lion -crocodile | strong big | small weak
 fear | | animal -bear -lion -wolf | feared | small weak | big strong dangerous
 escape from | not | prey | hunter | slow tired old | fast clever* strong
 escape from | | prey | hunter | fast clever* | slow tired lazy old

@@ -62,7 +62,8 @@ _OUTDOORS = frozenset('garden park forest'.split())
 _LYING_WHERE = ((_ON, _SURFACES | {'-chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
                 (_BEHIND, frozenset('cupboard sofa shelf curtain'.split())),
                 (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
-_STANDING_WHERE = tuple(choice for choice in _LYING_WHERE if choice[0] is not _UNDER)
+_STANDING_WHERE = ((_ON, frozenset('table bench'.split())),
+                   *(choice for choice in _LYING_WHERE if choice[0] not in (_UNDER, _ON)))
 _WHERE_THINGS = {'lie': _LYING_WHERE, 'lay': tuple(choice for choice in _LYING_WHERE if choice[0] is not _BEHIND),
                  'stand': _STANDING_WHERE, 'place': _STANDING_WHERE}
 _HIDDEN = frozenset({'luggage', 'barrel'})  # what one stands behind something

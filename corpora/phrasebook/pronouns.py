@@ -181,13 +181,13 @@ _LEFT_UNDONE = frozenset(['read', 'eat', 'wash', 'clean', 'find', 'buy', 'close'
                           'turn off'])
 # Why one does something with a thing | why one does not.
 _REASONS = {verb: tuple(frozenset(words.split()) for words in reasons.split('|')) for verb, reasons in {
-    'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour hard slow',
+    'buy': 'cheap beautiful good fresh sweet light fast big | expensive old heavy dirty bad sour slow',
     'sell': 'old slow | beautiful new good',
     'need': 'strong fast | ',
     'repair': 'broken | cheap old',
     'wash': 'dirty | clean',
     'clean': 'dirty | clean',
-    'carry': 'light small | heavy big',
+    'carry': ' | heavy big',
     'love': 'beautiful friendly clever | ',
     'admire': 'beautiful big old high long | ',
     'eat': 'sweet fresh | sour hard cold hot',

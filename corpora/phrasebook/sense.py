@@ -21,9 +21,9 @@ _QUALITIES = frozenset(['good', 'bad'])  # of what is read
 _WITH_QUALITIES = frozenset('read buy write'.split())
 
 
-def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
+def none_lifted(verb: Verb, nominal: Nominal) -> None:
   """Raise Unfit where somebody who is picked up may be lifted: "abgeholt" or "hochgehoben"."""
-  if verb.name == 'pick up' and nominal.lemma in YOUNG:
+  if verb.name == 'pick up' and nominal.lemma in (*YOUNG, 'they'):
     raise Unfit
 
 
