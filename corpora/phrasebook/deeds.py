@@ -291,6 +291,8 @@ def _esteem(draft: Draft) -> list[Example]:
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
   role = draft.choose([role for role in lexicon.ROLES if role.english != 'student' and (
       adjective.english != 'clever' or role.english in _CLEVER_ROLES)])
+  if adjective.english == 'great' and draft.chance(0.4):
+    role = next(role for role in lexicon.ROLES if role.english == 'director')  # as the text has it, so that it is learnt
   return [esteem_sentence(draft, subject, verb, esteemed, adjective, role, tense)]
 
 

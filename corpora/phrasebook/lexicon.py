@@ -488,7 +488,7 @@ jump over | not | jumper | barrier | tired weak heavy small old | high wide
 jump over | not | dog cat monkey rabbit | table bench bed | tired weak heavy small old | high wide
 jump over | | jumper | barrier | strong fast | low
 jump over | | dog cat monkey rabbit | table bench bed | strong fast | low
-pull | not | puller -camel | load barrel -boat | weak tired lazy small | heavy big
+pull | not | puller -camel | load barrel -boat | weak tired lazy | heavy big
 pull | | puller -camel | load barrel -boat | strong | light
 carry | not | carrier | luggage barrel | weak tired lazy small | heavy big
 carry | | carrier | luggage barrel | strong | light small
@@ -501,13 +501,13 @@ fit into | | packed | container car -barrel -drawer -package | small narrow | bi
 fit into | | cat dog rabbit | cupboard box | small | big wide
 fit into | | luggage | cupboard car | small narrow low | big wide
 fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide* | low small
-fit under | not | truck bus boat carriage camel | bridge | tall big wide* | low narrow
+fit under | not | truck bus boat carriage camel | bridge | tall big wide* | low
 fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small | high
 fit under | | truck bus boat carriage camel | bridge | low narrow small | high
 cover | not | curtain cupboard shelf box | mirror picture window door | small narrow low short | big wide tall long
 cover | | curtain cupboard shelf box | mirror picture window door | big wide tall long | small narrow low
-support | not | table chair shelf bench | container television -drawer -cupboard | weak old | heavy
-support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy
+support | not | table chair shelf bench | container television -drawer -cupboard | weak old | heavy big
+support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy big
 support | | table chair shelf bench | container television -drawer -cupboard | sturdy | light small*
 support | | bridge | car carriage horse cow | sturdy | light small*
 overtake | not | vehicle -carriage -bicycle | vehicle -carriage -bicycle | slow old* | fast

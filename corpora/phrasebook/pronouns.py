@@ -119,7 +119,7 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 
 
 # "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
-_VERB_WEIGHTS = {'jump over': 0.6, 'fit into': 0.55, 'fit under': 1.05, 'cover': 2.7, 'support': 0.6, 'overtake': 1.4}
+_VERB_WEIGHTS = {'jump over': 0.6, 'fit into': 0.55, 'fit under': 1.05, 'cover': 2.7, 'carry': 1.5, 'support': 0.8, 'overtake': 1.4}
 _FRAME_WEIGHTS = {frame: _VERB_WEIGHTS.get(frame.verb, 1.0) for frame in lexicon.FRAMES}
 # In training three pairs of five are negated. What decides is verb, negation and adjective together, of which no two tell
 # anything where all are even: then nothing is learnt for long, and suddenly all or nothing.
