@@ -286,13 +286,11 @@ def _esteem(draft: Draft) -> list[Example]:
   esteemed = _role_holder(draft, subject)
   if esteemed.lemma in ('I', 'we', 'they') or esteemed.agreement == 'plural' or not esteemed.sex:
     raise Unfit
-  adjective = ADJECTIVES[draft.choose(('great', 'famous', 'clever') if verb is admire else
+  adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
                                       ('good', 'good', 'clever'))]
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
   role = draft.choose([role for role in lexicon.ROLES if role.english != 'student' and (
       adjective.english != 'clever' or role.english in _CLEVER_ROLES)])
-  if adjective.english == 'great' and draft.chance(0.4):
-    role = next(role for role in lexicon.ROLES if role.english == 'director')  # as the text has it, so that it is learnt
   return [esteem_sentence(draft, subject, verb, esteemed, adjective, role, tense)]
 
 
@@ -300,12 +298,12 @@ def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nomina
                     role: lexicon.Role, tense: str) -> Example:
   """Somebody admires somebody as something: the role stands in the accusative, too.
 
-  German has no article there ("als guten Lehrer"), but for emphasis with "a great director", as the text has it: "als einen großartigen Regisseur".
+  German has no article there ("als guten Lehrer"), but for emphasis with "great": "als einen großartigen Regisseur".
   """
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, esteemed, 'accusative')
   noun = role.feminine if esteemed.sex == 'f' else role.masculine
-  emphatic = (adjective.english, role.english) == ('great', 'director')
+  emphatic = adjective.english == 'great'
   nominal = noun_phrase(draft, noun, A if emphatic else BARE, adjective)
   of_as = f'{unit}.as'
   complement = Complement(words('as' if emphatic else 'as a', of_as) + nominal.english,
