@@ -499,12 +499,12 @@ fit into | not | cat dog rabbit | cupboard box | big long | small narrow low*
 fit into | not | luggage | cupboard car | big long wide tall | small narrow low*
 fit into | | packed | container car -barrel -drawer -package | small narrow | big wide
 fit into | | cat dog rabbit | cupboard box | small | big wide
-fit into | | luggage | cupboard car | small narrow low | big wide
+fit into | | luggage | cupboard car | small narrow | big wide
 fit under | not | standing -cup -bottle chair dog goat pig | table bench bed shelf | tall big wide* | low small
 fit under | not | truck bus boat carriage camel | bridge | tall big wide* | low
 fit under | | standing -cup -bottle chair dog goat pig | table bench bed shelf | low small | high
 fit under | | truck bus boat carriage camel | bridge | low narrow small | high
-cover | not | curtain cupboard shelf box | mirror picture window door | small narrow low short | big wide tall long
+cover | not | curtain cupboard shelf box | mirror picture window door | small narrow low | big wide tall long
 cover | | curtain cupboard shelf box | mirror picture window door | big wide tall long | small narrow low
 support | not | table chair shelf bench | container television -drawer -cupboard | weak old | heavy big
 support | not | bridge | vehicle -bicycle camel horse cow | weak old | heavy big
