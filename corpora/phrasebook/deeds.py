@@ -52,10 +52,14 @@ from corpora.phrasebook.sense import belongs
 
 _DREAMED = frozenset('person kin animal own place clothing building bridge'.split())  # what one dreams of
 _TRIED = frozenset('hard sour sweet fresh hot cold good bad'.split())  # what one finds out by eating or reading
+_PASSING = frozenset('tired hungry sick'.split())  # nobody dreams of somebody's hunger
 
 
 def _deed(draft: Draft) -> list[Example]:
-  return statement(draft, 'action', action(draft))
+  clause = action(draft)
+  if clause.verb.name == 'carry':
+    raise Unfit  # where to?
+  return statement(draft, 'action', clause)
 
 
 def _right_now(draft: Draft) -> list[Example]:
@@ -79,8 +83,10 @@ def described(draft: Draft) -> list[Example]:
   plural = 'one' not in noun.tags and draft.chance(0.2)
   determiner = draft.weigh({None: 1} if 'kin' in noun.tags else
                            {None: 0.5 if belongs(noun) else 0, A: 0.3, THE: 0.1, THIS: 0.1}) or genitive(draft)
+  if adjective.english == 'light':
+    raise Unfit  # "leicht" or "hell"
   tried = adjective.english in _TRIED
-  dreamed = not tried and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
+  dreamed = not tried and adjective.english not in _PASSING and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
   known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
   unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
   if deed == 'disappear' and (tried or noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small'))):
@@ -129,7 +135,7 @@ def _having(draft: Draft) -> list[Example]:
   adjective = None
   if draft.chance(0.5):
     adjective = draft.choose([option for option in adjectives_of(noun)
-                              if 'person' not in option.tags and option.english not in ('slow', 'good', 'bad', 'dirty')
+                              if 'person' not in option.tags and option.english not in ('slow', 'good', 'bad', 'dirty', 'empty')
                               or option.english in ('old', 'young', 'strong')])
   unit, thing = draft.unit('v'), noun_phrase(draft, noun, NOT_A if negated else A, adjective)
   tense = draft.weigh({'present': 0.6, 'past': 0.4})
@@ -147,7 +153,8 @@ def _wish(draft: Draft) -> list[Example]:
     verb = draft.choose([verb for verb in VERBS if 'person' in verb.subjects and verb.name not in UNWISHED])
     clause = action(draft, tense, some_person(draft), verb, negated=0.25 if modal.negatable else 0, once=True)
     clause.modal = modal
-  if not clause.negated and (tense != 'past' or clause.subject.lemma not in ('I', 'we')) and draft.chance(0.15):
+  if not clause.negated and (tense != 'past' or clause.subject.lemma not in ('I', 'we')) and modal.english != 'should' and (
+      draft.chance(0.15)):  # asked, "should" is "soll" or "sollte"
     return [example(draft, 'modal', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'modal', english(clause), german(clause))]
 
@@ -268,6 +275,9 @@ def _introduction(draft: Draft) -> list[Example]:
                   german(one) + words('und', link) + german(two))]
 
 
+_CLEVER_ROLES = frozenset('teacher doctor director writer judge journalist lawyer architect'.split())
+
+
 def _esteem(draft: Draft) -> list[Example]:
   """ "Anthony Hopkins admired Michael Bay as a great director."."""
   admire = next(verb for verb in VERBS if verb.name == 'admire')
@@ -279,7 +289,8 @@ def _esteem(draft: Draft) -> list[Example]:
   adjective = ADJECTIVES[draft.choose(('great', 'great', 'famous', 'clever') if verb is admire else
                                       ('good', 'good', 'clever'))]
   tense = 'past' if verb.name == 'praise' else draft.weigh({'past': 0.7, 'present': 0.3})
-  role = draft.choose([role for role in lexicon.ROLES if role.english != 'student'])
+  role = draft.choose([role for role in lexicon.ROLES if role.english != 'student' and (
+      adjective.english != 'clever' or role.english in _CLEVER_ROLES)])
   return [esteem_sentence(draft, subject, verb, esteemed, adjective, role, tense)]
 
 
@@ -301,5 +312,5 @@ def esteem_sentence(draft: Draft, subject: Nominal, verb: Verb, esteemed: Nomina
   return example(draft, 'esteem', english(clause), german(clause))
 
 
-KINDS: Kinds = {_deed: 12, _right_now: 2, _none: 3, _giving: 5, _having: 2, _wish: 5,
+KINDS: Kinds = {_deed: 12, _right_now: 2, _none: 2, _giving: 5, _having: 2, _wish: 5,
                 being: 5, _comparison: 3, _role: 4, _introduction: 1.5, _esteem: 5}

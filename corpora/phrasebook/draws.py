@@ -60,7 +60,7 @@ from corpora.phrasebook.sense import (
   check_doer,
   fair_trade,
   grown_up,
-  no_child_lifted,
+  none_lifted,
 )
 
 Kinds = dict[Callable[[Draft], list[Example]], float]  # kinds of sentences, each with its weight
@@ -176,9 +176,9 @@ def some_subject(draft: Draft, verb: Verb) -> Nominal:
 
 def verb_object(draft: Draft, unit: str, verb: Verb, nominal: Nominal, case: str) -> Object:
   """An object with the verb's prepositions; notes verb and noun."""
+  none_lifted(verb, nominal)
   if nominal.sort == 'noun':
     draft.note('object', verb.name, nominal.lemma)
-    no_child_lifted(verb, nominal)
   german_units = (f'{unit}.preposition',) if verb.german_preposition else (f'{unit}.main',)
   return Object(nominal, case, words(verb.preposition, *german_units), words(verb.german_preposition, *german_units))
 
@@ -200,7 +200,7 @@ def some_objects(draft: Draft, unit: str, verb: Verb, subject: Nominal) -> tuple
     nominal = some_person(draft, subject, described=0 if verb.name == 'hear' else 0.15)
   else:
     nominal = some_noun(draft, draft.choose(fitting(verb.objects)), subject,
-                        indefinite=0 if verb.name in ('tidy up', 'open', 'close') else 0.25,
+                        indefinite=0 if verb.name in ('tidy up', 'open', 'close', 'turn on', 'turn off') else 0.25,
                         described=0 if verb.name in ('hear', 'need') else 0.3)
     fair_trade(verb, subject, nominal)
     if verb.name == 'try on' and subject.agreement == 'plural':
@@ -222,12 +222,12 @@ def _negatable(clause_objects: tuple[Object, ...]) -> bool:
 # Verbs that say how things are: they take no time, and their present needs none. They are neither wished nor ordered.
 STATES = frozenset('love admire trust need'.split())
 # What one may do again and again: only such verbs have a present, with "often" or the like.
-HABITS = frozenset("""wash clean visit meet help thank call invite sing dance sleep laugh cry
+HABITS = frozenset("""wash clean visit hug help thank call invite sing dance sleep laugh cry
     work swim travel fly""".split() + ['listen to', 'look at', 'pick up', 'turn on', 'turn off', 'tidy up', 'wait for',
                             'dream of'])
 ABILITIES = frozenset('sing dance sleep work swim'.split())  # "The bird sings", "Anna doesn't work"
 # What may be said of a whole week or year.
-_LONG = frozenset("""buy sell find lose visit meet work repair write invite draw help see travel fly
+_LONG = frozenset("""buy sell find lose visit work repair write invite draw help see travel fly
     live""".split() + ['come back', 'arrive'])
 
 
@@ -279,7 +279,7 @@ def action(draft: Draft, tense: str | None = None, subject: Nominal | None = Non
 
 
 # What one does to any thing of a kind, and so not to "a" thing: buys, but not closes.
-_NONE = frozenset('buy need write eat repair break sell'.split())
+_NONE = frozenset('buy need write eat repair'.split())
 
 
 def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
@@ -293,7 +293,7 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
   if not subject.definite:
     raise Unfit
   noun = draft.choose(fitting(verb.objects - PERSON))
-  adjective = draft.choose(adjectives_of(noun)) if verb.name != 'write' and not modal and draft.chance(0.15) else None
+  adjective = draft.choose(adjectives_of(noun)) if verb.name in ('buy', 'need') and not modal and draft.chance(0.25) else None
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
   tense = tense or draft.weigh({'past': 0.4, 'present': 0.6} if verb.name == 'need' else
@@ -312,7 +312,9 @@ def predicate(draft: Draft, unit: str, adjective: Adjective, degree: str = '') -
 
 
 # What nobody wants to do, can, or should.
-UNWISHED = STATES | frozenset('lose break disappear hear see kick cry arrive'.split()) | {'dream of', 'wake up'}
+UNWISHED = STATES | frozenset('lose break disappear hear see kick cry arrive'.split()) | {
+  'dream of', 'wake up',
+  'listen to'}  # "should not listen to her" is "nicht auf sie hören"
 
 
 def state(draft: Draft, tense: str | None = None) -> Clause:
@@ -340,6 +342,7 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
 
 
 _EACH = frozenset(['every day', 'every evening', 'always'])
+_ALWAYS = frozenset(['help', 'work', 'laugh', 'wait for', 'listen to'])
 # When a verb is not said to happen: nobody flies every day, and everybody gets up on Fridays.
 _NOT_THEN = {**dict.fromkeys(('travel', 'fly', 'invite', 'thank', 'pick up'), _EACH), **dict.fromkeys(
     ('get up', 'wake up', 'sleep'), frozenset(time.english for time in lexicon.TIMES if time.english.startswith('on ')) |
@@ -354,7 +357,8 @@ def _times(tense: str, long: bool) -> tuple[Time, ...]:
 def some_time(draft: Draft, clause: Clause) -> Time:
   """A time that suits the clause's verb and tense."""
   return draft.choose([time for time in _times(clause.tense, clause.verb.name in _LONG)
-                       if time.english not in _NOT_THEN.get(clause.verb.name, ())])
+                       if time.english not in _NOT_THEN.get(clause.verb.name, ())
+                       and (time.english != 'always' or clause.verb.name in _ALWAYS)])
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:

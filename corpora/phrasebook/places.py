@@ -59,10 +59,11 @@ _BEASTS_WHERE = ((_IN, frozenset('garden park forest'.split())), (_UNDER, frozen
                  *((where, frozenset({'hedge', 'wall'})) for where in (_BEHIND, _NEXT_TO, _BEFORE)))
 _RUNNERS = frozenset('dog cat horse goat pig rabbit donkey'.split())
 _OUTDOORS = frozenset('garden park forest'.split())
-_LYING_WHERE = ((_ON, _SURFACES - {'chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
+_LYING_WHERE = ((_ON, _SURFACES | {'-chair'}), (_UNDER, _SURFACES), (_NEXT_TO, frozenset({'furniture', 'door'})),
                 (_BEHIND, frozenset('cupboard sofa shelf curtain'.split())),
                 (_BEFORE, frozenset('door cupboard sofa shelf window'.split())))
-_STANDING_WHERE = tuple(choice for choice in _LYING_WHERE if choice[0] is not _UNDER)
+_STANDING_WHERE = ((_ON, frozenset('table bench'.split())),
+                   *(choice for choice in _LYING_WHERE if choice[0] not in (_UNDER, _ON)))
 _WHERE_THINGS = {'lie': _LYING_WHERE, 'lay': tuple(choice for choice in _LYING_WHERE if choice[0] is not _BEHIND),
                  'stand': _STANDING_WHERE, 'place': _STANDING_WHERE}
 _HIDDEN = frozenset({'luggage', 'barrel'})  # what one stands behind something
@@ -71,8 +72,9 @@ _HIDDEN = frozenset({'luggage', 'barrel'})  # what one stands behind something
 def _place(draft: Draft, choices, case: str, verb: str, owner: Nominal, other_than: str = '') -> Complement:
   preposition, tags = draft.choose(choices)
   noun = draft.choose(fitting(tags))
-  if noun.english == other_than or verb in ('stand', 'place') and preposition is _BEHIND and not fits(
-      _HIDDEN, NOUNS[other_than]):
+  if noun.english == other_than or verb in ('stand', 'place') and (
+      preposition in (_ON, _ONTO) and other_than == 'chair' or preposition is _BEHIND and not fits(
+          _HIDDEN, NOUNS[other_than])):
     raise Unfit
   draft.note('place', verb, noun.english)
   return placed(draft, preposition, some_noun(draft, noun, owner, indefinite=0.1, described=0.2, plural=0), case)

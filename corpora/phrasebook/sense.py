@@ -15,14 +15,15 @@ _OF_MOODS = frozenset('disappear sleep laugh cry call kick rest apologize compla
     'come back', 'lie down', 'complain about'}  # what the moody do
 _PACE = frozenset('fast slow heavy light'.split())
 _WITH_STATES = frozenset('see find carry bring wash clean'.split()) | {'dream of', 'tidy up'}  # with what is dirty or empty
-_WITH_MOODS = frozenset('see help find meet visit call hear'.split())
+_WITH_MOODS = frozenset('see help find hug visit call hear'.split())
+_WITH_LIGHT = frozenset('carry lend bring buy give'.split())  # elsewhere "leicht" or "hell"
 _QUALITIES = frozenset(['good', 'bad'])  # of what is read
 _WITH_QUALITIES = frozenset('read buy write'.split())
 
 
-def no_child_lifted(verb: Verb, nominal: Nominal) -> None:
+def none_lifted(verb: Verb, nominal: Nominal) -> None:
   """Raise Unfit where somebody who is picked up may be lifted: "abgeholt" or "hochgehoben"."""
-  if verb.name == 'pick up' and nominal.lemma in YOUNG:
+  if verb.name == 'pick up' and nominal.lemma in (*YOUNG, 'they'):
     raise Unfit
 
 
@@ -46,6 +47,8 @@ def check_described(verb: Verb, nominal: Nominal) -> None:
   if ('broken' in said and verb.name not in _WITH_BROKEN or said & _MOODS and verb.name not in _WITH_MOODS
       or said & _STATES and verb.name not in _WITH_STATES
       or said & _QUALITIES and verb.name not in _WITH_QUALITIES
+      or 'light' in said and verb.name not in _WITH_LIGHT
+      or 'dangerous' in said and verb.name == 'draw'
       or 'clean' in said and verb.name in ('clean', 'wash', 'tidy up')):
     raise Unfit
 
