@@ -219,8 +219,12 @@ def of_two_sentences(sentences: Sequence[page.Sentence], first: FirstView) -> di
       found |= {f'{pronoun}_{word}_head': _place(head.name), f'{pronoun}_{word}_weight': f'{to_word.max():.2f}',
                 f'without_{pronoun}_{word}_head': _without(head, sentences)}
   head = Head(*first[1:4])
+  effects = sentences[0].effects
+  needed = min(effects, key=lambda each: effects[each].change)
+  found |= {'needed_head': needed.name, 'needed_change': f'{effects[needed].change:.2f}',
+            'without_needed_head': _without(needed, sentences)}
   looks = [_looks(head, sentence, pronoun) for sentence, pronoun in zip(sentences, ('es', 'sie'))]
-  return found | {'contrast': '; '.join(looks), 'first_head': head.name, 'first_change': f'{sentences[0].effects[head].change:.2f}',
+  return found | {'contrast': '; '.join(looks), 'first_head': head.name, 'first_change': f'{effects[head].change:.2f}',
                   'without_first_head': _without(head, sentences)}
 
 

@@ -293,7 +293,8 @@ def no_such_thing(draft: Draft, tense: str | None = None, modal=None) -> Clause:
   if not subject.definite:
     raise Unfit
   noun = draft.choose(fitting(verb.objects - PERSON))
-  adjective = draft.choose(adjectives_of(noun)) if verb.name in ('buy', 'need') and not modal and draft.chance(0.25) else None
+  described = verb.name in ('buy', 'need') and not modal and draft.chance(0.25)
+  adjective = draft.choose(adjectives_of(noun)) if described else None
   unit = draft.unit('v')
   item = verb_object(draft, unit, verb, noun_phrase(draft, noun, NOT_A, adjective), 'accusative')
   tense = tense or draft.weigh({'past': 0.4, 'present': 0.6} if verb.name == 'need' else
@@ -311,10 +312,8 @@ def predicate(draft: Draft, unit: str, adjective: Adjective, degree: str = '') -
                     words(_DEGREES[degree], of_degree) + [Word(adjective.german, (of_adjective,))])
 
 
-# What nobody wants to do, can, or should.
-UNWISHED = STATES | frozenset('lose break disappear hear see kick cry arrive'.split()) | {
-  'dream of', 'wake up',
-  'listen to'}  # "should not listen to her" is "nicht auf sie hören"
+# What nobody wants to do, can, or should ("should not listen to her" is "nicht auf sie hören").
+UNWISHED = STATES | frozenset('lose,break,disappear,hear,see,kick,cry,arrive,dream of,wake up,listen to'.split(','))
 
 
 def state(draft: Draft, tense: str | None = None) -> Clause:
@@ -341,8 +340,7 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
 
 
-_EACH = frozenset(['every day', 'every evening', 'always'])
-_ALWAYS = frozenset(['help', 'work', 'laugh', 'wait for', 'listen to'])
+_EACH, _ALWAYS = frozenset(['every day', 'every evening']), frozenset(['help', 'work', 'laugh', 'wait for', 'listen to'])
 # When a verb is not said to happen: nobody flies every day, and everybody gets up on Fridays.
 _NOT_THEN = {**dict.fromkeys(('travel', 'fly', 'invite', 'thank', 'pick up'), _EACH), **dict.fromkeys(
     ('get up', 'wake up', 'sleep'), frozenset(time.english for time in lexicon.TIMES if time.english.startswith('on ')) |
@@ -356,9 +354,9 @@ def _times(tense: str, long: bool) -> tuple[Time, ...]:
 
 def some_time(draft: Draft, clause: Clause) -> Time:
   """A time that suits the clause's verb and tense."""
-  return draft.choose([time for time in _times(clause.tense, clause.verb.name in _LONG)
-                       if time.english not in _NOT_THEN.get(clause.verb.name, ())
-                       and (time.english != 'always' or clause.verb.name in _ALWAYS)])
+  verb = clause.verb.name
+  return draft.choose([time for time in _times(clause.tense, verb in _LONG) if time.english not in _NOT_THEN.get(verb, ())
+                       and (time.english != 'always' or verb in _ALWAYS)])
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:
