@@ -284,7 +284,8 @@ def _relative(draft: Draft) -> list[Example]:
     clause = action(draft, None, who, draft.choose([verb for verb in VERBS if verb.subjects & PERSON]))
     if clause.verb.name in ('sleep', 'get up', 'wake up'):
       raise Unfit  # whom does one know for that?
-    if clause.verb.name == 'hear' or clause.tense == 'future' or any(item.nominal.sort == 'pronoun' for item in clause.objects):
+    if clause.verb.name == 'hear' or clause.tense == 'future' or any(
+        item.nominal.sort == 'pronoun' for item in clause.objects):
       raise Unfit  # "der Anna gehört hat": belongs to her? "die sie umarmt haben": who whom?
     grown_up(clause.verb, nominal)
     described = _with_relative(nominal, english(clause), german(clause, 'last'))

@@ -86,7 +86,8 @@ def described(draft: Draft) -> list[Example]:
   if adjective.english == 'light':
     raise Unfit  # "leicht" or "hell"
   tried = adjective.english in _TRIED
-  dreamed = not tried and adjective.english not in _PASSING and not noun.tags.isdisjoint(_DREAMED)  # nobody dreams of a sour apple
+  # Nobody dreams of a sour apple.
+  dreamed = not tried and adjective.english not in _PASSING and not noun.tags.isdisjoint(_DREAMED)
   known = 'eat' if 'food' in noun.tags else 'read' if tried and 'readable' in noun.tags else 'see'
   unit, deed = draft.unit('v'), draft.weigh({'dream of' if dreamed else 'lie': 0.5, known: 0.3, 'disappear': 0.2})
   if deed == 'disappear' and (tried or noun.tags.isdisjoint(('person', 'kin', 'animal', 'pet', 'small'))):
@@ -124,6 +125,9 @@ def _giving(draft: Draft) -> list[Example]:
   return statement(draft, 'giving', action(draft, verb=verb, subject=some_person(draft)))
 
 
+_NOT_HAD = frozenset('slow good bad dirty empty'.split())  # nothing that one tells of what somebody has
+
+
 def _having(draft: Draft) -> list[Example]:
   """ "The man has a new car.", "She doesn't have a dog."."""
   subject = some_person(draft, described=0)
@@ -135,7 +139,7 @@ def _having(draft: Draft) -> list[Example]:
   adjective = None
   if draft.chance(0.5):
     adjective = draft.choose([option for option in adjectives_of(noun)
-                              if 'person' not in option.tags and option.english not in ('slow', 'good', 'bad', 'dirty', 'empty')
+                              if 'person' not in option.tags and option.english not in _NOT_HAD
                               or option.english in ('old', 'young', 'strong')])
   unit, thing = draft.unit('v'), noun_phrase(draft, noun, NOT_A if negated else A, adjective)
   tense = draft.weigh({'present': 0.6, 'past': 0.4})
@@ -153,8 +157,9 @@ def _wish(draft: Draft) -> list[Example]:
     verb = draft.choose([verb for verb in VERBS if 'person' in verb.subjects and verb.name not in UNWISHED])
     clause = action(draft, tense, some_person(draft), verb, negated=0.25 if modal.negatable else 0, once=True)
     clause.modal = modal
-  if not clause.negated and (tense != 'past' or clause.subject.lemma not in ('I', 'we')) and modal.english != 'should' and (
-      draft.chance(0.15)):  # asked, "should" is "soll" or "sollte"
+  may_be_asked = not clause.negated and modal.english != 'should' and (  # "soll" or "sollte"
+      tense != 'past' or clause.subject.lemma not in ('I', 'we'))
+  if may_be_asked and draft.chance(0.15):
     return [example(draft, 'modal', english(clause, inverted=True), german(clause, 'first'), '?')]
   return [example(draft, 'modal', english(clause), german(clause))]
 

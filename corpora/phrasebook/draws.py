@@ -60,6 +60,7 @@ from corpora.phrasebook.sense import (
   check_doer,
   fair_trade,
   grown_up,
+  happens_then,
   none_lifted,
 )
 
@@ -313,7 +314,8 @@ def predicate(draft: Draft, unit: str, adjective: Adjective, degree: str = '') -
 
 
 # What nobody wants to do, can, or should ("should not listen to her" is "nicht auf sie hören").
-UNWISHED = STATES | frozenset('lose,break,disappear,hear,see,kick,cry,arrive,dream of,wake up,listen to'.split(','))
+UNWISHED = STATES | frozenset('lose break disappear hear see kick cry arrive'.split()) | {
+    'dream of', 'wake up', 'listen to'}
 
 
 def state(draft: Draft, tense: str | None = None) -> Clause:
@@ -340,13 +342,6 @@ def state(draft: Draft, tense: str | None = None) -> Clause:
   return relate_verb(draft, Clause(unit, subject, BE, tense, negated=negated, complement=complement))
 
 
-_EACH, _ALWAYS = frozenset(['every day', 'every evening']), frozenset(['help', 'work', 'laugh', 'wait for', 'listen to'])
-# When a verb is not said to happen: nobody flies every day, and everybody gets up on Fridays.
-_NOT_THEN = {**dict.fromkeys(('travel', 'fly', 'invite', 'thank', 'pick up'), _EACH), **dict.fromkeys(
-    ('get up', 'wake up', 'sleep'), frozenset(time.english for time in lexicon.TIMES if time.english.startswith('on ')) |
-    {'tonight', 'today', 'every day'})}
-
-
 @functools.cache
 def _times(tense: str, long: bool) -> tuple[Time, ...]:
   return tuple(time for time in lexicon.TIMES if tense in time.tenses and (long or not time.long))
@@ -354,9 +349,7 @@ def _times(tense: str, long: bool) -> tuple[Time, ...]:
 
 def some_time(draft: Draft, clause: Clause) -> Time:
   """A time that suits the clause's verb and tense."""
-  verb = clause.verb.name
-  return draft.choose([time for time in _times(clause.tense, verb in _LONG) if time.english not in _NOT_THEN.get(verb, ())
-                       and (time.english != 'always' or verb in _ALWAYS)])
+  return draft.choose([time for time in _times(clause.tense, clause.verb.name in _LONG) if happens_then(clause.verb, time)])
 
 
 def statement(draft: Draft, kind: str, clause: Clause, timed: float = 0.3) -> list[Example]:

@@ -262,7 +262,7 @@ cheap, cheaper | billig, billiger | priced
 heavy, heavier | schwer, schwerer | container device furniture load mirror clock truck barrel; animal vehicle
 light, lighter | leicht, leichter | luggage ball bicycle sled boat; container device load vehicle
 long, longer | lang, länger | table bench box street bridge river curtain wall shelf snake bus boat train; sofa sled
-short, shorter | kurz, kürzer | curtain bed dress coat street bridge river; curtain sofa
+short, shorter | kurz, kürzer | curtain bed dress coat street bridge river
 wide, wider | breit, breiter | bridge river street valley bed bench table sofa door; crossed leaped container hanging screen -fence -gate
 narrow, narrower | schmal, schmaler | street bridge river bed bench door shelf; crossed leaped container hanging screen -fence -gate -desert
 high, higher | hoch, höher, hoh | barrier table bench shelf bridge; furniture

@@ -73,7 +73,7 @@ def _place(draft: Draft, choices, case: str, verb: str, owner: Nominal, other_th
   preposition, tags = draft.choose(choices)
   noun = draft.choose(fitting(tags))
   if noun.english == other_than or verb in ('stand', 'place') and (
-      preposition in (_ON, _ONTO) and other_than == 'chair' or preposition is _BEHIND and not fits(
+      preposition is _ON and other_than == 'chair' or preposition is _BEHIND and not fits(
           _HIDDEN, NOUNS[other_than])):
     raise Unfit
   draft.note('place', verb, noun.english)

@@ -97,8 +97,8 @@ def draw_pronoun_pair(draft: Draft) -> list[Example]:
   raise Unfit
 
 
-# How often nouns are drawn for a frame and its two adjectives: otherwise those that few nouns go with are hardly ever met,
-# and not learnt.
+# How often nouns are drawn for a frame and its two adjectives: otherwise those that few nouns go with are hardly ever
+# met, and not learnt.
 _TRIES = 30
 # Where adjective and polarity decide the other way with most verbs.
 _HARDEST = (('not fit under', 'wide'), ('support', 'small'))
@@ -130,7 +130,8 @@ def _described(tags: frozenset[str], adjective: str) -> tuple[Noun, ...]:
 
 
 # "cover" gives the adjectives of "fit into" and "fit under" to the other noun: it is to be learnt, not averaged away.
-_VERB_WEIGHTS = {'jump over': 0.6, 'fit into': 0.52, 'fit under': 0.9, 'cover': 2.6, 'carry': 1.2, 'support': 0.8, 'overtake': 1.4}
+_VERB_WEIGHTS = {'jump over': 0.6, 'fit into': 0.52, 'fit under': 0.9, 'cover': 2.6, 'carry': 1.2, 'support': 0.8,
+                 'overtake': 1.4}
 _FRAME_WEIGHTS = {frame: _VERB_WEIGHTS.get(frame.verb, 1.0) for frame in lexicon.FRAMES}
 # In training three pairs of five are negated. What decides is verb, negation and adjective together, of which no two tell
 # anything where all are even: then nothing is learnt for long, and suddenly all or nothing.

@@ -1,10 +1,10 @@
-"""What makes sense in the phrasebook: whose a thing may be, and which deeds go with it. Each check raises Unfit.
+"""What makes sense in the phrasebook: whose a thing may be, and which deeds go with it. Checks raise Unfit.
 
 Here stands what holds of several kinds of sentences; what holds of one stands beside it.
 """
 
 from corpora.phrasebook.grammar import Nominal, Unfit
-from corpora.phrasebook.lexicon import Noun, Verb
+from corpora.phrasebook.lexicon import TIMES, Noun, Time, Verb
 
 YOUNG = ('boy', 'girl', 'child')
 OWN = frozenset('my our his her their'.split())
@@ -19,6 +19,19 @@ _WITH_MOODS = frozenset('see help find hug visit call hear'.split())
 _WITH_LIGHT = frozenset('carry lend bring buy give'.split())  # elsewhere "leicht" or "hell"
 _QUALITIES = frozenset(['good', 'bad'])  # of what is read
 _WITH_QUALITIES = frozenset('read buy write'.split())
+
+# What is said to happen always. Of other verbs, when they are not said to: nobody flies every day, and everybody gets up
+# on Fridays.
+_ALWAYS = frozenset(['help', 'work', 'laugh', 'wait for', 'listen to'])
+_EACH = frozenset(['every day', 'every evening'])
+_NOT_THEN = {**dict.fromkeys(('travel', 'fly', 'invite', 'thank', 'pick up'), _EACH), **dict.fromkeys(
+    ('get up', 'wake up', 'sleep'), frozenset(time.english for time in TIMES if time.english.startswith('on ')) |
+    {'tonight', 'today', 'every day'})}
+
+
+def happens_then(verb: Verb, time: Time) -> bool:
+  """Return whether it makes sense to say that something happens at a time, however often."""
+  return time.english not in _NOT_THEN.get(verb.name, ()) and (time.english != 'always' or verb.name in _ALWAYS)
 
 
 def none_lifted(verb: Verb, nominal: Nominal) -> None:

@@ -65,8 +65,7 @@ def _passive(draft: Draft) -> list[Example]:
   if verb.objects == PERSON or 'person' in verb.objects and draft.chance(0.6):
     subject = some_person(draft)
   else:
-    subject = some_noun(draft, draft.choose(fitting(verb.objects - {'person'})),
-                        indefinite=0)
+    subject = some_noun(draft, draft.choose(fitting(verb.objects - {'person'})), indefinite=0)
   none_lifted(verb, subject)
   if subject.sort == 'noun':
     draft.note('object', verb.name, subject.lemma)
