@@ -12,10 +12,10 @@ Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain 
 test_2017_flickr and test_2017_mscoco are there, they are scored, too; a run says at its start which are missing.
 Hardware: two CPU cores, an hour, or one core and two hours for `:muon`; `:quick` about ten minutes; `:overnight` about
 seven hours; `:rdrop` and `:simcut` make two passes an update.
-Expected, in sacreBLEU (cased, raw, 13a) on test_2016_flickr by beam 4: `:muon` 41.2, which papers would print as 41.65;
-the default 39.4 after its hour, five epochs averaged; `:quick` 32.6. benchmarks/RESULTS.md has the method. The others
-have not been run to their ends by us; after 18 of their 120 epochs the regularisers still cost more than they give
-(docs/training_options.md).
+Expected, in sacreBLEU (cased, raw, 13a) on test_2016_flickr by beam 4: `:muon` 41.2 and 40.6 (seeds 0 and 1), which
+papers would print as 41.65 and 41.05; the default 39.4 after its hour, five epochs averaged; `:quick` 32.6.
+benchmarks/RESULTS.md has the method. The others have not been run to their ends by us; after 18 of their 120 epochs the
+regularisers still cost more than they give (docs/training_options.md).
 """
 
 from configs import default
