@@ -3,8 +3,8 @@
     python convert.py import --from=opus-mt-en-de --workdir=runs/opus
     python convert.py import --from=model.npz --vocabulary=vocab.yml --source_language=en --target_language=de \\
         --workdir=runs/opus
-    python convert.py export --workdir=runs/m30k --to=huggingface --output=m30k-hf
-    python convert.py export --workdir=runs/m30k --to=ctranslate2 --output=m30k-ct2 --quantization=int8
+    python convert.py export --workdir=runs/wmt --to=huggingface --output=wmt-hf
+    python convert.py export --workdir=runs/wmt --to=ctranslate2 --output=wmt-ct2 --quantization=int8
 
 docs/exchange.md says what is exact and what is not.
 """

@@ -44,7 +44,7 @@ NOTES = {
     TRAINING: 'Forward, smoothed loss, backward and update on random rows without padding; medians.',
     SEARCH: 'Random arrays, every output as long as its source; medians.',
     TEXT: 'The run of the next section, text to text, systems in turn.',
-    QUALITY: 'configs/multi30k.py:overnight to its end; sacreBLEU on cased raw text, beam 4.',
+    QUALITY: 'configs/multi30k.py with model.positions=sinusoidal, as the peers have; sacreBLEU on cased raw text, beam 4.',
 }
 DEVICE = """
 import jax
@@ -173,11 +173,11 @@ def translation(options: argparse.Namespace, lacks: str) -> Iterator[Part]:
   workdir = os.path.join(options.output, 'multi30k')
   sizes = [
       '--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1', '--config.model.d_ff=24',
-      '--config.vocabulary.size=300', '--config.train.batch_tokens=256', '--config.data.max_shapes=1',
+      '--config.vocabulary.size=300', '--config.train.batch_tokens=256', '--config.data.packed_length=32',
       '--config.train.num_steps=8', '--config.train.eval_every=4', '--config.train.checkpoint_every=2',
       '--config.train.average_last=2', '--config.train.eval_sentences=5'] if options.rehearsal else []
-  command = ['train.py', '--config=configs/multi30k.py:overnight', f'--config.data.directory={options.data}',
-             f'--workdir={workdir}', '--config.data.test_splits=("test_2016_flickr",)', *sizes]
+  command = ['train.py', '--config=configs/multi30k.py', f'--config.data.directory={options.data}',
+             f'--workdir={workdir}', '--config.model.positions=sinusoidal', '--config.data.test_splits=("test_2016_flickr",)', *sizes]
 
   def rows(_: str) -> str:
     with open(os.path.join(workdir, 'results.json'), encoding='utf-8') as file:

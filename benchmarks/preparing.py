@@ -56,7 +56,7 @@ def main() -> None:
     write_text(text, options.pairs)
   start, own = time.monotonic(), 0.0
   preparing = subprocess.Popen([
-      sys.executable, 'train.py', '--config=configs/multi30k.py', f'--config.data.directory={text}',
+      sys.executable, 'train.py', '--config=configs/multi30k.py:adam', f'--config.data.directory={text}',
       '--config.data.train_split=train-*', '--config.data.validation_split=val', '--config.data.test_splits=()',
       '--config.data.drop_duplicates=true', f'--config.vocabulary.kind={options.vocabulary}',
       f'--config.data.batching={options.batching}', f'--workdir={os.path.join(options.folder, "run")}', '--inspect'],

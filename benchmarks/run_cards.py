@@ -64,10 +64,7 @@ class Card:
   @property
   def overrides(self) -> dict[str, Any]:
     """The options in which the run differs from the shipped configuration as it is now."""
-    ours, theirs, plain = self.options, of_shipped(self.config, self.variant), _plain()
-    value = lambda found, name: found.get(name, plain.get(name))
-    return {name: value(ours, name) for name in sorted(ours.keys() | theirs.keys())
-            if value(ours, name) != value(theirs, name) and not (name in default.DECIDED and name not in theirs)}
+    return _departures(self.options, self.config, self.variant)
 
   @property
   def name(self) -> str:
@@ -147,17 +144,28 @@ def _plain() -> dict[str, Any]:
   return as_written(leaves(with_options(default.get_config().to_dict(), default.DECIDED)))
 
 
+def _departures(options: Mapping[str, Any], config: str, variant: str) -> dict[str, Any]:
+  """Return the options that differ from a shipped configuration, by name, but for what a run has decided itself."""
+  theirs, plain = of_shipped(config, variant), _plain()
+  value = lambda found, name: found.get(name, plain.get(name))
+  return {name: value(options, name) for name in sorted(options.keys() | theirs.keys())
+          if value(options, name) != value(theirs, name) and not (name in default.DECIDED and name not in theirs)}
+
+
 def _spec_of(command: Sequence[str], options: Mapping[str, Any]) -> tuple[str, str]:
-  """Return the shipped configuration and variant that a run was started with, else those most like its options."""
+  """Return the shipped configuration and variant that a run is of.
+
+  That which its command names; but another variant of it where the run departs from that one in nothing, as a run does
+  that was started with overrides before the variant had its name. Without such a command, those most like its options.
+  """
   shipped = shipped_variants()
   given = re.search(r'(?:^|\s)--?config[=\s](?:\S*/)?configs/(\w+)\.py(?::(\S*))?', ' '.join(command))
-  if given and (given[1], given[2] or '') in shipped:
-    return given[1], given[2] or ''
   variants = [variant for config, variant in shipped if given and config == given[1]]
-  if variants:  # the default, or the folder of a run
-    return given[1], variants[0]
-  unlike = lambda one, other: sum(one.get(name) != other.get(name) for name in one.keys() | other.keys())
-  return min(shipped, key=lambda each: unlike(options, of_shipped(*each)))
+  if variants:
+    named = given[2] if given[2] in variants else variants[0]  # the default, or the folder of a run
+    same = [variant for variant in (named, *variants) if not _departures(options, given[1], variant)]
+    return given[1], (same or [named])[0]
+  return min(shipped, key=lambda each: len(_departures(options, *each)))
 
 
 def _starts(environment: Mapping[str, Any]) -> list[dict[str, Any]]:

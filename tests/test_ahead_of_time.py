@@ -31,7 +31,7 @@ SHAPE = Shape(16, 5, 7)
 
 
 def options(*more):
-  return train_options.read(['train.py', f'--config={ROOT}/configs/multi30k.py', '--compile_for=cpu:8', '--shapes=16x5x7',
+  return train_options.read(['train.py', f'--config={ROOT}/configs/multi30k.py:adam', '--compile_for=cpu:8', '--shapes=16x5x7',
                              *tiny_runs.TINY, *more])
 
 
@@ -127,7 +127,7 @@ def test_what_does_not_fit_the_devices_is_refused(changes, expected):
     (['--compile_for=cpu:8', '--inspect', '--workdir=x'], '--inspect and --compile_for do different things')])
 def test_mistakes_in_the_flags(flags, expected):
   with pytest.raises(ConfigError, match=expected):
-    train_options.read(['train.py', f'--config={ROOT}/configs/multi30k.py', *flags])
+    train_options.read(['train.py', f'--config={ROOT}/configs/multi30k.py:adam', *flags])
 
 
 @pytest.mark.skipif(not sys.platform.startswith('linux'), reason='reads /proc')

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from checks.errors import ConfigError
-from configs import ablation, default, table3
+from configs import ablation, default, multi30k, table3
 from options import configurations, parsing, programs, sections, train_options
 
 TOY = os.path.join(configurations.CONFIGS, 'toy.py')
@@ -239,7 +239,7 @@ def test_unexpected_errors_keep_their_traceback():
 
 
 def test_every_shipped_config_resolves():
-  variants = {'wmt_de_en.py': ['base', 'big'], 'wmt_en_fr.py': ['base', 'big'], 'multi30k.py': ['overnight'],
+  variants = {'wmt_de_en.py': ['base', 'big'], 'wmt_en_fr.py': ['base', 'big'], 'multi30k.py': multi30k.VARIANTS,
               'recurrent.py': ['bahdanau', 'sutskever', 'cho', 'luong_dot', 'luong_general'],
               'table3.py': table3.VARIANTS, 'ablation.py': ablation.VARIANTS}
   for path in configurations.shipped_configs():

@@ -36,7 +36,7 @@ from transformer.search import SearchConfig
 # cells; in two, (20, 20) and (30, 30), 4,200, or (10, 10) and (30, 30), 3,600; in three 3,000. So of the cells 1/2, 1/6
 # and none are padding.
 LENGTHS = np.repeat([10, 20, 30], [60, 30, 10])
-CONFIG = with_options(configurations.load_config(os.path.join(CONFIGS, 'multi30k.py')), {'train.batch_tokens': 600})
+CONFIG = with_options(configurations.load_config(os.path.join(CONFIGS, 'multi30k.py:adam')), {'train.batch_tokens': 600})
 
 
 # --------------------------------------------------------------------------------------------------- the number of shapes

@@ -86,7 +86,7 @@ def test_a_card_is_found_by_its_name_and_names_no_place(name):
 
 def test_a_card_is_what_the_folder_says(card, run, corpus):
   results, environment = (json.loads((run / f'{name}.json').read_text()) for name in ('results', 'environment'))
-  assert (card.spec, card.seed, card.step, card.task, card.measure) == ('configs/multi30k.py', 0, 8, 'translation', 'bleu')
+  assert (card.spec, card.seed, card.step, card.task, card.measure) == ('configs/multi30k.py:adam', 0, 8, 'translation', 'bleu')
   assert card.scores['test']['bleu'] == results['bleu'] and card.scores['test']['signature'] == results['signature']
   start, = card.starts
   assert start['commit'] == environment['commit'] and start['packages'] == environment['packages']
@@ -96,9 +96,9 @@ def test_a_card_is_what_the_folder_says(card, run, corpus):
   assert card.overrides['model.d_model'] == 16 and card.overrides['train.num_steps'] == 8
   assert 'model.norm' not in card.overrides and card.options['model.norm'] == 'pre'
   assert 'data.directory' not in card.overrides and 'train.log_every' not in card.overrides
-  assert card.command.startswith('python train.py --config=configs/multi30k.py --config.data.directory=…/')
+  assert card.command.startswith('python train.py --config=configs/multi30k.py:adam --config.data.directory=…/')
   assert str(corpus) not in run_cards.as_file(card)
-  assert re.fullmatch(r'multi30k-default-[0-9a-f]{8}-0\.json', card.name)
+  assert re.fullmatch(r'multi30k-adam-[0-9a-f]{8}-0\.json', card.name)
 
 
 def test_a_configuration_is_found_by_its_options_where_the_command_does_not_name_it(card, monkeypatch):
@@ -107,12 +107,16 @@ def test_a_configuration_is_found_by_its_options_where_the_command_does_not_name
   assert run_cards._spec_of(('train.py', '--config=mine/rows.py:heads_1'), options) == ('ablation', 'heads_1')
   assert run_cards._spec_of(('train.py', '--config', '/x/configs/table3.py:A1'), options) == ('table3', 'A1')
   assert run_cards._spec_of(('train.py', '--config=configs/domain.py:runs/opus'), options) == ('domain', '')
+  # Started with overrides that are a variant's by now.
+  quick = ('train.py', '--config=configs/multi30k.py:quick')
+  assert run_cards._spec_of(quick, run_cards.of_shipped('multi30k', 'adam')) == ('multi30k', 'adam')
+  assert run_cards._spec_of(quick, run_cards.of_shipped('multi30k', '') | {'model.d_ff': 96}) == ('multi30k', 'quick')
   other = dataclasses.replace(card, config='ablation', variant='heads_1', options=options)
   assert other.overrides == {'model.d_ff': 96} and other.name == 'ablation-heads_1-d_ff_96-0.json'
   exact = dataclasses.replace(other, options=run_cards.of_shipped('ablation', 'heads_1'))
   assert exact.overrides == {} and exact.name == 'ablation-heads_1-0.json'
   # What a run has decided is no departure; what a later version of the configuration says otherwise is one.
-  decided = dataclasses.replace(card, config='multi30k', options=run_cards.of_shipped('multi30k', '') | {
+  decided = dataclasses.replace(card, options=run_cards.of_shipped('multi30k', 'adam') | {
       'data.max_shapes': 5, 'train.label_smoothing': 0.2})
   assert decided.overrides == {'train.label_smoothing': 0.2}
 
@@ -151,13 +155,13 @@ def test_adding_a_run_writes_its_card_and_both_documents(finished, card, elsewhe
   call(monkeypatch, 'add', finished.path)
   assert run_cards.read_cards() == {card.name: card}
   rows = [cells for cells in lines_of((elsewhere / 'ledger.md').read_text()) if cells[-1]][1:]
-  assert len(rows) == 1 and rows[0][0].startswith('`configs/multi30k.py` with `data.max_length=16`, ')
+  assert len(rows) == 1 and rows[0][0].startswith('`configs/multi30k.py:adam` with `data.max_length=16`, ')
   assert rows[0][1].startswith(f'test: BLEU {card.scores["test"]["bleu"]:.1f}, chrF ')
   # It is the configuration's own run only without departures.
-  own = dataclasses.replace(card, options=run_cards.of_shipped('multi30k', ''))
+  own = dataclasses.replace(card, options=run_cards.of_shipped('multi30k', 'adam'))
   (elsewhere / 'cards' / own.name).write_text(run_cards.as_file(own))
   call(monkeypatch)
-  assert '| `configs/multi30k.py` | test: BLEU ' in (elsewhere / 'README.md').read_text()
+  assert '| `configs/multi30k.py:adam` | test: BLEU ' in (elsewhere / 'README.md').read_text()
   assert (elsewhere / 'README.md').read_text().endswith('<!---->\nThe end.\n')
 
 

@@ -16,6 +16,6 @@ from tasks import setup
     ([90, 120], [90, 120]),  # an early evaluation was planned, too
     ([7], [7])])
 def test_checkpoints_a_few_steps_apart_are_not_averaged_twice(steps, averaged):
-  loop = setup.records(multi30k.get_config().to_dict()).loop
+  loop = setup.records(multi30k.get_config('adam').to_dict()).loop
   loop = dataclasses.replace(loop, average_last=4, checkpoint_every=120, eval_every=240, first_eval=90)
   assert loop.to_average(steps) == averaged

@@ -14,7 +14,7 @@ from tasks import rows, setup
 from training.json_files import as_written
 from training.run_folder import RunFolder
 
-CONFIG = configurations.load_config(os.path.join(CONFIGS, 'multi30k.py'))
+CONFIG = configurations.load_config(os.path.join(CONFIGS, 'multi30k.py:adam'))
 FIXED = {'data.batching': 'fixed', 'data.fixed_rows': 64, 'data.fixed_source_length': 7, 'data.fixed_target_length': 5}
 
 

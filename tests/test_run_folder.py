@@ -18,7 +18,7 @@ from training.metrics import Metrics
 from training.run_folder import FolderBusyError, RunFolder
 
 CONFIG = json_files.as_written(
-    configurations.load_config(os.path.join(configurations.CONFIGS, 'multi30k.py')))
+    configurations.load_config(os.path.join(configurations.CONFIGS, 'multi30k.py:adam')))
 
 
 def changed(**options):

@@ -40,7 +40,7 @@ PUBLISHED = {{'base': {{'bleu': 25.8, 'parameters': 65e6}}, 'narrow': {{'bleu': 
 def get_config(arg='base'):
   if arg not in VARIANTS:
     raise ValueError(f'no variant {{arg}}')
-  config = multi30k.get_config()
+  config = multi30k.get_config('adam')
   config.update_from_flattened_dict({{
       'data.directory': '{corpus}', 'data.test_splits': ('test',), 'data.max_shapes': 1, 'data.max_length': 16,
       'model.d_model': 16, 'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24, 'vocabulary.size': 300,

@@ -31,7 +31,7 @@ SEARCH = {{'optimizer.learning_rate_scale': ('choice', 2.0, 1e-5)}}
 
 
 def get_config(arg=''):
-  config = multi30k.get_config()
+  config = multi30k.get_config('adam')
   config.update_from_flattened_dict({{
       'data.directory': '{corpus}', 'data.test_splits': (), 'data.max_shapes': 1, 'data.max_length': 16,
       'compile_cache': '{programs}', 'model.d_model': 16, 'model.num_heads': 2, 'model.num_layers': 1, 'model.d_ff': 24,

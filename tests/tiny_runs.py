@@ -32,7 +32,7 @@ def write_corpus(folder):
 
 def arguments(corpus, workdir, *more):
   """What train.py is given for a tiny run on the corpus. What a run compiles, all tests find."""
-  return ['train.py', f'--config={ROOT}/configs/multi30k.py', f'--config.data.directory={corpus}',
+  return ['train.py', f'--config={ROOT}/configs/multi30k.py:adam', f'--config.data.directory={corpus}',
           f'--config.compile_cache={PROGRAMS}', f'--workdir={workdir}', *TINY, *more]
 
 
