@@ -130,7 +130,7 @@ def test_no_folder_outside_of_the_repository_is_told(word, kept):
 
 
 def test_seeds_share_a_row_with_mean_and_range_and_other_text_does_not(card):
-  shipped = dataclasses.replace(card, config='phrasebook', options=run_cards.of_shipped('phrasebook', ''))
+  shipped = dataclasses.replace(card, config='phrasebook', variant='', options=run_cards.of_shipped('phrasebook', ''))
   def seeded(seed, bleu, **changes):
     scores = {'test': card.scores['test'] | {'bleu': bleu}, 'other': {'bleu': bleu + 1, 'signature': 'v:2|x'}}
     return dataclasses.replace(shipped, seed=seed, scores=scores, seconds=3600.0 * (seed + 1), **changes)
@@ -190,6 +190,6 @@ def test_what_is_no_card_or_of_no_shipped_configuration_is_named(card, elsewhere
   (run_cards.FOLDER / 'a.json').write_text('{"config": "phrasebook"}')
   with pytest.raises(DamagedError, match=r'a\.json is no card of a run'):
     run_cards.read_cards()
-  (run_cards.FOLDER / 'a.json').write_text(run_cards.as_file(dataclasses.replace(card, config='gone')))
+  (run_cards.FOLDER / 'a.json').write_text(run_cards.as_file(dataclasses.replace(card, config='gone', variant='')))
   with pytest.raises(ConfigError, match=r'a\.json is of configs/gone\.py, which is not among'):
     run_cards.read_cards()
