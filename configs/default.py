@@ -155,6 +155,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.label_smoothing = 0.1  # share of the target probability that is spread over other entries
   train.smoothing_over = 'vocabulary'  # label_smoothing: entries that the share is spread over
   train.loss_chunks = 1  # parts of each target whose logits are in memory one after the other: less memory, more work
+  train.logits_dtype = 'float32'  # type in which training keeps logits until their gradient is made
   train.consistency = 'none'  # loss term that makes two passes over a batch agree
   train.consistency_weight = config_dict.placeholder(float)  # factor of the consistency term; unset: r_drop 5, simcut 3
   train.cut_rate = 0.05  # consistency simcut: probability that a token's embedding is zeroed

@@ -68,7 +68,8 @@ class Classification(Task):
     """Return the section `search` and options of the translator's loss, which a classifier has no use for."""
     holds = f'data.kind is {setup.corpus.kind!r}'
     return {'search': f'{holds}; nothing is searched for in {cls.texts}',
-            'train.loss_chunks': f'{holds}; the loss of {cls.texts} is computed in one piece'}
+            'train.loss_chunks': f'{holds}; the loss of {cls.texts} is computed in one piece',
+            'train.logits_dtype': f'{holds}; the logits of {cls.texts} stay in float32'}
 
   def read_corpus(self) -> LabelledCorpus:
     """Return the examples."""

@@ -5,6 +5,7 @@ is a class that implements these methods: one file, and one line in tasks/__init
 """
 
 import abc
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -206,8 +207,9 @@ class Task(abc.ABC):
     return training.build_objective(self.model, self.setup.loss, self.target.bos_id, self.setup.consistency)
 
   def evaluation_objective(self) -> training.Objective:
-    """Return the loss that is measured on held-out text."""
-    return training.build_objective(self.model, self.setup.loss, self.target.bos_id)
+    """Return the loss that is measured on held-out text, from float32 logits."""
+    exact = dataclasses.replace(self.setup.loss, logits_dtype='float32')
+    return training.build_objective(self.model, exact, self.target.bos_id)
 
   @property
   def examined(self) -> tuple[Any, ...]:

@@ -4,16 +4,19 @@ Each is compared with float64 on the very numbers that it read, so that only its
 jitted: XLA may fuse operations and keep more digits than were asked for.
 """
 
+import types
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tasks.task import Task
 from tests.conftest import BOS, SIZES, rows
-from transformer import attention_scores, embeddings, normalization, positions, products, tokens, training
+from transformer import attention_scores, embeddings, loss, normalization, positions, products, tokens, training
 from transformer import model as models
-from transformer.config import LossConfig, ModelConfig
+from transformer.config import ConsistencyConfig, LossConfig, ModelConfig
 from transformer.registries import ATTENTION_SCORES, NORMALIZATIONS
 from transformer.tokens import Batch
 
@@ -138,9 +141,9 @@ def test_gradients_of_a_bfloat16_model_are_close_to_those_of_float32(monkeypatch
   """Rounding the gradients of logits and scores adds next to nothing to what rounding everything else does."""
   batch = Batch(rows([7, 5, 6, 3], 7), rows([6, 6, 2, 4], 6, seed=1))
 
-  def gradient(dtype):
+  def gradient(dtype, logits='float32'):
     model = models.build(ModelConfig(29, 29, 32, 4, 1, d_ff=64, dtype=dtype))
-    objective = training.cross_entropy(model, LossConfig(0.1), BOS)
+    objective = training.cross_entropy(model, LossConfig(0.1, logits_dtype=logits), BOS)
     return jax.jit(jax.grad(lambda params: objective(params, batch).loss))(params)
 
   def distance(tree):
@@ -150,8 +153,45 @@ def test_gradients_of_a_bfloat16_model_are_close_to_those_of_float32(monkeypatch
   params = models.build(ModelConfig(29, 29, 32, 4, 1, d_ff=64)).init(jax.random.key(0))
   expected = gradient('float32')
   found = distance(gradient('bfloat16'))
+  # Logits that are kept in bfloat16 (train.logits_dtype) are rounded once more, which shows, and little.
+  halved = distance(gradient('bfloat16', 'bfloat16'))
+  assert (halved != found).any()
   monkeypatch.setattr(products, 'of_function', lambda multiply, x, y: multiply(x, y, preferred_element_type=jnp.float32))
   plain = distance(gradient('bfloat16'))
   total = lambda distances: np.sqrt(np.square(distances).mean())
   assert 1e-3 < found.min() and found.max() < 0.06 and total(found) < 0.025
   assert total(found) < 1.05 * total(plain)
+  assert total(halved) < 1.1 * total(found) and halved.max() < 0.06
+
+
+def test_the_loss_of_logits_kept_in_bfloat16_is_float32s_of_the_rounded_numbers():
+  """Values, and gradients but for the rounding of each; no float32 copy of the logits waits for the backward pass."""
+  draw = np.random.default_rng(0)
+  logits = jnp.asarray(draw.normal(0.0, 4.0, (3, 5, 29)), jnp.float32)
+  labels, real = jnp.asarray(draw.integers(0, 29, (3, 5))), jnp.asarray(draw.random((3, 5)) < 0.8)
+  for other in (None, jnp.asarray(draw.normal(0.0, 4.0, logits.shape), HALF)):
+    def measure(x):
+      totals = loss.sums(x, labels, real, LossConfig(0.1))
+      return totals.loss if other is None else totals.loss + loss.divergence(x, other).sum() + loss.divergence(other, x).sum()
+
+    half = loss.kept(logits, LossConfig(logits_dtype='bfloat16'))
+    assert half.dtype == HALF and (wide(half) != np.asarray(logits)).mean() > 0.9
+    expected, slope = jax.value_and_grad(measure)(half.astype(jnp.float32))
+    value, backward = jax.vjp(measure, half)
+    assert value == expected
+    found, = backward(jnp.float32(1.0))
+    assert found.dtype == HALF
+    if other is None:  # else the gradients of three uses are added up in bfloat16
+      np.testing.assert_array_equal(wide(found), wide(slope.astype(HALF)))
+    np.testing.assert_allclose(wide(found), slope, rtol=2.0**-7, atol=0.02)
+    saved = [leaf for leaf in jax.tree.leaves(backward) if leaf.size >= logits.size]
+    assert saved and not [leaf for leaf in saved if leaf.dtype == jnp.float32]
+
+
+def test_training_alone_rounds_logits_on_request():
+  setup = types.SimpleNamespace(loss=LossConfig(logits_dtype='bfloat16'), consistency=ConsistencyConfig())
+  stand_in = types.SimpleNamespace(model=models.build(ModelConfig(**SIZES)), setup=setup,
+                                   target=types.SimpleNamespace(bos_id=BOS))
+  params, batch = jax.eval_shape(stand_in.model.init, jax.random.key(0)), Batch(rows([7, 5], 7), rows([6, 6], 6, seed=1))
+  text = lambda objective: str(jax.make_jaxpr(lambda params: objective(params, batch).loss)(params))
+  assert 'bf16[2,6,29]' in text(Task.objective(stand_in)) and 'bf16' not in text(Task.evaluation_objective(stand_in))

@@ -1,4 +1,4 @@
-"""The precision in which a model computes. Parameters, logits and loss are always float32."""
+"""The precision in which a model computes. Parameters and loss are always float32, and so are the logits that it returns."""
 
 import jax.numpy as jnp
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int
 
 from transformer.config import LossConfig
-from transformer.registries import SMOOTHINGS
+from transformer.registries import LOGITS_DTYPES, SMOOTHINGS
 from transformer.tokens import AnyArray
 
 # From the share ε of label smoothing to the share that is spread evenly over all V entries.
@@ -16,7 +16,11 @@ SMOOTHINGS.add('vocabulary', lambda share, size: share, 'over all V entries')  #
 # tensor2tensor: ε over the V - 1 wrong entries = ε V/(V-1) over all V, of which the label keeps its part.
 SMOOTHINGS.add('others', lambda share, size: share * size / (size - 1), 'over the V - 1 wrong ones')
 
-Logits = Float32[AnyArray, 'B T V']
+# Between the products that make logits and those that read their gradient, nothing else in a step is as large.
+LOGITS_DTYPES.add('float32', jnp.dtype(jnp.float32))
+LOGITS_DTYPES.add('bfloat16', jnp.dtype(jnp.bfloat16), 'half the bytes, rounded once')
+
+Logits = Float[AnyArray, 'B T V']  # float32, or as training keeps them, see kept()
 Labels = Int[AnyArray, 'B T']
 EachToken = Float32[Array, 'B T']
 
@@ -35,6 +39,11 @@ def count(totals: Mapping[str, Any]) -> Any:
   return totals['examples'] if 'examples' in totals else totals['tokens']
 
 
+def kept(logits: Float32[AnyArray, 'B T V'], config: LossConfig) -> Logits:
+  """Return the logits as they are in memory until their gradient is made; what is computed from them is float32."""
+  return logits.astype(LOGITS_DTYPES[config.logits_dtype])
+
+
 @jax.custom_vjp
 def _log_likelihoods(logits: Logits, labels: Labels) -> tuple[EachToken, EachToken]:
   """Return log p(label), and the mean over V of log p."""
@@ -42,9 +51,10 @@ def _log_likelihoods(logits: Logits, labels: Labels) -> tuple[EachToken, EachTok
 
 
 def _forward(logits, labels):
-  normalizer = jax.nn.logsumexp(logits, axis=-1)
+  wide = logits.astype(jnp.float32)
+  normalizer = jax.nn.logsumexp(wide, axis=-1)
   chosen = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-  return (chosen - normalizer, logits.mean(axis=-1) - normalizer), (logits, labels, normalizer)
+  return (chosen - normalizer, wide.mean(axis=-1) - normalizer), (logits, labels, normalizer)
 
 
 def _backward(saved, gradients):
@@ -56,7 +66,7 @@ def _backward(saved, gradients):
   probability = jnp.exp(logits - normalizer[..., None])
   gradient = (jnp.where(onehot, of_label[..., None], 0.0) + (of_mean / logits.shape[-1])[..., None]
               - probability * (of_label + of_mean)[..., None])
-  return gradient, None
+  return gradient.astype(logits.dtype), None
 
 
 _log_likelihoods.defvjp(_forward, _backward)
@@ -84,7 +94,7 @@ def sums(logits: Logits, labels: Labels, real: Bool[AnyArray, 'B T'], config: Lo
   return Sums(total(loss), total(nll), total(1.0), total(hit))
 
 
-def sums_in_chunks(states: Float[Array, 'B T D'], project: Callable[[Float[Array, 'B t D']], Float32[Array, 'B t V']],
+def sums_in_chunks(states: Float[Array, 'B T D'], project: Callable[[Float[Array, 'B t D']], Logits],
                    labels: Labels, real: Bool[AnyArray, 'B T'], config: LossConfig) -> Sums:
   """Return sums(project(states), labels, real, config) up to rounding, with fewer logits in memory at a time.
 
@@ -116,7 +126,7 @@ def divergence(p: Logits, q: Logits) -> EachToken:
 
 
 def _divergence_forward(p, q):
-  normalizers = [jax.nn.logsumexp(logits, axis=-1, keepdims=True) for logits in (p, q)]
+  normalizers = [jax.nn.logsumexp(logits.astype(jnp.float32), axis=-1, keepdims=True) for logits in (p, q)]
   log_p, log_q = p - normalizers[0], q - normalizers[1]
   apart = (jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1)
   return apart, (p, q, *normalizers, apart)
@@ -126,8 +136,8 @@ def _divergence_backward(saved, gradient):
   # Written by hand, as above: beside each prediction's logits only one number a token is kept.
   p, q, normalizer_p, normalizer_q, apart = saved
   log_p, log_q, gradient = p - normalizer_p, q - normalizer_q, gradient[..., None]
-  return (gradient * jnp.exp(log_p) * (log_p - log_q - apart[..., None]),
-          gradient * (jnp.exp(log_q) - jnp.exp(log_p)))
+  return ((gradient * jnp.exp(log_p) * (log_p - log_q - apart[..., None])).astype(p.dtype),
+          (gradient * (jnp.exp(log_q) - jnp.exp(log_p))).astype(q.dtype))
 
 
 divergence.defvjp(_divergence_forward, _divergence_backward)

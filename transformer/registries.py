@@ -38,6 +38,7 @@ NORMALIZATIONS: Registry[type[nn.Module]] = Registry('model.normalization')  # i
 ACTIVATIONS: 'Registry[feed_forward.Activation]' = Registry('model.activation')
 INITIALIZERS: 'Registry[initializers.Variance]' = Registry('model.initializer')
 DTYPES: Registry[jnp.dtype] = Registry('model.dtype')  # in dtypes
+LOGITS_DTYPES: Registry[jnp.dtype] = Registry('train.logits_dtype')  # in loss
 CELLS: 'Registry[cells.Cell]' = Registry('recurrent.cell')
 RECURRENT_SCORES: 'Registry[type[attention.Score] | None]' = Registry('recurrent.score')  # None: no attention
 CONTEXTS: 'Registry[type[recurrent.FirstState]]' = Registry('recurrent.context')  # of models without attention

@@ -1,6 +1,5 @@
 """The state of training, its objectives, and one step as a pure function of (state, batch)."""
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float, Float32, Int, Key, PyTree
 
 from transformer import classification, loss
 from transformer.config import ConsistencyConfig, LossConfig
-from transformer.model import Logits, Model, Params
+from transformer.model import Model, Params
 from transformer.optimizer import BoundedUpdate
 from transformer.registries import CONSISTENCIES, DROPOUT_BITS
 from transformer.tokens import Batch, Tokens, cut, ends, shift_right
@@ -60,15 +59,16 @@ def _pass(decode: Callable, model: Model, params: Params, source: Tokens, shifte
   return decode(params, model.encode(params, source, encoder_key), shifted, decoder_key)
 
 
-def _logits(model: Model, params: Params, source: Tokens, shifted: Tokens, key: Key[Array, ''] | None) -> Logits:
-  """Return the logits of one pass under teacher forcing; `shifted` starts from BOS."""
-  return _pass(model.decode, model, params, source, shifted, key)
+def _logits(model: Model, config: LossConfig, params: Params, source: Tokens, shifted: Tokens,
+            key: Key[Array, ''] | None) -> loss.Logits:
+  """Return the logits of one pass under teacher forcing, as the loss keeps them; `shifted` starts from BOS."""
+  return loss.kept(_pass(model.decode, model, params, source, shifted, key), config)
 
 
 def cross_entropy(model: Model, config: LossConfig, bos_id: int) -> Objective:
-  """Smoothed cross-entropy under teacher forcing (§5.4); with no key, what evaluation measures."""
+  """Smoothed cross-entropy under teacher forcing (§5.4); with no key and float32 logits, what evaluation measures."""
   def objective(params: Params, batch: Batch, key: Key[Array, ''] | None = None) -> loss.Sums:
-    logits = _logits(model, params, batch.source, shift_right(batch.target, bos_id), key)
+    logits = _logits(model, config, params, batch.source, shift_right(batch.target, bos_id), key)
     return loss.sums(logits, batch.target.ids, batch.target.segments > 0, config)
 
   return objective if config.loss_chunks == 1 else _cross_entropy_in_chunks(model, config, bos_id)
@@ -82,8 +82,8 @@ def _cross_entropy_in_chunks(model: Model, config: LossConfig, bos_id: int) -> O
 
   def objective(params: Params, batch: Batch, key: Key[Array, ''] | None = None) -> loss.Sums:
     found = _pass(states, model, params, batch.source, shift_right(batch.target, bos_id), key)
-    return loss.sums_in_chunks(found, functools.partial(logits, params), batch.target.ids, batch.target.segments > 0,
-                               config)
+    return loss.sums_in_chunks(found, lambda states: loss.kept(logits(params, states), config), batch.target.ids,
+                               batch.target.segments > 0, config)
 
   return objective
 
@@ -96,7 +96,7 @@ def r_drop(model: Model, config: LossConfig, bos_id: int, consistency: Consisten
   """
   def objective(params: Params, batch: Batch, key: Key[Array, '']) -> loss.Sums:
     shifted, real = shift_right(batch.target, bos_id), batch.target.segments > 0
-    first, second = (_logits(model, params, batch.source, shifted, k) for k in jax.random.split(key))
+    first, second = (_logits(model, config, params, batch.source, shifted, k) for k in jax.random.split(key))
     totals, others = (loss.sums(logits, batch.target.ids, real, config) for logits in (first, second))
     apart = (loss.divergence(first, second) + loss.divergence(second, first)) / 2
     return totals._replace(
@@ -114,8 +114,8 @@ def simcut(model: Model, config: LossConfig, bos_id: int, consistency: Consisten
   def objective(params: Params, batch: Batch, key: Key[Array, '']) -> loss.Sums:
     keys, rate = jax.random.split(key, 4), consistency.cut_rate
     shifted, real = shift_right(batch.target, bos_id), batch.target.segments > 0
-    whole = _logits(model, params, batch.source, shifted, keys[0])
-    reduced = _logits(model, params, cut(batch.source, rate, ends(batch.source), keys[2]),
+    whole = _logits(model, config, params, batch.source, shifted, keys[0])
+    reduced = _logits(model, config, params, cut(batch.source, rate, ends(batch.source), keys[2]),
                       cut(shifted, rate, shifted.positions == 0, keys[3]), keys[1])
     totals = loss.sums(whole, batch.target.ids, real, config)
     apart = jnp.where(real, loss.divergence(whole, reduced), 0.0).sum()

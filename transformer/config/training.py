@@ -14,12 +14,14 @@ class LossConfig:
   label_smoothing: float = 0.1
   smoothing_over: str = 'vocabulary'  # vocabulary: spread over V entries; others: over the V - 1 wrong ones
   loss_chunks: int = 1  # parts of the target's places whose logits are computed one after the other
+  logits_dtype: str = 'float32'  # in which training keeps logits in memory; the loss is computed in float32
 
   def __post_init__(self):
     refuse(self._mistakes())
 
   def _mistakes(self) -> Iterator[str]:
     yield from registries.SMOOTHINGS.mistakes(self.smoothing_over)
+    yield from registries.LOGITS_DTYPES.mistakes(self.logits_dtype)
     if not 0.0 <= self.label_smoothing < 1.0:
       yield f'label_smoothing is {self.label_smoothing}; expected a share of at least 0 and below 1'
     yield from positive(loss_chunks=self.loss_chunks)
