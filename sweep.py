@@ -1,7 +1,7 @@
 """Trains every row of a table with several seeds, one run after the other, and makes the table.
 
     python sweep.py --config=configs/table3.py --rows=base,A1,A4,E --seeds=3 --workdir=runs/table3
-    python sweep.py --config=configs/multi30k.py:quick --search --trials=20 --workdir=runs/search
+    python sweep.py --config=configs/multi30k.py --rows=quick --search --trials=20 --workdir=runs/search
 
 Options of a run (--config.…) hold for all rows. The sweep can be stopped and killed: the same command skips finished
 runs and resumes the others. With --print it prints the command of each run instead, one a line, to be run anywhere, in

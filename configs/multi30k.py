@@ -69,7 +69,7 @@ VARIANTS = {
 # Where `sweep.py --search` looks, unless --ranges says otherwise.
 SEARCH = {
     'optimizer.peak': ('log', 1e-3, 1e-2),
-    'optimizer.warmup_steps': ('log', 50, 1000),
+    'optimizer.warmup_steps': ('log', 50, 500),
     'model.dropout': ('linear', 0.1, 0.5),
 }
 
