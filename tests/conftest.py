@@ -7,8 +7,9 @@ import subprocess
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 os.environ.setdefault('OMP_NUM_THREADS', '2')
 # Tests compile much and compute little: without LLVM's optimisations they take half the time. XLA's newer emitters of
-# fusions on CPUs double the time to compile a training step with jax 0.10; jax 0.12 ignores the option.
-os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0 '
+# fusions on CPUs double the time to compile a training step with jax 0.10; jax 0.12 ignores the option. Nor is a program
+# cut into parts that are compiled at the same time, which takes a third more in all: the workers share the cores already.
+os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 '
                       '--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters')
 
 # Most of what is left is compiling. What one test has compiled, small programs included, the others find: those of the
