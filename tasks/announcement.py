@@ -48,7 +48,8 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
   sizes = f'{task.source.size:,}' if task.source is task.target else f'{task.source.size:,} and {task.target.size:,}'
   print(f'Model: {models.count_parameters(task.model):,} parameters, {architectures.describe(task.model.config)}, '
         f'vocabulary {sizes}')
-  print(f'Batches: {len(plan.shapes)} shapes up to {largest.rows} × ({largest.source}, {largest.target}), '
+  shapes = f'{len(plan.shapes)} shapes up to' if len(plan.shapes) > 1 else 'one shape,'
+  print(f'Batches: {shapes} {largest.rows} × ({largest.source}, {largest.target}), '
         f'{plan.batches_per_epoch:,} an epoch, {plan.sentences_per_batch():.0f} {task.rows} each, '
         f'{plan.padding():.1%} padding'
         + (f'; {plan.dropped:,} {task.rows} empty or too long left out' if plan.dropped else ''))
