@@ -11,8 +11,8 @@ of Adam with the paper's schedule, in buckets of larger batches.
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. Pairs of more
 than 64 tokens are left out; text with longer lines wants a larger data.packed_length. Where test_2017_flickr and
 test_2017_mscoco are there, they are scored, too; a run says at its start which are missing.
-Hardware: two CPU cores and an hour, or one core and two hours; `:quick` about ten minutes; `:overnight` three times the
-default; `:rdrop` and `:simcut` make two passes an update.
+Hardware: two CPU cores; the default took 104 to 112 minutes of one of them, `:quick` 13. `:overnight` takes three times as
+long as the default; `:rdrop` and `:simcut` make two passes an update.
 Expected, in sacreBLEU (cased, raw, 13a) on test_2016_flickr by beam 4: 41.2, 40.6 and 40.4 (seeds 0, 1 and 2), which papers
 would print as 41.65, 41.05 and 40.94; `:quick` 32.6; `:adam` 39.4 after its hour, five epochs averaged. The others have not
 been run by us. docs/ledger.md has the runs, benchmarks/RESULTS.md the method.
@@ -20,6 +20,26 @@ been run by us. docs/ledger.md has the runs, benchmarks/RESULTS.md the method.
 
 from configs import default
 
+# The recipe of configs/phrasebook.py: packed rows, which are one shape to compile, and Muon. An epoch is 243 updates.
+_MUON = {
+    'data.batching': 'packed',
+    'data.packed_length': 64,
+    'model.positions': 'rotary',
+    'optimizer.kind': 'muon',
+    'optimizer.momentum': 0.95,
+    'optimizer.muon_rms': 0.5,
+    'optimizer.schedule': 'linear',
+    'optimizer.peak': 3e-3,
+    'optimizer.warmup_steps': 200,
+    'optimizer.decay_steps': 8000,
+    'optimizer.final_share': 0.05,
+    'optimizer.weight_decay': 0.1,
+    'train.batch_tokens': 2048,
+    'train.num_steps': 8000,  # steps, not minutes: a slow machine takes longer and learns as much
+    'train.checkpoint_every': 400,
+    'train.eval_every': 400,
+    'train.average_last': 1,
+}
 # Real text in minutes.
 _QUICK = {
     'optimizer.warmup_steps': 100,
@@ -34,37 +54,24 @@ _OVERNIGHT = {
     'train.checkpoint_every': 1200,
     'train.eval_every': 1200,
 }
-# An hour by Adam in buckets, with the paper's sinusoids and schedule: Eq. 3 with a peak of 4.9e-3.
-_ADAM = {
-    'data.batching': 'buckets',
-    'data.packed_length': 256,
-    'model.positions': 'sinusoidal',
-    'optimizer.kind': 'adam',
-    'optimizer.momentum': 0.9,
-    'optimizer.muon_rms': 0.2,
-    'optimizer.schedule': 'noam',
-    'optimizer.learning_rate_scale': 2.5,
-    'optimizer.peak': None,
-    'optimizer.warmup_steps': 2000,
-    'optimizer.decay_steps': None,
-    'optimizer.final_share': 0.0,
-    'optimizer.weight_decay': None,
-    'train.batch_tokens': 4096,
-    'train.num_minutes': 60,
-    'train.num_steps': None,
-    'train.checkpoint_every': 120,  # about an epoch
-    'train.eval_every': 240,
-    'train.average_last': 5,
-}
-# What each variant changes.
+# What each variant sets.
 VARIANTS = {
-    'quick': _QUICK,
-    'overnight': _OVERNIGHT,
-    'rdrop': {'train.consistency': 'r_drop'},  # Liang et al., 2021, with their weight, 5
-    'simcut': {'train.consistency': 'simcut'},  # Gao et al., 2022: weight 3, one token in twenty cut
+    'quick': _MUON | _QUICK,
+    'overnight': _MUON | _OVERNIGHT,
+    'rdrop': _MUON | {'train.consistency': 'r_drop'},  # Liang et al., 2021, with their weight, 5
+    'simcut': _MUON | {'train.consistency': 'simcut'},  # Gao et al., 2022: weight 3, one token in twenty cut
     # Provilkov et al., 2020: one merge in ten dropped. In buckets: which sentences share a packed row is settled once.
-    'bpe_dropout': {'data.subword_sampling': 'bpe_dropout', 'data.batching': 'buckets', 'data.max_shapes': 8},
-    'adam': _ADAM,
+    'bpe_dropout': _MUON | {'data.subword_sampling': 'bpe_dropout', 'data.batching': 'buckets', 'data.max_shapes': 8},
+    # With the paper's sinusoids and schedule, in buckets.
+    'adam': {
+        'optimizer.learning_rate_scale': 2.5,  # a peak of 4.9e-3
+        'optimizer.warmup_steps': 2000,
+        'train.batch_tokens': 4096,
+        'train.num_minutes': 60,
+        'train.num_steps': None,
+        'train.checkpoint_every': 120,  # about an epoch
+        'train.eval_every': 240,
+    },
 }
 # Where `sweep.py --search` looks, unless --ranges says otherwise.
 SEARCH = {
@@ -75,7 +82,7 @@ SEARCH = {
 
 
 def get_config(arg: str = ''):
-  """Return the configuration of 8,000 updates by Muon, an hour on two cores, or one of VARIANTS."""
+  """Return the configuration of 8,000 updates by Muon, or one of VARIANTS."""
   if arg and arg not in VARIANTS:
     raise ValueError(f'configs/multi30k.py has no variant {arg!r}; it has {", ".join(VARIANTS)}')
   config = default.get_config()
@@ -96,30 +103,11 @@ def get_config(arg: str = ''):
   config.model.d_ff = 256
   config.model.norm = 'pre'
   config.model.dropout = 0.3
-  config.model.positions = 'rotary'
-
-  # The recipe of configs/phrasebook.py: packed rows, which are one shape to compile, and Muon. An epoch is 243 updates.
-  config.data.batching = 'packed'
-  config.data.packed_length = 64
-  config.optimizer.kind = 'muon'
-  config.optimizer.momentum = 0.95
-  config.optimizer.muon_rms = 0.5
-  config.optimizer.schedule = 'linear'
-  config.optimizer.peak = 3e-3
-  config.optimizer.warmup_steps = 200
-  config.optimizer.decay_steps = 8000
-  config.optimizer.final_share = 0.05
-  config.optimizer.weight_decay = 0.1
   config.optimizer.clip_norm = 1.0
 
-  config.train.batch_tokens = 2048
-  config.train.num_steps = 8000  # steps, not minutes: a slow machine takes longer and learns as much
   config.train.log_every = 20
-  config.train.checkpoint_every = 400
-  config.train.eval_every = 400
   config.train.eval_sentences = 300
   config.train.keep_last = 10
-  config.train.average_last = 1
 
-  config.update_from_flattened_dict(VARIANTS[arg] if arg else {})
+  config.update_from_flattened_dict(VARIANTS[arg] if arg else _MUON)
   return config
