@@ -177,7 +177,8 @@ def translation(options: argparse.Namespace, lacks: str) -> Iterator[Part]:
       '--config.train.num_steps=8', '--config.train.eval_every=4', '--config.train.checkpoint_every=2',
       '--config.train.average_last=2', '--config.train.eval_sentences=5'] if options.rehearsal else []
   command = ['train.py', '--config=configs/multi30k.py', f'--config.data.directory={options.data}',
-             f'--workdir={workdir}', '--config.model.positions=sinusoidal', '--config.data.test_splits=("test_2016_flickr",)', *sizes]
+             f'--workdir={workdir}', '--config.model.positions=sinusoidal',
+             '--config.data.test_splits=("test_2016_flickr",)', *sizes]
 
   def rows(_: str) -> str:
     with open(os.path.join(workdir, 'results.json'), encoding='utf-8') as file:

@@ -163,8 +163,8 @@ def _spec_of(command: Sequence[str], options: Mapping[str, Any]) -> tuple[str, s
   variants = [variant for config, variant in shipped if given and config == given[1]]
   if variants:
     named = given[2] if given[2] in variants else variants[0]  # the default, or the folder of a run
-    same = [variant for variant in (named, *variants) if not _departures(options, given[1], variant)]
-    return given[1], (same or [named])[0]
+    same = (variant for variant in (named, *variants) if not _departures(options, given[1], variant))
+    return given[1], next(same, named)
   return min(shipped, key=lambda each: len(_departures(options, *each)))
 
 

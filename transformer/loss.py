@@ -16,7 +16,7 @@ SMOOTHINGS.add('vocabulary', lambda share, size: share, 'over all V entries')  #
 # tensor2tensor: ε over the V - 1 wrong entries = ε V/(V-1) over all V, of which the label keeps its part.
 SMOOTHINGS.add('others', lambda share, size: share * size / (size - 1), 'over the V - 1 wrong ones')
 
-# Between the products that make logits and those that read their gradient, nothing else in a step is as large.
+# In a training step no other array is as large as the logits, see kept().
 LOGITS_DTYPES.add('float32', jnp.dtype(jnp.float32))
 LOGITS_DTYPES.add('bfloat16', jnp.dtype(jnp.bfloat16), 'half the bytes, rounded once')
 
