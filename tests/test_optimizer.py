@@ -305,7 +305,6 @@ def test_muon_turns_each_matrix_as_if_it_were_alone():
     name = jax.tree_util.keystr(path)
     [(_, alone)], _ = run(lambda whole: {path[-1].key: dict(jax.tree_util.tree_leaves_with_path(whole))[path]})
     np.testing.assert_allclose(update, alone, atol=1e-5, err_msg=name)
-  paths = lambda tree: {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)}
   kept = contrib.muon(1.0, muon_weight_dimension_numbers=jax.tree_util.tree_map_with_path(
       lambda path, leaf: None if leaf.ndim < 2 else contrib.MuonDimensionNumbers(), gradients[0])).init(gradients[0])
   assert jax.tree.structure(state[0]) == jax.tree.structure(kept)
