@@ -6,7 +6,6 @@ import math
 import jax
 import numpy as np
 import pytest
-from optax import contrib
 
 from tests.conftest import SIZES
 from transformer import architectures, optimizer
@@ -284,30 +283,6 @@ def test_muon_turns_every_matrix_of_a_model_by_as_much(sizes):
     assert 0.5 < np.quantile(values, 0.2) and values.max() < 1.4, name  # those near 0 in the gradient stay behind
     found.add(name)
   assert found >= ({'w_input', 'w_state'} if isinstance(sizes, RecurrentConfig) else {'w_query', 'w_out', 'w1', 'w2'})
-
-
-def test_muon_turns_each_matrix_as_if_it_were_alone():
-  """Matrices that are turned together neither change places nor mean gradients, and leave the state that optax keeps."""
-  tree = {'encoder': {'w1': (7, 5), 'w2': (5, 7), 'bias': (7,)}, 'decoder': {'w1': (7, 5), 'w2': (5, 7)}, 'w3': (7, 5)}
-  draw = np.random.default_rng(3)
-  gradients = [jax.tree.map(lambda shape: np.float32(draw.normal(size=shape)), tree, is_leaf=lambda leaf: type(leaf) is tuple)
-               for _ in range(3)]
-  rule = optimizer.build(OptimizerConfig(kind='muon', schedule='constant', peak=1.0, warmup_steps=0))
-
-  def run(of):
-    state = rule.init(of(gradients[0]))
-    for gradient in gradients:
-      updates, state = rule.update(of(gradient), state, of(gradient))
-    return jax.tree_util.tree_leaves_with_path(updates), state
-
-  together, state = run(lambda whole: whole)
-  for path, update in together:
-    name = jax.tree_util.keystr(path)
-    [(_, alone)], _ = run(lambda whole: {path[-1].key: dict(jax.tree_util.tree_leaves_with_path(whole))[path]})
-    np.testing.assert_allclose(update, alone, atol=1e-5, err_msg=name)
-  kept = contrib.muon(1.0, muon_weight_dimension_numbers=jax.tree_util.tree_map_with_path(
-      lambda path, leaf: None if leaf.ndim < 2 else contrib.MuonDimensionNumbers(), gradients[0])).init(gradients[0])
-  assert jax.tree.structure(state[0]) == jax.tree.structure(kept)
 
 
 def test_defaults_are_the_papers():

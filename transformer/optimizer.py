@@ -3,7 +3,6 @@
 A new rule is a function and an entry in OPTIMIZERS, a new schedule a function and an entry in SCHEDULES, both here.
 """
 
-import functools
 import math
 import re
 from collections.abc import Callable
@@ -154,12 +153,13 @@ def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
 _HEADED = {name: contrib.MuonDimensionNumbers(summed, yielded) for names, summed, yielded in (
     ('w_query w_key w_value', -3, (-2, -1)), ('w_out', (-3, -2), -1), ('w_input w_state w_fed', -3, -1))
            for name in names.split()}
-_MATRIX = re.compile(r'w\d*|w_\w+')  # names of matrices; embeddings, tables, norms and biases have others
 
 
-def _axes(name: str, rank: int) -> contrib.MuonDimensionNumbers:
-  """Return the axes of a matrix, by its name."""
-  plain = contrib.MuonDimensionNumbers(-2, -1)
+def _matrix(path: tuple, rank: int) -> contrib.MuonDimensionNumbers | None:
+  """Return the axes of a matrix, by its name; None for embeddings, tables, norms and biases."""
+  name, plain = _name(path), contrib.MuonDimensionNumbers(-2, -1)
+  if not re.fullmatch(r'w\d*|w_\w+', name):
+    return None
   return _HEADED.get(name, plain) if rank > 2 else plain
 
 
@@ -171,46 +171,11 @@ def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
   config.muon_rms: at 0.2, Adam's usual one (Liu et al., 2025, §2.2), one learning rate serves matrices and all else,
   which Adam updates.
   """
-  kinds = lambda tree: jax.tree_util.tree_map_with_path(
-      lambda path, _: 'muon' if _MATRIX.fullmatch(_name(path)) else 'adam', tree)
+  numbers = lambda tree: jax.tree_util.tree_map_with_path(lambda path, leaf: _matrix(path, leaf.ndim), tree)
   unscaled = -1.0  # build() turns the sign and brings the learning rate
-  others = optax.adamw(unscaled, config.beta1, config.beta2, config.epsilon, weight_decay=0.0, nesterov=True)
-  as_in_optax = [optax.identity()] * 3  # checkpoints have the state of contrib.muon, whose chain has four links
-  return optax.partition({'muon': optax.chain(_orthogonal(config), *as_in_optax), 'adam': others}, kinds)
-
-
-def _orthogonal(config: OptimizerConfig) -> optax.GradientTransformation:
-  """Muon's directions for a tree of matrices, where those of one name and shape, and so of one sharding, are stacked.
-
-  Products for each layer alone would take longer to compile, a third of a small model's whole step. The state is that of
-  optax's own rule for the whole tree.
-  """
-  rule = functools.partial(contrib.scale_by_muon, beta=config.momentum, ns_steps=4, preconditioning='aol', eps=config.epsilon)
-
-  def update(updates, state, params=None):
-    leaves, tree = jax.tree_util.tree_flatten_with_path(updates)
-    alike: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name and shape -> places among the leaves
-    for place, (path, leaf) in enumerate(leaves):
-      alike.setdefault((_name(path), leaf.shape), []).append(place)
-    directions, means = [leaf for _, leaf in leaves], tree.flatten_up_to(state.mu)
-    stack = lambda arrays, places: jnp.stack([arrays[place] for place in places])
-    for (name, shape), places in alike.items():
-      axes = _axes(name, len(shape))
-      turned, after = rule(weight_dimension_numbers=axes).update(
-          stack(directions, places), state._replace(mu=stack(means, places)))
-      assert isinstance(after, contrib.MuonState)
-      size = config.muon_rms * math.sqrt(_longer_side(shape, axes))
-      for place, direction, mean in zip(places, size * jnp.asarray(turned), jnp.asarray(after.mu)):
-        directions[place], means[place] = direction, mean
-    return tree.unflatten(directions), state._replace(
-        count=optax.safe_increment(state.count), mu=tree.unflatten(means))
-
-  return optax.GradientTransformation(rule().init, update)
-
-
-def _longer_side(shape: tuple[int, ...], axes: contrib.MuonDimensionNumbers) -> int:
-  """Return the number of rows or columns of a matrix of this shape, whichever is larger."""
-  return max(math.prod(shape[axis] for axis in ((side,) if isinstance(side, int) else side)) for side in axes)
+  return contrib.muon(unscaled, beta=config.momentum, ns_steps=4, preconditioning='aol', consistent_rms=config.muon_rms,
+                      adam_b1=config.beta1, adam_b2=config.beta2, eps=config.epsilon,
+                      muon_weight_dimension_numbers=numbers)
 
 
 _MOMENTS = ('beta1', 'beta2', 'epsilon')  # options of Adam
