@@ -22,9 +22,9 @@ OPTIONS = train_options.parse(sys.argv, __doc__) if __name__ == '__main__' else 
 
 import contextlib  # noqa: E402
 import dataclasses  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 
 import jax  # noqa: E402
-import optax  # noqa: E402
 
 import input_pipeline  # noqa: E402
 from checks.errors import DamagedError, config_errors  # noqa: E402
@@ -36,7 +36,7 @@ from options.train_options import TrainOptions  # noqa: E402
 from tasks import TASKS, announcement, compiling, rows, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
-from training import failures, hardware, peers, replay, stopping, topologies  # noqa: E402
+from training import background, failures, hardware, peers, replay, stopping, topologies  # noqa: E402
 from training.checkpoint import Checkpoints  # noqa: E402
 from training.evaluation import Evaluator, per_token  # noqa: E402
 from training.log import Log  # noqa: E402
@@ -79,10 +79,13 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     watch = snapshots.of_task(task, run.folder.attention)
   checkpoints = Checkpoints(run.folder.checkpoints, max(config.keep_last, config.average_last), config.keep_best,
                             task.measure)
-  state, progress = run.interruptible(begin, task, optimizer, checkpoints, mesh)
-  step, share = int(state.step), partitioning.share_of_rows(mesh)
-  step_fn = compile_training(task.model, task.objective(), optimizer, mesh, records.mesh.compile, state,
+  share = partitioning.share_of_rows(mesh)
+  fresh = lambda key: training.init_state(task.model, optimizer, key, config.ema_decay, config.dropout_bits)
+  abstract = abstract_state(fresh, task.model, mesh)
+  step_fn = compile_training(task.model, task.objective(), optimizer, mesh, records.mesh.compile, abstract,
                              config.ema_decay, config.accumulation_steps)
+  state, progress = run.interruptible(begin, task, fresh, abstract, checkpoints, step_fn, share)
+  step = int(state.step)
   if options.replay is not None:
     return replay.replay(step_fn, state, run.folder, options.replay, task.batches.batch_at(options.replay, *share))
   if loop.is_over(step, progress) and announcement.is_scored(run.folder, step):
@@ -155,16 +158,14 @@ def read(records: Setup, folder: RunFolder, mesh: jax.sharding.Mesh | jax.shardi
     return TASKS[records.task](rows.settle(records, folder, mesh), folder)
 
 
-def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Checkpoints, mesh: jax.sharding.Mesh
+def begin(task: Task, fresh: Callable[[jax.Array], training.TrainState], abstract: training.TrainState,
+          checkpoints: Checkpoints, step_fn: partitioning.CompiledStep, share: partitioning.Share
           ) -> tuple[training.TrainState, Progress]:
-  """Return the state to train from, and its progress: those of the newest whole checkpoint, else fresh ones.
+  """Return the state to train from, and its progress: those of the newest whole checkpoint, else those of fresh(key).
 
-  With init_from, a fresh state has parameters of that run.
+  With init_from, a fresh state has parameters of that run. While it is made, the first batch's step is compiled.
   """
   records, folder = task.setup, task.folder
-  loop = records.loop
-  fresh = lambda key: training.init_state(task.model, optimizer, key, loop.ema_decay, loop.dropout_bits)
-  abstract = abstract_state(fresh, task.model, mesh)
   if peers.is_main():
     # A checkpoint holds whole arrays, whatever the mesh; the next one is written before the oldest is removed.
     folder.probe(partitioning.bytes_of(abstract))
@@ -175,13 +176,14 @@ def begin(task: Task, optimizer: optax.GradientTransformation, checkpoints: Chec
     checkpoints.check_vocabularies(step, task.fingerprints)
     state, saved = checkpoints.restore(step, abstract)
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
+  background.compile_beside(step_fn, abstract, task.batches.batch_at(0, *share))
   shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
   state = jax.jit(fresh, out_shardings=shardings)(jax.random.key(records.seed))
   progress = Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
     return state, progress
   params = task.adopt(abstract.params, state.params)
-  average = jax.tree.map(lambda x: x.copy(), params) if loop.ema_decay else ()
+  average = jax.tree.map(lambda x: x.copy(), params) if records.loop.ema_decay else ()
   return state._replace(params=params, average=average), progress
 
 

@@ -232,21 +232,27 @@ def test_each_shape_is_first_used_where_the_plan_says():
 
 
 def test_K1_a_stop_during_a_background_compilation(corpus, run, two_threads, tmp_path, monkeypatch):
-  """The run saves and ends while a thread still compiles; continued, it is the uninterrupted one."""
+  """Stopped while the first state is made, and again beside steps, a run ends at once; continued, it is as if it had not."""
   program, release, stuck = CompiledStep.program, threading.Event(), []
 
-  def held_up(self, first, batch):
-    if threading.current_thread().name.startswith('compile') and not self.is_ready(batch):
-      stuck.append(time.monotonic())
-      os.kill(os.getpid(), signal.SIGTERM)
-      release.wait(60)
-    return program(self, first, batch)
+  def held_up(thread):
+    def wait_first(self, first, batch):
+      if threading.current_thread().name.startswith(thread) and not self.is_ready(batch):
+        assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(first))
+        stuck.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGTERM)
+        release.wait(60)
+      return program(self, first, batch)
+    return wait_first
 
-  monkeypatch.setattr(CompiledStep, 'program', held_up)
   asked = options(corpus, tmp_path / 'run', '--config.train.num_steps=8')
-  assert train.main(asked) == exit_codes.PREEMPTED and time.monotonic() - stuck[0] < 10
-  monkeypatch.undo()
-  release.set()
+  for thread in ('first step', 'compile'):
+    stuck.clear()
+    release.clear()
+    with monkeypatch.context() as patch:
+      patch.setattr(CompiledStep, 'program', held_up(thread))
+      assert train.main(asked) == exit_codes.PREEMPTED and time.monotonic() - stuck[0] < 10
+    release.set()
   assert train.main(asked) == 0
   for name, array in saved(run).items():
     np.testing.assert_array_equal(saved(tmp_path / 'run')[name], array, err_msg=name)

@@ -17,6 +17,25 @@ _CORES_OF_STEPS = 4  # on a CPU, for each thread that compiles: with fewer, both
 Compilation = Callable[[], object]  # compiles one program
 
 
+def compile_beside(step: CompiledStep, first: Any, batch: Any) -> None:
+  """Begin to compile a step in a thread, beside what is done before its first call, which waits for the program.
+
+  Does nothing where the step takes arrays (by_shapes), nor in one of several processes, see workers().
+
+  Args:
+    step: the step.
+    first: the shapes and shardings of its first input.
+    batch: a host batch of the shape to compile for.
+  """
+  if step.by_shapes and jax.process_count() == 1:
+    threading.Thread(target=_compile, args=(step, first, batch), name='first step').start()
+
+
+def _compile(step: CompiledStep, first: Any, batch: Any) -> None:
+  with contextlib.suppress(Exception):  # the first call raises it
+    step.program(first, batch)
+
+
 def workers() -> int:
   """Return the number of threads that compile beside the steps; 0: each program is compiled when it is needed.
 

@@ -52,7 +52,7 @@ def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
 class Stepper:
   """step(state, batch, shape, number): one update. At a shape's first step its program is announced and checked.
 
-  While the first step is compiled nothing else is, so that lack of memory shows there. What else will be needed is then
+  While the first step is compiled no other step is, so that lack of memory shows there. What else will be needed is then
   compiled in the background, and whoever needs a program waits for it where it is not ready yet. A context manager, at
   whose end nothing further is compiled.
   """
