@@ -158,9 +158,8 @@ def read(records: Setup, folder: RunFolder, mesh: jax.sharding.Mesh | jax.shardi
     return TASKS[records.task](rows.settle(records, folder, mesh), folder)
 
 
-def begin(task: Task, fresh: Callable[[jax.Array], training.TrainState], abstract: training.TrainState,
-          checkpoints: Checkpoints, step_fn: partitioning.CompiledStep, share: partitioning.Share
-          ) -> tuple[training.TrainState, Progress]:
+def begin(task: Task, fresh: Callable, abstract: training.TrainState, checkpoints: Checkpoints,
+          step_fn: partitioning.CompiledStep, share: partitioning.Share) -> tuple[training.TrainState, Progress]:
   """Return the state to train from, and its progress: those of the newest whole checkpoint, else those of fresh(key).
 
   With init_from, a fresh state has parameters of that run. While it is made, the first batch's step is compiled.
