@@ -101,6 +101,7 @@ def of_module(module: nn.Module, record: Callable[[Witness], Record], looked: Ca
   """
   stepping = written_out or module
 
+  @jax.jit  # so that whoever asks for parameters, their shapes or their axes shares one trace
   def variables(key: Key[Array, '']):
     blank = lambda length: Tokens(*(jnp.zeros((1, length), jnp.int32) for _ in Tokens._fields))
     return module.init(key, blank(source_length), blank(2))['params']
