@@ -52,6 +52,10 @@ _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 Progress = Callable[[int], object]  # is called with the number of lines just finished
 
 
+def unheard(text: str) -> None:
+  """Take a message for which nobody listens."""
+
+
 class Translator:
   """A translator of lines by one model, or several as an ensemble.
 
@@ -76,7 +80,7 @@ class Translator:
     for model in models:
       check_attention(model, config)
     self._models, self._source, self._target = list(models), source_vocabulary, target_vocabulary
-    self._config, self._batch_tokens, self.say = config, batch_tokens, say or (lambda text: None)
+    self._config, self._batch_tokens, self.say = config, batch_tokens, say or unheard
     devices = list(devices or jax.local_devices())
     self._mesh = jax.make_mesh((len(devices),), (partitioning.DATA,), axis_types=(jax.sharding.AxisType.Auto,),
                                devices=devices)
@@ -314,8 +318,9 @@ class Translator:
         phrases=lay_automata(theirs, rows))
 
   def _report_memory(self, rows: int, length: int) -> None:
-    """Report how large the cache of a search batch will be, when it is the largest so far."""
-    if (rows, length) in self._shapes:
+    """Report how large the cache of a search batch will be, when it is the largest so far and somebody listens."""
+    no_larger = any(rows <= others and length <= longer for others, longer in self._shapes)
+    if self.say is unheard or no_larger:  # the encoder is traced to find out
       return
     self._shapes.add((rows, length))
     blank = jax.ShapeDtypeStruct((rows, length), jnp.int32)
