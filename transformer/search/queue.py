@@ -60,6 +60,7 @@ def run_queue(algorithm: Algorithm, queue: Queue) -> Outcome:
   """Return the outputs of all sentences of a queue."""
   size, together = jax.tree.leaves(queue.waiting)[0].shape[0], queue.together
 
+  @jax.jit  # traced once, for its shapes and for the loop
   def fresh(numbers: Int[Array, ' Q']) -> PyTree:
     """Return the state of sentences before their first step; numbers beyond the last are done at once."""
     part = jax.tree.map(lambda leaf: leaf[jnp.minimum(numbers, size - 1)], queue.waiting)
@@ -84,7 +85,7 @@ def run_queue(algorithm: Algorithm, queue: Queue) -> Outcome:
     return (free < queue.rows) & ((free < together) | (run.following >= queue.filled))
 
   advance = lambda run: run._replace(state=algorithm.advance(run.state), steps=run.steps + 1)
-  state = _blank(jax.eval_shape(fresh, jax.ShapeDtypeStruct((together,), jnp.int32)), queue.rows)
+  state = _blank(jax.eval_shape(fresh, jnp.arange(together)), queue.rows)
   state = state._replace(done=jnp.ones(queue.rows, bool))
   hypotheses, *rest = _blank(jax.eval_shape(outcome, state), size)
   results = (hypotheses._replace(scores=jnp.full_like(hypotheses.scores, NEVER)), *rest)  # nothing found yet
