@@ -50,10 +50,7 @@ PATIENCE = 2.0  # seconds that a program may take to be ready before the user is
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'  # how XLA begins its message
 
 Progress = Callable[[int], object]  # is called with the number of lines just finished
-
-
-def unheard(text: str) -> None:
-  """Take a message for which nobody listens."""
+_unheard: Callable[[str], object] = lambda text: None  # takes a message for which nobody listens
 
 
 class Translator:
@@ -80,7 +77,7 @@ class Translator:
     for model in models:
       check_attention(model, config)
     self._models, self._source, self._target = list(models), source_vocabulary, target_vocabulary
-    self._config, self._batch_tokens, self.say = config, batch_tokens, say or unheard
+    self._config, self._batch_tokens, self.say = config, batch_tokens, say or _unheard
     devices = list(devices or jax.local_devices())
     self._mesh = jax.make_mesh((len(devices),), (partitioning.DATA,), axis_types=(jax.sharding.AxisType.Auto,),
                                devices=devices)
@@ -319,9 +316,8 @@ class Translator:
 
   def _report_memory(self, rows: int, length: int) -> None:
     """Report how large the cache of a search batch will be, when it is the largest so far and somebody listens."""
-    no_larger = any(rows <= others and length <= longer for others, longer in self._shapes)
-    if self.say is unheard or no_larger:  # the encoder is traced to find out
-      return
+    if self.say is _unheard or any(rows <= others and length <= longer for others, longer in self._shapes):
+      return  # the encoder is traced to find out
     self._shapes.add((rows, length))
     blank = jax.ShapeDtypeStruct((rows, length), jnp.int32)
     source = tokens.Tokens(blank, blank, blank)
