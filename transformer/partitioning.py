@@ -84,7 +84,11 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def lay_out(tree: PyTree, shardings: PyTree[NamedSharding]) -> PyTree:
   """Move the arrays to where `shardings` (one, or a tree of them) say."""
-  return jax.jit(lambda x: x, out_shardings=shardings)(tree)
+  return jax.jit(_unchanged, out_shardings=shardings)(tree)
+
+
+def _unchanged(tree: PyTree) -> PyTree:
+  return tree  # one function for all calls, so that a layout is compiled once
 
 
 def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str) -> list[tuple[str, ...]]:
