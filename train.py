@@ -175,7 +175,7 @@ def begin(task: Task, fresh: Callable, abstract: training.TrainState, checkpoint
     checkpoints.check_vocabularies(step, task.fingerprints)
     state, saved = checkpoints.restore(step, abstract)
     return state, Progress(**saved | {'vocabulary': task.fingerprints})
-  background.compile_beside(step_fn, abstract, task.batches.batch_at(0, *share))
+  background.compile_beside(step_fn, abstract, lambda: task.batches.batch_at(0, *share))
   shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
   state = jax.jit(fresh, out_shardings=shardings)(jax.random.key(records.seed))
   progress = Progress(vocabulary=task.fingerprints)

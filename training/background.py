@@ -17,23 +17,24 @@ _CORES_OF_STEPS = 4  # on a CPU, for each thread that compiles: with fewer, both
 Compilation = Callable[[], object]  # compiles one program
 
 
-def compile_beside(step: CompiledStep, first: Any, batch: Any) -> None:
+def compile_beside(step: CompiledStep, first: Any, batch: Callable[[], Any]) -> None:
   """Begin to compile a step in a thread, beside what is done before its first call, which waits for the program.
 
-  Does nothing where the step takes arrays (by_shapes), nor in one of several processes, see workers().
+  Does nothing where compilations() yields nothing, nor in one of several processes, see workers().
 
   Args:
     step: the step.
     first: the shapes and shardings of its first input.
-    batch: a host batch of the shape to compile for.
+    batch: returns a host batch of the shape to compile for.
   """
-  if step.by_shapes and jax.process_count() == 1:
-    threading.Thread(target=_compile, args=(step, first, batch), name='first step').start()
+  if jax.process_count() == 1:
+    for compilation in compilations(step, first, [batch]):
+      threading.Thread(target=_attempt, args=(compilation,), name='first step').start()
 
 
-def _compile(step: CompiledStep, first: Any, batch: Any) -> None:
-  with contextlib.suppress(Exception):  # the first call raises it
-    step.program(first, batch)
+def _attempt(compilation: Compilation) -> None:
+  with contextlib.suppress(Exception):  # the step that needs the program raises it
+    compilation()
 
 
 def workers() -> int:
@@ -72,8 +73,7 @@ class Background:
 
   def _work(self) -> None:
     while compilation := self._next():
-      with contextlib.suppress(Exception):
-        compilation()
+      _attempt(compilation)
 
   def _next(self) -> Compilation | None:
     with self._lock:
