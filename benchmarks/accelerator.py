@@ -23,6 +23,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -76,8 +77,11 @@ def main() -> int:
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(exit_codes.PREEMPTED))  # so that a part is ended, too
   deadline = time.monotonic() + 60 * options.minutes
   parts, place = list(planned(options)), os.path.join(options.output, 'results.md')
+  wanted = options.parts.split(',') if options.parts else [part.name for part in parts]
+  if unknown := set(wanted) - {part.name for part in parts}:
+    raise ConfigError(f'--parts names {", ".join(sorted(unknown))}; expected some of {", ".join(part.name for part in parts)}')
   for part in parts:
-    if not is_due(options, part):
+    if part.name not in wanted or not is_due(options, part):
       continue
     left = deadline - time.monotonic()
     if left < LEAST:
@@ -97,6 +101,7 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--output', help='folder of the table (default runs/accelerator, or runs/rehearsal)')
   parser.add_argument('--data', help="folder of Multi30k's text; without it, its part is left out")
   parser.add_argument('--minutes', type=float, default=1e9, help='end after so many minutes')
+  parser.add_argument('--parts', help='measure these alone, by their names, as in base_128,multi30k; the rest later')
   parser.add_argument('--again', action='store_true', help='measure again what failed')
   parser.add_argument('--rehearsal', action='store_true', help='tiny sizes, to see whether every part runs')
   parser.add_argument('--peer_python', default=sys.executable, help='Python with torch and transformers (default: this)')
@@ -136,7 +141,7 @@ def planned(options: argparse.Namespace) -> Iterator[Part]:
 
   def training(name: str, sizes: list[str], length: int, *more: str, peer: bool = False, lacks: str = '') -> Part:
     module = 'benchmarks.hugging_face_step' if peer else 'benchmarks.train_step'
-    steps = ['--steps=2', '--warmup=1'] if options.rehearsal else ['--steps=30', '--warmup=5']
+    steps = ['--steps=2', '--warmup=1'] if options.rehearsal else ['--steps=8', '--warmup=2', '--together=5']
     command = ['-m', module, *sizes, f'--batch={tokens // length}', f'--length={length}', '--attention-dropout=0', *steps,
                *more]
     how = ' '.join(option.removeprefix('--') for option in more)
@@ -246,18 +251,24 @@ def measure(options: argparse.Namespace, part: Part, seconds: float) -> None:
 
 
 def run(command: list[str], log: str, seconds: float) -> tuple[int | None, str]:
-  """Run a program that ends with this one. Returns its exit code, None where time was up, and what it printed."""
-  with open(log, 'w', encoding='utf-8') as errors:
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True,
-                               preexec_fn=end_with_parent, env=os.environ | {'PYTHONUNBUFFERED': '1'})
+  """Run a program that ends with this one. Returns its exit code, None where time was up, and what it printed.
+
+  The log has what it wrote to both streams, also where time was up.
+  """
+  code = None
+  with open(log, 'w', encoding='utf-8') as errors, tempfile.TemporaryFile('w+', encoding='utf-8') as output:
+    process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=errors, text=True, preexec_fn=end_with_parent,
+                               env=os.environ | {'PYTHONUNBUFFERED': '1'})
     try:
-      text, _ = process.communicate(timeout=seconds)
-      errors.write(text)
-      return process.returncode, text
+      code = process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-      return None, ''
+      pass
     finally:
       end(process)
+      output.seek(0)
+      text = output.read()
+      errors.write(text)
+  return code, text
 
 
 def end(process: subprocess.Popen[str]) -> None:

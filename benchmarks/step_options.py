@@ -12,6 +12,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
   for name, default, text in (
       ('d-model', 256, 'width'), ('layers', 3, 'of the encoder and of the decoder'), ('heads', 4, 'of attention'),
       ('d-ff', 1024, 'inner width'), ('vocab', 8000, 'entries of the joint vocabulary'), ('batch', 64, 'sentences'),
-      ('length', 32, 'tokens of a sentence on each side'), ('steps', 10, 'timed steps'), ('warmup', 3, 'untimed')):
+      ('length', 32, 'tokens of a sentence on each side'), ('steps', 10, 'times taken'), ('warmup', 3, 'untimed'),
+      ('together', 1, 'steps to a time: an accelerator is handed the next ones while it computes, as in training')):
     made.add_argument(f'--{name}', type=int, default=default, help=text)
   return made

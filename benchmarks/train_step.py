@@ -33,6 +33,7 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
   parser.add_argument('--attention-kernel', default='einsum', help='model.attention_kernel')
   parser.add_argument('--dropout-bits', default='threefry', help='train.dropout_bits')
+  parser.add_argument('--logits-dtype', default='float32', help='train.logits_dtype')
   parser.add_argument('--dtype', default='float32', help='of products: float32 or bfloat16')
   parser.add_argument('--peak-tflops', type=float, default=None, help='of the device, where its name is not known')
   return parser.parse_args()
@@ -50,7 +51,8 @@ def main() -> None:
       OptimizerConfig(options.d_model, kind='adamw', schedule='constant', peak=1e-4, warmup_steps=0))
   state = jax.jit(lambda key: training.init_state(model, update, key, dropout_bits=options.dropout_bits))(
       jax.random.key(0))
-  step = jax.jit(training.make_train_step(training.cross_entropy(model, LossConfig(0.1), BOS), update),
+  objective = training.cross_entropy(model, LossConfig(0.1, logits_dtype=options.logits_dtype), BOS)
+  step = jax.jit(training.make_train_step(objective, update),
                  donate_argnums=0)
   draw = np.random.default_rng(0)
   shape = options.batch, options.length
@@ -60,9 +62,10 @@ def main() -> None:
   times = []
   for number in range(options.warmup + options.steps):
     start = time.perf_counter()
-    state, measures = step(state, batches[number % len(batches)])
+    for turn in range(options.together):
+      state, measures = step(state, batches[(number + turn) % len(batches)])
     loss = float(measures['loss'] / measures['tokens'])
-    times.append(time.perf_counter() - start)
+    times.append((time.perf_counter() - start) / options.together)
   times = times[options.warmup:]
   median, device, tokens = statistics.median(times), jax.devices()[0], options.batch * options.length
   costs, peak = hardware.flops_per_token(state.params), hardware.peak_tflops(device.device_kind, options.peak_tflops)
