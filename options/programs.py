@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from checks import exit_codes
+from checks import exit_codes, startup
 from checks.errors import ConfigError, file_error, naming
 from options.flags import Flag
 from options.help import help_text
@@ -40,6 +40,7 @@ def run(main: Callable[..., int | None], *options: Any) -> NoReturn:
   An exception that has an `exit_code`, or that a disk or permissions explain, is printed as a message, without a
   traceback. Ctrl-C ends with 130. Where the reader of a pipe has ended, as `head` does, the program ends silently.
   """
+  startup.imported()
   try:
     code = main(*options) or exit_codes.DONE
     _flush()

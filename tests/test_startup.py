@@ -35,3 +35,12 @@ def test_little_is_imported_before_signals_are_handled():
   before = "import sys; before = {*sys.modules}; from checks import startup; print(*{*sys.modules} - before)"
   loaded = set(bare('-c', before).stdout.split())
   assert 'checks.startup' in loaded and loaded.isdisjoint({'re', 'shlex', 'importlib.metadata', 'typing'})
+
+
+def test_garbage_is_looked_for_once_imports_are_done():
+  done = bare('-c', 'import gc; from checks import startup; startup.begin(); print(gc.isenabled()); '
+                    'startup.imported(); print(gc.isenabled(), gc.get_freeze_count() > 0)')
+  assert done.stdout.split() == ['False', 'True', 'True'], done.stderr
+  for path in (*pathlib.Path(ROOT).glob('*.py'), *pathlib.Path(ROOT, 'training').glob('*.py')):
+    text = path.read_text()
+    assert ('  startup.begin(' in text) == ('  programs.run(' in text or '  startup.imported()' in text), path

@@ -181,4 +181,5 @@ def main() -> int:
 
 
 if __name__ == '__main__':
+  startup.imported()
   sys.exit(main())
