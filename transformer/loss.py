@@ -88,8 +88,9 @@ def smoothed_cross_entropy(logits: Logits, labels: Labels, config: LossConfig) -
 def sums(logits: Logits, labels: Labels, real: Bool[AnyArray, 'B T'], config: LossConfig) -> Sums:
   """Return the totals over the tokens where `real` is True; padding does not count."""
   loss, nll = smoothed_cross_entropy(logits, labels, config)
-  # Compared with the maximum, not by argmax, which on a CPU costs half as much as the rest of the loss.
-  hit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] >= logits.max(axis=-1)
+  # Compared with the maximum, not by argmax, which on a CPU costs half as much as the rest of the loss; with that of the
+  # loss, in float32, so that XLA looks for it once.
+  hit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] >= logits.astype(jnp.float32).max(axis=-1)
   total = lambda values: jnp.where(real, values, 0.0).sum()
   return Sums(total(loss), total(nll), total(1.0), total(hit))
 
