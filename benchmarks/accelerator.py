@@ -1,13 +1,15 @@
-"""All measurements that need an accelerator, one after the other, into one table: about 25 minutes on one GPU or TPU.
+"""All measurements that need an accelerator, one after the other, into one table.
 
     benchmarks/accelerator.sh --data=data/multi30k               # the folder of Multi30k's text, see configs/multi30k.py
     benchmarks/accelerator.sh --data=data/multi30k --minutes=8   # ends after 8 minutes; call it again
+    benchmarks/accelerator.sh --data=data/multi30k --parts=base_128_cudnn,multi30k
     benchmarks/accelerator.sh --rehearsal                        # tiny sizes, on a CPU, too: does every part run?
 
 Each part is a program of its own, the most important ones first, and takes 8 minutes at most. When one has ended, its
 figures go to OUTPUT/parts/ and the table OUTPUT/results.md is written anew. The same command after a kill, Ctrl-C or
 --minutes goes on with the first part that has not ended; the training run goes on at its last checkpoint. A part that
 fails is listed with its last line of text, and OUTPUT/parts/NAME.log has the rest; --again measures such parts again.
+Most of the time goes into compiling: a part of base needed about a minute on one H200, all parts an estimated half hour.
 
 Training is measured in full rows of one length, without attention dropout, as in the paper; Hugging Face's counterpart
 where --peer_python has torch and transformers. Parts whose needs are missing are listed as left out.
