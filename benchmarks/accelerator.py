@@ -79,9 +79,10 @@ def main() -> int:
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(exit_codes.PREEMPTED))  # so that a part is ended, too
   deadline = time.monotonic() + 60 * options.minutes
   parts, place = list(planned(options)), os.path.join(options.output, 'results.md')
-  wanted = options.parts.split(',') if options.parts else [part.name for part in parts]
-  if unknown := set(wanted) - {part.name for part in parts}:
-    raise ConfigError(f'--parts names {", ".join(sorted(unknown))}; expected some of {", ".join(part.name for part in parts)}')
+  names = [part.name for part in parts]
+  wanted = options.parts.split(',') if options.parts else names
+  if unknown := sorted(set(wanted) - set(names)):
+    raise ConfigError(f'--parts names {", ".join(unknown)}; expected some of {", ".join(names)}')
   for part in parts:
     if part.name not in wanted or not is_due(options, part):
       continue
