@@ -10,6 +10,8 @@ figures go to OUTPUT/parts/ and the table OUTPUT/results.md is written anew. The
 --minutes goes on with the first part that has not ended; the training run goes on at its last checkpoint. A part that
 fails is listed with its last line of text, and OUTPUT/parts/NAME.log has the rest; --again measures such parts again.
 Most of the time goes into compiling: a part of base needed about a minute on one H200, all parts an estimated half hour.
+--compile_together=4 first runs the programs of four parts at a time for a step, and what they compile is found again
+when each is measured alone; the device's memory has to hold them together.
 
 Training is measured in full rows of one length, without attention dropout, as in the paper; Hugging Face's counterpart
 where --peer_python has torch and transformers. Parts whose needs are missing are listed as left out.
@@ -69,6 +71,7 @@ class Part(NamedTuple):
   rows: Callable[[str], str]  # what it printed -> lines of the section's table, or a whole table
   peer: bool = False  # whether the other systems' Python runs it
   resumes: bool = False  # whether it goes on where it was ended
+  briefly: tuple[str, ...] = ()  # options with which it compiles everything and measures nothing
   needs: str = ''  # the part that has to come first
   lacks: str = ''  # why it is left out, if it is
 
@@ -83,8 +86,10 @@ def main() -> int:
   wanted = options.parts.split(',') if options.parts else names
   if unknown := sorted(set(wanted) - set(names)):
     raise ConfigError(f'--parts names {", ".join(unknown)}; expected some of {", ".join(names)}')
+  due = lambda part: part.name in wanted and is_due(options, part)
+  compile_together(options, [part for part in parts if due(part) and part.briefly])
   for part in parts:
-    if part.name not in wanted or not is_due(options, part):
+    if not due(part):
       continue
     left = deadline - time.monotonic()
     if left < LEAST:
@@ -105,6 +110,7 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--data', help="folder of Multi30k's text; without it, its part is left out")
   parser.add_argument('--minutes', type=float, default=1e9, help='end after so many minutes')
   parser.add_argument('--parts', help='measure these alone, by their names, as in base_128,multi30k; the rest later')
+  parser.add_argument('--compile_together', type=int, default=0, help='compile so many parts at the same time, first')
   parser.add_argument('--again', action='store_true', help='measure again what failed')
   parser.add_argument('--rehearsal', action='store_true', help='tiny sizes, to see whether every part runs')
   parser.add_argument('--peer_python', default=sys.executable, help='Python with torch and transformers (default: this)')
@@ -149,7 +155,8 @@ def planned(options: argparse.Namespace) -> Iterator[Part]:
                *more]
     how = ' '.join(option.removeprefix('--') for option in more)
     title = f'{name.split("_")[0]}, {tokens // length} × {length}' + (f', {how}' if how else '')
-    return Part(name, TRAINING, command, lambda text: training_row(title, figures(text)), peer, lacks=lacks)
+    return Part(name, TRAINING, command, lambda text: training_row(title, figures(text)), peer, lacks=lacks,
+                briefly=() if peer else ('--steps=1', '--warmup=0', '--together=1'))
 
   half = '--dtype=bfloat16'
   kernel = lambda name: f'--attention-kernel={name}'
@@ -162,7 +169,8 @@ def planned(options: argparse.Namespace) -> Iterator[Part]:
   for name, sizes in (('base', base), ('big', big)):
     work = ['--batch=2', '--length=4', '--runs=1'] if options.rehearsal else ['--batch=256', '--length=32', '--runs=5']
     command = ['-m', 'benchmarks.decode', *sizes, half, *work]
-    yield Part(f'search_{name}', SEARCH, command, lambda text, name=name: search_row(name, figures(text)))
+    yield Part(f'search_{name}', SEARCH, command, lambda text, name=name: search_row(name, figures(text)),
+               briefly=('--runs=1',))
   yield training('base_hugging_face', base, long, peer=True, lacks=no_peer)
   yield training('big_hugging_face', big, long, peer=True, lacks=no_peer)
   systems = 'ours' if no_peer else 'ours,hugging_face'
@@ -234,10 +242,36 @@ def is_due(options: argparse.Namespace, part: Part) -> bool:
   return not part.lacks and 'rows' in (needed or {}) and (not before or options.again and 'failed' in before)
 
 
+def compile_together(options: argparse.Namespace, parts: list[Part]) -> None:
+  """Have several programs at a time compile what they will need, into OUTPUT/programs; none if it is not asked for."""
+  waiting, running = list(parts) if options.compile_together else [], []
+  try:
+    while waiting or running:
+      running = [process for process in running if process.poll() is None]
+      while waiting and len(running) < options.compile_together:
+        part = waiting.pop(0)
+        print(f'compiling {part.name} …', flush=True)
+        running.append(subprocess.Popen(
+            [sys.executable, *part.command, *part.briefly], cwd=ROOT, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, preexec_fn=end_with_parent,
+            env=environment(options) | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}))
+      time.sleep(0.1)
+  finally:
+    for process in running:
+      end(process)
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+  """Return the environment of the programs, in which they keep what they compile for each other."""
+  kept = os.path.join(os.path.abspath(options.output), 'programs')
+  return {'JAX_COMPILATION_CACHE_DIR': kept, **os.environ, 'PYTHONUNBUFFERED': '1'}
+
+
 def measure(options: argparse.Namespace, part: Part, seconds: float) -> None:
   """Run a part for so many seconds at most, and record its rows, or why there are none."""
   log, started = os.path.join(options.output, 'parts', f'{part.name}.log'), time.monotonic()
-  code, text = run([options.peer_python if part.peer else sys.executable, *part.command], log, seconds)
+  python = options.peer_python if part.peer else sys.executable
+  code, text = run([python, *part.command], log, seconds, environment(options))
   record = {'command': ['python', *part.command], 'seconds': round(time.monotonic() - started, 1)}
   if code is None and (part.resumes or seconds < SECONDS):
     print(f'{part.name} is not done after {seconds:.0f} seconds; the same command goes on with it.', flush=True)
@@ -253,7 +287,7 @@ def measure(options: argparse.Namespace, part: Part, seconds: float) -> None:
   write_whole(path_of(options, part.name), json.dumps(record, indent=1))
 
 
-def run(command: list[str], log: str, seconds: float) -> tuple[int | None, str]:
+def run(command: list[str], log: str, seconds: float, variables: Mapping[str, str]) -> tuple[int | None, str]:
   """Run a program that ends with this one. Returns its exit code, None where time was up, and what it printed.
 
   The log has what it wrote to both streams, also where time was up.
@@ -261,7 +295,7 @@ def run(command: list[str], log: str, seconds: float) -> tuple[int | None, str]:
   code = None
   with open(log, 'w', encoding='utf-8') as errors, tempfile.TemporaryFile('w+', encoding='utf-8') as output:
     process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=errors, text=True, preexec_fn=end_with_parent,
-                               env=os.environ | {'PYTHONUNBUFFERED': '1'})
+                               env=variables)
     try:
       code = process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -312,7 +346,7 @@ def device(options: argparse.Namespace) -> str:
   found = recorded(options, 'device')
   if found is None:
     log = os.path.join(options.output, 'parts', 'device.log')
-    code, text = run([sys.executable, '-c', DEVICE], log, SECONDS)
+    code, text = run([sys.executable, '-c', DEVICE], log, SECONDS, environment(options))
     if code != 0:
       raise ConfigError(f'{sys.executable} finds no device for jax; {log} says why')
     found = {'device': text.strip().splitlines()[-1]}
