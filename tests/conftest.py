@@ -57,6 +57,16 @@ def pytest_collection_modifyitems(items):
   items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
 
 
+@pytest.fixture(scope='module', autouse=True)
+def programs_worth_keeping(request):
+  """Where no other process needs them, do not keep programs that compile in less time than it takes to write them."""
+  alone = not {'subprocess', 'tiny_runs', 'train'} & {*vars(request.module)}
+  before = jax.config.jax_persistent_cache_min_compile_time_secs
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1 if alone else before)
+  yield
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', before)
+
+
 @pytest.fixture(scope='session', params=['post', 'pre'])
 def model(request):
   """A tiny Transformer of either norm placement."""
