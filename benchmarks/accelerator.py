@@ -60,6 +60,8 @@ print(made['devices'][0], f'jax {jax.__version__}', f'Python {made["python"]}', 
       sep=', ')
 """
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+# Else XLA tries variants of each product on a GPU: minutes for a model whose training takes as many.
+_NO_TUNING = '--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false'
 
 
 class Part(NamedTuple):
@@ -72,6 +74,7 @@ class Part(NamedTuple):
   peer: bool = False  # whether the other systems' Python runs it
   resumes: bool = False  # whether it goes on where it was ended
   briefly: tuple[str, ...] = ()  # options with which it compiles everything and measures nothing
+  xla_flags: str = ''  # besides the user's own
   needs: str = ''  # the part that has to come first
   lacks: str = ''  # why it is left out, if it is
 
@@ -165,7 +168,8 @@ def planned(options: argparse.Namespace) -> Iterator[Part]:
   yield training('big_128', big, long, half)
   yield training('base_128_cudnn', base, long, half, kernel('cudnn'), lacks=no_gpu)
   yield training('base_128_xla', base, long, half, kernel('xla'))
-  yield from translation(options, no_data)
+  yield training('big_128_cudnn', big, long, half, kernel('cudnn'), lacks=no_gpu)
+  yield from translation(options, on_gpu, no_data)
   for name, sizes in (('base', base), ('big', big)):
     work = ['--batch=2', '--length=4', '--runs=1'] if options.rehearsal else ['--batch=256', '--length=32', '--runs=5']
     command = ['-m', 'benchmarks.decode', *sizes, half, *work]
@@ -178,13 +182,12 @@ def planned(options: argparse.Namespace) -> Iterator[Part]:
              f'--systems={systems}', f'--peer_python={options.peer_python}', '--rounds=3']
   yield Part('text', TEXT, command, table_of, needs='multi30k', lacks=no_data)
   yield training('base_64', base, long // 2, half)
-  yield training('big_128_cudnn', big, long, half, kernel('cudnn'), lacks=no_gpu)
   yield training('base_64_xla', base, long // 2, half, kernel('xla'))
   yield training('base_128_rbg', base, long, half, '--dropout-bits=rbg')
   yield training('base_128_float32', base, long, '--dtype=float32')
 
 
-def translation(options: argparse.Namespace, lacks: str) -> Iterator[Part]:
+def translation(options: argparse.Namespace, on_gpu: bool, lacks: str) -> Iterator[Part]:
   """Yield the training of Multi30k's run, to its end and its scores."""
   workdir = os.path.join(options.output, 'multi30k')
   sizes = [
@@ -202,7 +205,7 @@ def translation(options: argparse.Namespace, lacks: str) -> Iterator[Part]:
     return '\n'.join(line(test, f'{score["bleu"]:.1f}', f'{score["chrf"]:.1f}', f'{found["step"]:,}',
                           f'{found["seconds"] / 60:.1f}') for test, score in found['scores'].items())
 
-  yield Part('multi30k', QUALITY, command, rows, resumes=True, lacks=lacks)
+  yield Part('multi30k', QUALITY, command, rows, resumes=True, xla_flags=_NO_TUNING if on_gpu else '', lacks=lacks)
 
 
 def figures(text: str) -> Mapping[str, Any]:
@@ -254,24 +257,25 @@ def compile_together(options: argparse.Namespace, parts: list[Part]) -> None:
         running.append(subprocess.Popen(
             [sys.executable, *part.command, *part.briefly], cwd=ROOT, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, preexec_fn=end_with_parent,
-            env=environment(options) | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}))
+            env=environment(options, part.xla_flags) | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}))
       time.sleep(0.1)
   finally:
     for process in running:
       end(process)
 
 
-def environment(options: argparse.Namespace) -> dict[str, str]:
+def environment(options: argparse.Namespace, xla_flags: str = '') -> dict[str, str]:
   """Return the environment of the programs, in which they keep what they compile for each other."""
   kept = os.path.join(os.path.abspath(options.output), 'programs')
-  return {'JAX_COMPILATION_CACHE_DIR': kept, **os.environ, 'PYTHONUNBUFFERED': '1'}
+  flags = f'{os.environ.get("XLA_FLAGS", "")} {xla_flags}'.strip()
+  return {'JAX_COMPILATION_CACHE_DIR': kept, **os.environ, 'XLA_FLAGS': flags, 'PYTHONUNBUFFERED': '1'}
 
 
 def measure(options: argparse.Namespace, part: Part, seconds: float) -> None:
   """Run a part for so many seconds at most, and record its rows, or why there are none."""
   log, started = os.path.join(options.output, 'parts', f'{part.name}.log'), time.monotonic()
   python = options.peer_python if part.peer else sys.executable
-  code, text = run([python, *part.command], log, seconds, environment(options))
+  code, text = run([python, *part.command], log, seconds, environment(options, part.xla_flags))
   record = {'command': ['python', *part.command], 'seconds': round(time.monotonic() - started, 1)}
   if code is None and (part.resumes or seconds < SECONDS):
     print(f'{part.name} is not done after {seconds:.0f} seconds; the same command goes on with it.', flush=True)

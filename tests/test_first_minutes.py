@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from jax import monitoring
+from jax.experimental.compilation_cache import compilation_cache
 
 import input_pipeline
 import train
@@ -261,20 +262,38 @@ def test_K1_a_stop_during_a_background_compilation(corpus, run, two_threads, tmp
   assert metrics(run) == metrics(tmp_path / 'run')
 
 
-def test_another_seed_finds_every_program_compiled(corpus, tmp_path, monkeypatch):
-  events, keep = [], hardware.keep_programs
+@pytest.fixture
+def small_programs_kept(monkeypatch):
+  keep = hardware.keep_programs
 
   def keep_small_ones(folder):
     keep(folder)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
   monkeypatch.setattr(hardware, 'keep_programs', keep_small_ones)
+
+
+def test_another_seed_finds_every_program_compiled(corpus, tmp_path, small_programs_kept):
+  events = []
   monitoring.register_event_listener(lambda name, **_: events.append(name))
   for seed in (1, 2):
     events.clear()
     assert train.main(options(corpus, tmp_path / f'{seed}', f'--config.seed={seed}', '--config.train.num_steps=4')) == 0
   assert '/jax/compilation_cache/cache_hits' in events
   assert '/jax/compilation_cache/cache_misses' not in events
+
+
+def test_a_run_that_goes_on_finds_its_steps_compiled(corpus, tmp_path, small_programs_kept):
+  """Restored arrays are laid out as fresh ones, so that the step is the same program: minutes on an accelerator."""
+  cache, found = tmp_path / 'programs', []
+  compilation_cache.reset_cache()  # which keeps to the folder that it was first used with
+  for steps in (4, 8):
+    asked = options(corpus, tmp_path / 'run', f'--config.train.num_steps={steps}', f'--config.compile_cache={cache}')
+    assert train.main(asked) == 0
+    found.append({path.name for path in cache.glob('jit_step-*')})
+  compilation_cache.reset_cache()
+  before, after = found
+  assert before and after == before
 
 
 def test_the_first_epoch_ends_with_what_it_took(corpus, tmp_path, capsys):

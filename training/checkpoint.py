@@ -20,6 +20,7 @@ from orbax.checkpoint import checkpoint_managers
 from checks import errors, exit_codes, files
 from training import fit, full_disk, peers
 from training.manifest import Manifest
+from transformer import partitioning
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
 full_disk.report_once()
@@ -307,7 +308,8 @@ class Checkpoints:
     saved = self._manager.restore(step, args=ocp.args.Composite(
         state=ocp.args.StandardRestore(wanted), progress=ocp.args.JsonRestore()))
     self._whole.discard(step)
-    return jax.jit(lambda state: state)(saved.state), saved.progress  # restored buffers may not be donatable
+    # Restored buffers may not be donatable, and with their own shardings a step would be another program than a new run's.
+    return partitioning.lay_out(saved.state, jax.tree.map(lambda leaf: leaf.sharding, wanted)), saved.progress
 
   def check_vocabularies(self, step: int, fingerprints: Sequence[str]) -> None:
     """Raise CheckpointError when a step was trained with other vocabularies than those of these fingerprints.
