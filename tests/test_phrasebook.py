@@ -17,6 +17,7 @@ from checks import errors
 from corpora import loading
 from corpora.config import LANGUAGES
 from corpora.phrasebook import builder, grammar, lexicon, names, numbers, scores, splits
+from options.configurations import ROOT
 
 
 @pytest.fixture(scope='module')
@@ -485,6 +486,16 @@ def test_rules_without_understanding_fail(train, held_out):
   assert max(seen.values()) < 0.8 and max(unseen.values()) < 0.75, (seen, unseen)
   for keys in (False, True):
     assert scores.pronoun_accuracy(test, [annotation['de'] for annotation in test], keys) == 1
+
+
+@pytest.mark.drill
+def test_the_documents_tell_what_rules_score(train):
+  test = [builder._annotation(item) for item in splits.generate('test', 6000, seed=7)]
+  train = [builder._annotation(item) for item in train]
+  with open(os.path.join(ROOT, 'docs', 'data.md'), encoding='utf-8') as file:
+    told = re.findall(r'^\| (.+) \| (\d\.\d\d) \| (\d\.\d\d) \|$', file.read(), re.MULTILINE)
+  assert told == [(name, *(f'{scores.pronoun_accuracy(test, rule(train, test), keys):.2f}' for keys in (False, True)))
+                  for name, rule in scores.RULES.items()]
 
 
 # ------------------------------------------------------------------------------------------------- the scores
