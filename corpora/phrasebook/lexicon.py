@@ -518,8 +518,8 @@ attack | not | hunter -cat | animal | tired lazy | strong dangerous
 attack | | hunter -cat | animal | hungry angry | weak small tired
 fear | not | feared | animal -camel -horse -cow -bear -lion -crocodile | strong big | small weak
 fear | | animal -bear -lion -wolf | feared | small weak | big strong dangerous
-escape from | not | prey | hunter | slow tired old | fast* clever strong
-escape from | | prey | hunter | fast* clever | slow tired lazy old
+escape from | not | prey | hunter | slow tired old | fast clever* strong
+escape from | | prey | hunter | fast clever* | slow tired lazy old
 """
 
 # First names whose sex matters somewhere ("as a great director"): a few, so that training shows each of them often.
