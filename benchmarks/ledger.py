@@ -43,7 +43,7 @@ How to read a row:
 
 * Runs that differ in nothing but their seed share a row, with mean (lowest–highest); one number where these are the same.
 * Scores are of whole test sets, in the order of the run; behind them stand sacreBLEU's signatures.
-* Hours are by the run's own clock: compiling and evaluating count, the final scores do not. On
+* Hours are by the run's own clock, for each hardware apart: compiling and evaluating count, the final scores do not. On
   processors, other work may have shared the cores.
 * A hash is the first twelve digits of the SHA-256 that the run found for a split of its text.
 * A commit is that of the code at the run's start; "changed" where the code had changes that were not committed.
@@ -116,7 +116,7 @@ def rows(cards: Mapping[str, Card]) -> list[Row]:
   """Return the rows of the ledger: for each shipped configuration its runs, or one without cards; then others of it."""
   groups: dict[str, list[Card]] = {}
   for card in cards.values():
-    groups.setdefault(repr((card.spec, card.overrides, card.data)), []).append(card)
+    groups.setdefault(repr((card.spec, card.overrides, card.data['texts'])), []).append(card)
   found = [Row(group[0].spec, group[0].overrides, sorted(group, key=lambda card: card.seed)) for group in groups.values()]
   ordered = []
   for config, variant in shipped_variants():
@@ -182,7 +182,11 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def _hours(row: Row) -> str:
-  return spread([card.seconds / 3600 for card in row.cards], 2)
+  """Return the hours, for each hardware apart."""
+  hours: dict[str, list[float]] = {}
+  for card in row.cards:
+    hours.setdefault(_hardware(row._replace(cards=[card]), versions=False), []).append(card.seconds / 3600)
+  return '<br>'.join(spread(found, 2) for found in hours.values())
 
 
 def _steps(row: Row) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 from jaxtyping import PyTree
 
 from transformer.config import MeshConfig
@@ -82,7 +82,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
 
-def lay_out(tree: PyTree, shardings: PyTree[NamedSharding]) -> PyTree:
+def lay_out(tree: PyTree, shardings: PyTree[Sharding]) -> PyTree:
   """Move the arrays to where `shardings` (one, or a tree of them) say."""
   return jax.jit(_unchanged, out_shardings=shardings)(tree)
 
