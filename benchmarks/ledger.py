@@ -182,11 +182,11 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def _hours(row: Row) -> str:
-  """Return the hours, for each hardware apart."""
+  """Return the hours for each hardware apart, in the order of _hardware()."""
   hours: dict[str, list[float]] = {}
   for card in row.cards:
     hours.setdefault(_hardware(row._replace(cards=[card]), versions=False), []).append(card.seconds / 3600)
-  return '<br>'.join(spread(found, 2) for found in hours.values())
+  return '; '.join(spread(found, 2) for found in hours.values())
 
 
 def _steps(row: Row) -> str:

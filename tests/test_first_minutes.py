@@ -271,6 +271,9 @@ def small_programs_kept(monkeypatch):
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
   monkeypatch.setattr(hardware, 'keep_programs', keep_small_ones)
+  compilation_cache.reset_cache()  # which keeps to the folder that it was first used with
+  yield
+  compilation_cache.reset_cache()
 
 
 def test_another_seed_finds_every_program_compiled(corpus, tmp_path, small_programs_kept):
@@ -286,12 +289,10 @@ def test_another_seed_finds_every_program_compiled(corpus, tmp_path, small_progr
 def test_a_run_that_goes_on_finds_its_steps_compiled(corpus, tmp_path, small_programs_kept):
   """Restored arrays are laid out as fresh ones, so that the step is the same program: minutes on an accelerator."""
   cache, found = tmp_path / 'programs', []
-  compilation_cache.reset_cache()  # which keeps to the folder that it was first used with
   for steps in (4, 8):
     asked = options(corpus, tmp_path / 'run', f'--config.train.num_steps={steps}', f'--config.compile_cache={cache}')
     assert train.main(asked) == 0
     found.append({path.name for path in cache.glob('jit_step-*')})
-  compilation_cache.reset_cache()
   before, after = found
   assert before and after == before
 
