@@ -44,7 +44,8 @@ How to read a row:
 * Runs that differ in nothing but their seed share a row, with mean (lowest–highest); one number where these are the same.
 * Scores are of whole test sets, in the order of the run; behind them stand sacreBLEU's signatures.
 * Hours are by the run's own clock, for each hardware apart: compiling and evaluating count, the final scores do not. On
-  processors, other work may have shared the cores.
+  processors, other work may have shared the cores. Cores are those that the run might use; of runs up to 26 November
+  2026, those of its machine.
 * A hash is the first twelve digits of the SHA-256 that the run found for a split of its text.
 * A commit is that of the code at the run's start; "changed" where the code had changes that were not committed.
 * Options with which a run departs from its configuration stand behind "with". Paths outside of the repository are

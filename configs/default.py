@@ -1,6 +1,6 @@
 """Every option, once: the paper's base model (Vaswani et al., 2017) on WMT14. Other configs change a few of these.
 
-The comment behind an option says what it means and in which unit; `python train.py --help` prints these comments.
+The comment behind an option says what it means and in which unit; `python train.py --helpfull` prints these comments, `--help` the most used.
 An option without a value (a placeholder) is off or decided by the run. A FieldReference can be set to None, too.
 """
 
@@ -75,7 +75,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   config.data = data = ml_collections.ConfigDict()
   data.kind = 'tfds'  # kind of corpus
   data.tfds_name = config_dict.FieldReference('wmt14_translate/de-en')  # kind tfds: name of the set, with its variant
-  data.tfds_dir = config_dict.placeholder(str)  # kind tfds: folder of sets; unset: ~/tensorflow_datasets
+  data.tfds_dir = config_dict.placeholder(str)  # folder of TFDS's sets; unset: $TFDS_DATA_DIR, else ~/tensorflow_datasets
   data.directory = config_dict.placeholder(str)  # kinds text, labelled_text: folder of <split>.<language>, <split>.tsv
   data.tsv = config_dict.placeholder(str)  # kinds tsv, labelled_tsv: one tab-separated file, plain or .gz
   data.tsv_source_column = 1  # kind tsv: column of the source, counted from 1
@@ -167,7 +167,7 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
   train.first_eval = 0  # updates before an additional early evaluation; 0 is none
   train.checkpoint_every = 1000  # updates between checkpoints
   train.keep_last = 5  # newest checkpoints that are kept (never fewer than average_last)
-  train.keep_best = 1  # best checkpoints, by validation BLEU or bits per byte, that are kept as well
+  train.keep_best = 1  # best checkpoints, by validation BLEU, bits per byte or accuracy, that are kept as well
   train.average_last = 5  # newest planned checkpoints, and the run's end, that are averaged for the final score
   train.max_skipped = 10  # updates in a row skipped as not finite before the run stops with a dump
   train.stall_seconds = 1800.0  # seconds without progress before the run ends with all threads' stacks; 0 is never

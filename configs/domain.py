@@ -1,7 +1,7 @@
 """A run, imported or trained here, fine-tuned on text of one's own domain.
 
     python train.py --config=configs/domain.py:runs/opus --config.data.tsv=domain.tsv --workdir=runs/domain
-    … --config.data.mix="('general*0.5',)"      # half as much general text as domain text, against forgetting
+    … --config.data.mix="('general*0.5',)"      # half of the general pairs besides, against forgetting
 
 Data: pairs in one tab-separated file; the general text of data.mix lies in a folder.
 The variant is the folder of the run to start from: its model, vocabulary and search are taken from its config.json.

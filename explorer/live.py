@@ -114,7 +114,7 @@ def _refused_vocabularies(vocabulary: Vocabulary) -> Iterator[str]:
     yield ('vocabulary.source_model: the supplied SentencePiece model changes characters or spaces of a text '
            f'({normalizer.name}), and the living page takes texts as they are; {advice}')
   if any(piece.type in (_DEFINED, _UNUSED) for piece in proto.pieces):
-    yield ('vocabulary.source_model: the supplied SentencePiece model has user-defined or unused entries, which the '
+    yield ('the vocabulary has user-defined or unused entries, from vocabulary.tags or vocabulary.source_model, which the '
            f'living page does not know; {advice}')
 
 
