@@ -36,7 +36,7 @@ from options.train_options import TrainOptions  # noqa: E402
 from tasks import TASKS, announcement, compiling, rows, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
-from training import background, failures, hardware, peers, replay, stopping, topologies  # noqa: E402
+from training import background, failures, finished, hardware, peers, replay, stopping, topologies  # noqa: E402
 from training.checkpoint import Checkpoints  # noqa: E402
 from training.evaluation import Evaluator, per_token  # noqa: E402
 from training.log import Log  # noqa: E402
@@ -88,7 +88,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   step = int(state.step)
   if options.replay is not None:
     return replay.replay(step_fn, state, run.folder, options.replay, task.batches.batch_at(options.replay, *share))
-  if loop.is_over(step, progress) and announcement.is_scored(run.folder, step):
+  if loop.is_over(step, progress) and announcement.is_scored(task, step):
     return announcement.finished(task, run.folder)
   announcement.begins(task, loop, state, mesh)
   evaluator = Evaluator(task, mesh, records.mesh.compile, config.ema_decay > 0, run)
@@ -233,8 +233,8 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
   measured = per_token(evaluator.sums(params, task.corpus.validation))
   results = announcement.results_by_set(found) | {
       'step': int(state.step), 'seconds': progress.seconds, 'averaged_steps': steps,
-      'search': dataclasses.asdict(task.setup.search), 'parameters': models.count_parameters(task.model),
-      f'best_validation_{task.measure.name}': progress.best,
+      'search': dataclasses.asdict(task.setup.search), 'options': finished.of_scores(task.setup.saved),
+      'parameters': models.count_parameters(task.model), f'best_validation_{task.measure.name}': progress.best,
       'validation_perplexity': measured['perplexity'],  # per token
       'length': task.setup.loop.length}
   if peers.is_main():

@@ -12,6 +12,7 @@ from options.configurations import LENGTHS
 from options.train_options import TrainOptions
 from tasks.records import Setup
 from tasks.task import Task
+from training import finished as finished_runs
 from training import hardware
 from training.evaluation import Score
 from training.json_files import read_json
@@ -68,9 +69,14 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
         + (f', resuming from step {int(state.step):,}' if int(state.step) else ''), flush=True)
 
 
-def is_scored(folder: RunFolder, step: int) -> bool:
-  """Return whether results.json holds the final scores of this step."""
-  return folder.has(folder.results) and read_json(folder.results)['step'] == step
+def is_scored(task: Task, step: int) -> bool:
+  """Return whether results.json holds the final scores of this step; print what has changed since, if it does not."""
+  folder = task.folder
+  if not folder.has(folder.results) or read_json(folder.results)['step'] != step:
+    return False
+  if changes := finished_runs.changed_since(read_json(folder.results), task.setup.saved):
+    print(f'This run is scored again: {"; ".join(changes)}.', flush=True)
+  return not changes
 
 
 def finished(task: Task, folder: RunFolder) -> int:

@@ -42,6 +42,7 @@ class Classification(Task):
   measure = Measure('accuracy')
   own_options = ('data.task', 'train.auxiliary_weight', 'train.classifier_dropout')
   outputs = 'labels.txt'
+  batched_scores = True
   invitation = 'Classify a text'
   own_text = '--config=configs/fine_tune.py --config.data.kind=labelled_tsv --config.data.tsv=labelled.tsv'
 

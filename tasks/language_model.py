@@ -43,6 +43,7 @@ class LanguageModelling(Task):
   measure = Measure('bits_per_byte', higher_is_better=False)
   own_options = ('search.include_prompt',)
   outputs = 'continuations.txt'
+  batched_scores = True
   invitation = 'Continue a text'
   own_text = '--config=configs/language_model.py --config.data.text=text.txt'
 

@@ -57,12 +57,14 @@ def _refusal(folder: RunFolder, rows: int, mesh: Mesh | AbstractMesh) -> str:
 def check(task: Task, mesh: Mesh) -> None:
   """Raise ValueError when batches do not fit the devices.
 
-  That is, when a micro-batch of training, or a batch of validation, does not divide over the mesh, or when the model's
-  attention kernel would compute none of them there.
+  That is, when a micro-batch of training, or a batch of validation or of a test set, does not divide over the mesh, or
+  when the model's attention kernel would compute none of them there.
   """
   longest = max(max(shape.source, shape.target) for shape in task.batches.shapes)
   attention_kernels.check(task.model.config, mesh.devices.flat[0].platform, longest)
   for shape in task.batches.shapes:
     partitioning.check_rows(shape.rows, mesh, task.setup.loop.accumulation_steps)
-  for shape in task.heldout_plan(task.corpus.validation).shapes:
-    partitioning.check_rows(shape.rows, mesh)
+  tests = task.examined if task.batched_scores else ()  # refused now, not after days of training
+  for split in dict.fromkeys((task.corpus.validation, *tests)):
+    for shape in task.heldout_plan(split).shapes:
+      partitioning.check_rows(shape.rows, mesh)

@@ -26,7 +26,7 @@ from options.decode_options import DecodeOptions
 from tasks import shapes
 from tasks.records import Setup
 from training import environment, peers
-from training.checkpoint import Checkpoints, Measure
+from training.checkpoint import CheckpointError, Checkpoints, Measure
 from training.evaluation import Evaluation, Score, Sums
 from training.run_folder import RunFolder
 from transformer import architectures, training
@@ -61,6 +61,7 @@ class Task(abc.ABC):
   measure: ClassVar[Measure]  # the validation metric that ranks checkpoints
   corpus_record: ClassVar[type] = loading.CorpusConfig  # the record made from the section `data`
   own_options: ClassVar[tuple[str, ...]] = ()  # options that have no effect in other tasks, by dotted name
+  batched_scores: ClassVar[bool] = False  # whether score() asks for sums over a test set, in batches of a plan
   references: ClassVar[bool] = False  # whether its answers may be compared with reference texts
   line_by_line: ClassVar[bool] = False  # whether answers depend on their line alone, so that lines can be piped
   outputs: ClassVar[str]  # end of the name of the file in samples/ with the model's outputs for a test set
@@ -309,9 +310,12 @@ def best_params(workdir: str, wanted: Any, fingerprints: Sequence[str]) -> Any:
   """
   folder = RunFolder.open(workdir)
   checkpoints = Checkpoints(folder.checkpoints, measure=task_of(folder.read_config()).measure)
-  best, = checkpoints.resolve('best')
-  checkpoints.check_vocabularies(best, fingerprints)
-  return checkpoints.average([best], wanted)
+  try:
+    best, = checkpoints.resolve('best')
+    checkpoints.check_vocabularies(best, fingerprints)
+    return checkpoints.average([best], wanted)
+  except CheckpointError as error:
+    raise type(error)(f'--init_from={workdir}: {error}') from None
 
 
 def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterator]:

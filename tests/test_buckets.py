@@ -426,6 +426,23 @@ def test_begin_anew_sets_the_history_aside(place):
   folder.files.remove_folder(place)
 
 
+def test_a_mistake_beside_begin_anew_brings_the_history_back(place):
+  with RunFolder(place).create_or_resume(default.get_config().to_dict()) as folder:
+    folder.files.make_folder(f'{folder.checkpoints}/2')
+    folder.files.write(f'{folder.checkpoints}/2/state', b'learnt')
+    folder.manifest.record_checkpoint(2, {'files': folder.files.sums_of(f'{folder.checkpoints}/2'), 'metrics': None}, [2])
+    folder.write_json(folder.results, {'bleu': 40.0})
+  before, listed = folder.files.sums_of(place), folder.manifest.read()
+  with RunFolder(place).create_or_resume(default.get_config().to_dict(), anew=True) as folder:
+    assert not folder.has(folder.results)
+    folder.give_up()
+  after = folder.files.sums_of(place)
+  changing = {'lock', 'manifest.json'}
+  assert {k: v for k, v in after.items() if k not in changing} == {k: v for k, v in before.items() if k not in changing}
+  assert folder.manifest.read() == listed and not folder.manifest.check()
+  folder.files.remove_folder(place)
+
+
 def test_a_disk_and_a_bucket_do_the_same(place):
   storage, at = files.of(place), lambda *names: os.path.join(place, *names)
   storage.make_folder(at('a'))

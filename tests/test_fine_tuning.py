@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import types
 
 import jax
@@ -19,6 +20,7 @@ from tasks import TASKS, setup
 from tasks.classification import Classification
 from tests import conftest, test_classification
 from training import checkpoint, json_files, run_folder
+from training.checkpoint import CheckpointError
 from transformer import architectures, classification
 from transformer.config import ClassificationConfig, LanguageModelConfig
 from transformer.tokens import Tokens
@@ -179,6 +181,22 @@ def test_a_language_model_without_the_symbols_is_refused(text, tmp_path, monkeyp
                         '--config.train.num_steps=1', '--config.train.eval_every=9') == 0
   with pytest.raises(DataError, match="no control symbol '<delimiter>'"):
     fine_tune(text, tmp_path / 'run', '--config.train.num_steps=1', f'--config.init_from={tmp_path}/lm')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_model_of_other_sizes_is_refused_and_binds_no_folder(runs, text, tmp_path):
+  with pytest.raises(CheckpointError, match=r'--init_from=.*lm: checkpoint 5 .*\(128, 16\) there and float32 \(128, 32\)'):
+    fine_tune(text, tmp_path / 'run', '--config.train.num_steps=1', f'--config.init_from={runs[0]}',
+              '--config.model.d_model=32')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_test_set_that_no_batch_can_hold_is_refused_before_training(text, tmp_path):
+  lines = (text / 'test.tsv').read_text()
+  shutil.copytree(text, tmp_path / 'text')
+  (tmp_path / 'text' / 'test.tsv').write_text(lines + '\nnow\tdog sleeps\tcat' + ' runs and sleeps' * 30)
+  with pytest.raises(DataError, match='train.batch_tokens 768 holds fewer than'):
+    fine_tune(tmp_path / 'text', tmp_path / 'run', '--config.train.num_steps=1', '--config.data.max_length=200')
   assert not (tmp_path / 'run').exists()
 
 

@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 import decode
+import input_pipeline
 import tasks
 import train
-from checks.errors import ConfigError
+from checks.errors import ConfigError, DataError
 from options import configurations, decode_options, train_options
 from options.configurations import ROOT
 from tasks import trained
 from tests.tiny_runs import metrics, options, saved, start
-from training import checkpoint, json_files, run_folder
+from training import checkpoint, finished, json_files, run_folder
+from training.json_files import read_json
 
 
 def test_a_run_leaves_everything_in_its_folder(run):
@@ -63,6 +65,46 @@ def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
   assert train.main(options(corpus, run, '--config.train.num_steps=8')) == 0
   assert 'finished' in capsys.readouterr().out
   assert (run / 'results.json').stat().st_mtime_ns == before
+
+
+def test_a_finished_run_is_scored_again_with_other_options_of_its_scores(corpus, run, tmp_path, capsys):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  shutil.copytree(corpus, tmp_path / 'corpus')
+  for side in ('en', 'de'):
+    shutil.copy(corpus / f'val.{side}', tmp_path / 'corpus' / f'further.{side}')
+  length = '--config.train.num_steps=8'
+  plain = read_json(workdir / 'results.json')
+  assert finished.is_finished(run_folder.RunFolder(str(workdir)), read_json(workdir / 'config.json'))
+  for change, words in (('--config.data.test_splits=("test","further")', "data.test_splits was ['test'] and is ['test', 'further']"),
+                        ('--config.search.beam_size=1', 'search.beam_size was 4 and is 1')):
+    assert train.main(options(tmp_path / 'corpus', workdir, length, change)) == 0
+    told = capsys.readouterr().out
+    assert words in told and 'is finished' not in told
+    assert train.main(options(tmp_path / 'corpus', workdir, length, change)) == 0
+    assert 'is finished' in capsys.readouterr().out
+    results = read_json(workdir / 'results.json')
+    assert set(results['scores']) == ({'test', 'further'} if 'further' in change else {'test'})
+    assert results['averaged_steps'] == plain['averaged_steps'] and results['step'] == 8
+    # Killed while it is scored: what stands in config.json is not what results.json is of.
+    json_files.write_json(workdir / 'results.json', results | {'options': plain['options']})
+    assert not finished.is_finished(run_folder.RunFolder(str(workdir)), read_json(workdir / 'config.json'))
+    json_files.write_json(workdir / 'results.json', results)
+
+
+def test_text_that_goes_while_a_run_trains_does_not_take_the_run_with_it(corpus, tmp_path, monkeypatch):
+  batches = input_pipeline.batches
+
+  def interrupted(*given):
+    for number, batch in enumerate(batches(*given)):
+      if number == 3:
+        raise DataError('the text has gone')
+      yield batch
+
+  monkeypatch.setattr(input_pipeline, 'batches', interrupted)
+  with pytest.raises(DataError, match='the text has gone'):
+    train.main(options(corpus, tmp_path / 'run', '--config.train.num_steps=8'))
+  assert (tmp_path / 'run' / 'checkpoints' / '2').is_dir()
 
 
 @pytest.mark.parametrize('architecture, option', [

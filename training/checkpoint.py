@@ -383,4 +383,4 @@ class Checkpoints:
   def _compare(self, step: int, saved: Any, wanted: Any, prefix: str = '') -> None:
     if found := fit.difference(saved, wanted, prefix):
       raise CheckpointError(f'checkpoint {step} in {self._folder} belongs to another configuration: {found}; use the '
-                            'configuration of that run, or another --workdir')
+                            'configuration of that run, or another folder')

@@ -1,14 +1,31 @@
-"""Whether a folder holds the finished run of a configuration, for programs that start many runs."""
+"""Whether a folder holds the finished run of a configuration, and the scores that belong to it."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from checks.errors import DamagedError
-from options.configurations import with_options
-from training.json_files import read_json
+from options.configurations import default_tree, leaves, with_options
+from training.json_files import as_written, read_json
 from training.run_folder import RunFolder
 from training.saved_config import with_decided
+
+# Options of which the final scores depend, and which may change when a run is finished: it is scored anew then.
+_OF_SCORES = ('search.', 'train.average_last', 'data.test_splits')
+
+
+def of_scores(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the options of a configuration that decide the final scores of a trained run, as results.json keeps them."""
+  return {name: value for name, value in leaves(as_written(config)).items() if name.startswith(_OF_SCORES)}
+
+
+def changed_since(results: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+  """Return in words which options have changed since results.json was written; none where it does not tell them."""
+  if 'options' not in results:  # written by an earlier version
+    return []
+  before = of_scores(default_tree().to_dict()) | results['options']  # an option that is newer had its default
+  return [f'config.{name} was {before.get(name)!r} and is {value!r}'
+          for name, value in of_scores(config).items() if before.get(name) != value]
 
 
 def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:
@@ -25,8 +42,9 @@ def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:
   except DamagedError:  # train.py says what can be made again
     return False
   wherever = lambda config: with_options(config, {'compile_cache': None})
-  return (wherever(saved) == wherever(with_decided(config, saved))
-          and has_reached_its_end(read_json(folder.results), config))
+  results = read_json(folder.results)
+  return (wherever(saved) == wherever(with_decided(config, saved)) and has_reached_its_end(results, config)
+          and not changed_since(results, config))
 
 
 def has_reached_its_end(results: Mapping[str, Any], config: Mapping[str, Any]) -> bool:

@@ -92,6 +92,7 @@ class RunFolder:
     self.manifest = Manifest(self.path)
     self._claim: Claim | None = None
     self._new, self._config_before = False, None
+    self._aside: tuple[str, dict[str, Any]] | None = None  # where --begin_anew moved the history, and its part of the manifest
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -212,9 +213,20 @@ class RunFolder:
         self.files.move(source, os.path.join(target, name))
     self.files.drop_from_disk(self.tensorboard, self.profile)
     with self.manifest.changing() as content:  # last: a start that finds only a part moved asks again
+      listed = {name: sums for name, sums in content['files'].items() if _is_history(name)}
+      self._aside = target, {'checkpoints': content['checkpoints'], 'files': listed}
       content['checkpoints'] = {}
-      content['files'] = {name: sums for name, sums in content['files'].items() if not _is_history(name)}
+      content['files'] = {name: sums for name, sums in content['files'].items() if name not in listed}
     print(f'Beginning at step 0; what the run had learnt and measured lies in {target}.', flush=True)
+
+  def _bring_back(self, place: str, listed: Mapping[str, Any]) -> None:
+    """Move what `--begin_anew` has set aside to where it was."""
+    with self.manifest.changing() as content:  # first: a start that finds only a part moved asks again
+      content['checkpoints'] = listed['checkpoints']
+      content['files'] |= listed['files']
+    for name in self.files.names(place):
+      self.files.move(os.path.join(place, name), os.path.join(self.path, name))
+    self.files.remove_folder(place)
 
   def read_config(self) -> dict[str, Any]:
     """Return the saved configuration, with the present names of renamed options.
@@ -229,11 +241,14 @@ class RunFolder:
   def give_up(self) -> None:
     """Take back what this start has written, so that a mistake found while preparing does not bind the next attempt.
 
-    The folder of a new run is removed; that of an existing one has its configuration again.
+    The folder of a new run is removed; that of an existing one has its configuration again, and its history.
     """
     if self._new:
       self._claim.discard(self.path)
-    elif self._config_before is not None:
+      return
+    if self._aside:
+      self._bring_back(*self._aside)
+    if self._config_before is not None:
       self.write(self.config, self._config_before)
 
   def probe(self, num_bytes: int) -> None:

@@ -12,8 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from checks.errors import ConfigError, DataError
-from checks.exit_codes import DONE
+from checks.exit_codes import CHECKPOINT, CONFIG, DATA, DONE
 from checks.refusals import refuse
 from training import failures, peers
 from training.run_folder import RunFolder
@@ -77,7 +76,8 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     anew: whether a run that the folder holds is to begin at step 0, see RunFolder.create_or_resume.
 
   Raises:
-    ConfigError, DataError: as the block does; what this start has written is then taken back, see RunFolder.give_up.
+    Exception: as the block does. Where a user can correct it, and training has not begun, what this start has written is
+      taken back, see RunFolder.give_up.
   """
   peers.join(guards.heartbeat_seconds)
   # Until the folder is locked, which may take half a minute in a bucket, a signal ends the program at once.
@@ -88,11 +88,13 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     run = Supervision(folder, stop, watchdog)
     try:
       yield run
-    except (ConfigError, DataError):
-      folder.give_up()
-      raise
     except Stopped:
       pass
+    except Exception as error:
+      # Once training has begun there is something to lose, and a text that has gone since then is no reason to lose it.
+      if run.saved is None and getattr(error, 'exit_code', None) in (CONFIG, DATA, CHECKPOINT):
+        folder.give_up()
+      raise
     if stop.exit_code:
       print(('Stopped before training began.' if run.saved is None else 'Stopped before anything was saved.'
              if run.saved < 0 else f'Stopped at step {run.saved:,}, saved.') + f' The same command{" without --begin_anew" * anew} resumes from here.', flush=True)
