@@ -5,21 +5,27 @@ The attention of a target word is taken at the step that predicts it, when the d
 which is usually better.
 """
 
+import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from decoding.batches import length_classes
 from decoding.requests import Translation
 from decoding.translator import Translator
 from transformer import tokens
+from transformer.model import Params
 from transformer.search import coverage
+from transformer.tokens import Array
 
 Links = set[tuple[int, int]]  # (source word, target word), counted from 0
+Layers = list[Float[Array, 'B H T S']]
 _BYTE = re.compile('<0x[0-9A-F]{2}>')
-_ROWS = 50  # sentence pairs of a batch
+_ROWS, _CELLS = 50, 1 << 18  # most rows, and rows × length², of a batch: attention takes room for each cell
+_SPACE = '▁'  # SentencePiece's own sign
 METHODS = {'plain': 0, 'shift': 1}  # steps from the one that predicts a token to the one whose attention is taken
 
 
@@ -38,18 +44,28 @@ def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
   return 1.0 - 2.0 * both / total
 
 
-def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> Int[np.ndarray, ' pieces']:
-  """Find the word in which each SentencePiece piece begins.
+def words_of(text: str) -> list[str]:
+  """Return the words of a text: what stands between spaces, of any kind that Unicode has. Pieces write "▁" for a space."""
+  return text.replace(_SPACE, ' ').split()
 
-  It counts in bytes, because a character outside the vocabulary is spelt as several pieces.
+
+def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> Int[np.ndarray, ' pieces']:
+  """Find the word in which each SentencePiece piece begins; spaces at the end belong to the last word.
+
+  It counts the characters that are no spaces. A character outside the vocabulary is spelt as several pieces, one for
+  each byte; a byte that belongs to no character counts as one, since its text is one replacement character.
 
   Args:
     pieces: of a text.
-    words: of the same text, split at spaces.
+    words: of the same text: words_of(text), or divided in another way.
   """
-  ends = np.cumsum([len(word.encode()) for word in words])
-  sizes = [1 if _BYTE.fullmatch(piece) else len(piece.replace('▁', '').encode()) for piece in pieces]
-  return np.searchsorted(ends, np.cumsum([0, *sizes])[:-1], side='right')
+  ends = np.cumsum([sum(not letter.isspace() for letter in word) for word in words])
+  spelt = [bytes.fromhex(piece[3:5]) if _BYTE.fullmatch(piece) else piece.replace(_SPACE, ' ').encode() for piece in pieces]
+  letters = b''.join(spelt).decode(errors='surrogateescape')
+  before = np.cumsum([0, *(not letter.isspace() for letter in letters)])[:-1]
+  of_byte = np.repeat(before, np.array([len(letter.encode(errors='surrogateescape')) for letter in letters], int))
+  begins = np.cumsum([0, *map(len, spelt)])[:-1]
+  return np.minimum(np.searchsorted(ends, of_byte[begins], side='right'), max(len(words) - 1, 0))
 
 
 def word_links(weights: Float[np.ndarray, 'T S'], source_words: Sequence[int], target_words: Sequence[int]) -> Links:
@@ -69,30 +85,62 @@ def diagonal_links(source_words: int, target_words: int) -> Links:
   return {(place * source_words // target_words, place) for place in range(target_words)}
 
 
-def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Float[np.ndarray, 'H T S']]]:
+def attention(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[list[Float[np.ndarray, 'H T S']]]:
   """Compute the cross-attention of each sentence pair, with the target given to the decoder (teacher forcing).
 
-  Yields:
+  Returns:
     For each pair one array per layer; EOS and padding are cut off on both sides.
   """
   _, source, target = translator.parts
   sides = zip(*(vocabulary.encode_batch(list(texts)) for vocabulary, texts in zip((source, target), zip(*pairs))))
-  return attention_of_ids(translator, list(sides))
+  found = dict(_attention_of_ids(translator, list(sides), 0, _every))
+  return [found[place] for place in range(len(pairs))]
 
 
-def attention_of_ids(translator: Translator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], shift: int = 0
-                     ) -> Iterator[list[Float[np.ndarray, 'H T S']]]:
-  """Compute attention() for ids without EOS, each token's row taken `shift` steps after the one that predicts it."""
+def _every(layers: Layers) -> Layers:
+  return layers
+
+
+def _mean_of_middle(layers: Layers) -> Layers:
+  """Return the mean over the heads of the middle layer alone, as one head; nothing where there is no layer."""
+  return [layers[coverage.middle(len(layers))].mean(axis=1, keepdims=True)] if layers else []
+
+
+@functools.partial(jax.jit, static_argnames=('inspect', 'bos_id', 'wanted'))  # compiled once for all parts of a job
+def _cross(params: Params, source: tokens.Tokens, target: tokens.Tokens, inspect: Callable, bos_id: int,
+           wanted: Callable[[Layers], Layers]) -> Layers:
+  """Return what is wanted of the cross-attention of each layer; the rest is not computed."""
+  return wanted(inspect(params, source, tokens.shift_right(target, bos_id))[1]['cross'])
+
+
+def _attention_of_ids(translator: Translator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], shift: int,
+                      wanted: Callable[[Layers], Layers]) -> Iterator[tuple[int, list[Float[np.ndarray, 'H T S']]]]:
+  """Compute the attention of pairs of ids without EOS, those of similar length together, the longest first.
+
+  The shape of a batch follows from the length class of its pairs alone, as those of a search do.
+
+  Args:
+    translator: whose first model is looked into.
+    pairs: (source, target).
+    shift: steps from the one that predicts a token to the one whose attention is taken.
+    wanted: a function from all layers' attention to that which is returned.
+
+  Yields:
+    (place among the pairs, attention as in attention()) of each.
+  """
   model, source, target = translator.parts
-  inspect = jax.jit(lambda params, x, y: model.inspect(params, x, tokens.shift_right(y, target.bos_id))[1]['cross'])
-  widths = [-(-(max(map(len, ids)) + 1) // 8) * 8 for ids in zip(*pairs)]
-  for start in range(0, len(pairs), _ROWS):
-    chosen = pairs[start:start + _ROWS]
-    laid = [tokens.pad([[*ids, vocabulary.eos_id] for ids in some], _ROWS, width, vocabulary.pad_id)
-            for vocabulary, some, width in zip((source, target), zip(*chosen), widths)]
-    layers = jax.device_get(inspect(translator.params[0], *laid))
-    for row, (source_ids, target_ids) in enumerate(chosen):
-      yield [layer[row, :, shift:shift + len(target_ids), :len(source_ids)] for layer in layers]
+  lengths = {place: max(map(len, pair)) + 1 for place, pair in enumerate(pairs)}  # with EOS
+  for length, members in length_classes(lengths, model.longest).items():
+    rows = min(_ROWS, max(1, _CELLS // length ** 2))
+    for start in range(0, len(members), rows):
+      some = members[start:start + rows]
+      laid = [tokens.pad([[*pairs[place][side], vocabulary.eos_id] for place in some], rows, length, vocabulary.pad_id)
+              for side, vocabulary in enumerate((source, target))]
+      layers = jax.device_get(_cross(translator.params[0], *laid, model.inspect, target.bos_id, wanted))
+      for row, place in enumerate(some):
+        source_ids, target_ids = pairs[place]
+        # Copies, which do not keep the padding of the whole batch in memory.
+        yield place, [layer[row, :, shift:shift + len(target_ids), :len(source_ids)].copy() for layer in layers]
 
 
 def of_translations(translator: Translator, sources: Sequence[str], found: Sequence[Translation], method: str
@@ -115,11 +163,10 @@ def of_translations(translator: Translator, sources: Sequence[str], found: Seque
            for ids, one in zip(vocabulary.encode_batch(list(sources)), found)]
   out: list[tuple[Links, np.ndarray]] = [(set(), np.zeros((0, 0)))] * len(pairs)
   real = [i for i, pair in enumerate(pairs) if all(pair) and sources[i].strip()]
-  seen = attention_of_ids(translator, [pairs[i] for i in real], METHODS[method]) if real else []
-  for i, layers in zip(real, seen):
-    if layers:
-      weights = layers[coverage.middle(len(layers))].mean(0)
-      places = [words_of_pieces(spelling.pieces(ids), text.split()) for spelling, ids, text in zip(
+  for place, layers in _attention_of_ids(translator, [pairs[i] for i in real], METHODS[method], _mean_of_middle):
+    for weights, in layers:  # one layer, of one head; none where the model has no attention
+      i = real[place]
+      places = [words_of_pieces(spelling.pieces(ids), words_of(text)) for spelling, ids, text in zip(
           (vocabulary, target), pairs[i], (sources[i], found[i].text))]
       out[i] = word_links(weights, *places), weights
   return out

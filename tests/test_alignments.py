@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from decoding import alignments
+from decoding.requests import Translation
 from tests.conftest import SIZES
 from transformer import architectures
 from transformer.config import ModelConfig, RecurrentConfig
@@ -33,6 +34,16 @@ def test_a_piece_belongs_to_the_word_that_it_begins_in(pieces, expected):
   np.testing.assert_array_equal(alignments.words_of_pieces(pieces, TARGET), expected)
 
 
+@pytest.mark.parametrize('pieces, text, expected', [
+    (['▁Il', '▁a', '▁10\xa0', '000', '▁euros', '▁.'], 'Il a 10\xa0000 euros .', [0, 1, 2, 3, 4, 5]),
+    (['▁10', '<0xC2>', '<0xA0>', '0', '00', '▁.'], '10\xa0000 .', [0, 1, 1, 1, 1, 2]),  # a space in bytes is no letter
+    (['▁a', '▁b', '▁c', '▁d'], 'a\tb\u3000c\u2009d', [0, 1, 2, 3]),  # a vocabulary may spell every space alike
+    (['▁a', '<0x09>', 'b', '\u3000', 'c'], 'a\tb\u3000c', [0, 1, 1, 2, 2]), (['▁', '▁a', '▁', '▁'], '  a  ', [0, 0, 0, 0]),
+    (['▁a', '▁', 'b'], 'a▁b', [0, 1, 1]), (['▁a', '<0xE3>', '<0x80>', '▁b'], 'a�� b', [0, 0, 0, 1])])  # bytes of no character
+def test_pieces_and_words_agree_on_what_a_space_is(pieces, text, expected):
+  np.testing.assert_array_equal(alignments.words_of_pieces(pieces, alignments.words_of(text)), expected)
+
+
 def test_a_words_pieces_add_up():
   #                    Ma   ria  sleeps .
   weights = np.array([[0.3, 0.3, 0.4, 0.0],  # Maria
@@ -46,6 +57,10 @@ def test_the_diagonal_follows_the_lengths():
   assert alignments.diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)}
   assert alignments.diagonal_links(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)}
   assert alignments.diagonal_links(4, 2) == {(0, 0), (2, 1)}
+
+
+def test_a_word_may_contain_a_space():
+  assert alignments.words_of_pieces(['▁10', '▁000', '▁euros'], ['10 000', 'euros']).tolist() == [0, 0, 1]  # as in CoNLL-U
 
 
 class Letters:
@@ -70,3 +85,28 @@ def test_attention_is_cut_to_its_sentences(config, layers, heads):
   for each in seen:
     for layer in each:
       assert (layer > 0).all() and (layer.sum(-1) < 1).all()  # the end of the sentence has a share, too
+
+
+def test_a_long_line_pads_no_other_and_one_layer_is_fetched(monkeypatch):
+  """A stand-in of six layers, whose attention only tells the shapes that it was asked for."""
+  traced, fetched = [], []
+  weights = lambda source, target: [jax.numpy.full((len(source.ids), 2, target.ids.shape[1], source.ids.shape[1]), n, 'float32')
+                                    for n in range(6)]
+
+  def inspect(params, source, target):
+    traced.append(source.ids.shape)
+    return None, {'cross': weights(source, target)}
+
+  vocabulary = types.SimpleNamespace(bos_id=2, eos_id=3, pad_id=0, pieces=lambda ids: ['▁a'] * len(ids),
+                                     encode_batch=lambda texts: [[7] * len(text.split()) for text in texts])
+  translator = types.SimpleNamespace(parts=(types.SimpleNamespace(inspect=inspect, longest=700), vocabulary, vocabulary),
+                                     params=[None], longest_source=1024)
+  get = jax.device_get
+  monkeypatch.setattr(jax, 'device_get', lambda tree: fetched.append(sum(leaf.size for leaf in jax.tree.leaves(tree))) or get(tree))
+  sizes = [3, 699, 5, 40, 2] * 20
+  found = [Translation(' '.join('a' * size), ids=(7,) * size) for size in sizes]
+  aligned = alignments.of_translations(translator, [one.text for one in found], found, 'shift')
+  assert [weights.shape for _, weights in aligned] == [(size, size) for size in sizes]  # in the order of the lines
+  assert all((weights == 2).all() and weights.base.size == weights.size for _, weights in aligned)  # layer three, no padding
+  assert traced == [(1, 700), (50, 48), (50, 16)]  # each compiled once; none longer than the model has positions for
+  assert fetched == [700 ** 2] * 20 + [50 * 48 ** 2] + [50 * 16 ** 2] * 2
