@@ -140,12 +140,14 @@ def arriving(descriptor: int, name: str, at_once: int = 1 << 20) -> Iterator[lis
     at_once: most bytes read at a time.
 
   Raises:
-    DataError: when the bytes are not UTF-8.
+    DataError: naming the line, counted from the first that arrived, when the bytes are not UTF-8.
   """
-  rest = b''
+  rest, before = b'', 0  # bytes of a line whose end has not come yet, and lines yielded
   while data := os.read(descriptor, at_once):
     whole, end, rest = (rest + data).rpartition(b'\n')
     if end:
-      yield text_files.decode_lines(whole + end, name)
+      lines = text_files.decode_lines(whole + end, name, before)
+      before += len(lines)
+      yield lines
   if rest:
-    yield text_files.decode_lines(rest, name)
+    yield text_files.decode_lines(rest, name, before)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from checks.errors import ConfigError
+from checks.errors import ConfigError, DataError
 from decoding import jobs
 
 LINES = [f'line {number}' for number in range(23)]
@@ -48,4 +48,18 @@ def test_lines_are_read_as_they_come():
   os.write(into, b'last')
   os.close(into)
   assert list(arriving) == [['last']]
+  os.close(out)
+
+
+@pytest.mark.parametrize('end', ['\n', ''])
+def test_a_line_that_is_not_utf8_is_named_by_its_number_in_all_that_arrived(end):
+  out, into = os.pipe()
+  arriving = jobs.arriving(out, 'a pipe', at_once=4)
+  os.write(into, '\ufeffeins\nzwei\n\ufeffdrei\nbös'.encode('utf-8') + 'ö'.encode('latin-1') + end.encode())
+  os.close(into)
+  with pytest.raises(DataError, match='^a pipe, line 4: not valid UTF-8 .byte 0xf6'):
+    read = []
+    for lines in arriving:
+      read += lines
+  assert read == ['eins', 'zwei', '\ufeffdrei']  # a byte-order mark stands at the beginning alone
   os.close(out)
