@@ -28,23 +28,26 @@ def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: boo
     ConfigError, DataError: when a split is unknown, a file cannot be read, or counts differ.
   """
   references = [text_files.read_lines(path) for path in options.references]
-  if options.input.startswith('tfds:'):
-    return of_pairs(tfds_pairs(options.input, corpus), references)
-  if options.input.startswith(SPLIT):
-    return of_pairs(split_of(options.input, loading.load(corpus)), references)
   if as_they_come and options.input == options.output == '-' and not (references or options.target):
     text_lines.invite()
     return None, []
-  paths = sorted(glob.glob(options.input)) or [options.input]
-  lines = [line for path in paths for line in text_lines.read(path)]
+  pairs = pairs_of(options.input, corpus)
+  lines = read_files(options.input) if pairs is None else [pair.source for pair in pairs]
   for path, known in zip(options.references, references):
     scores.check_counts(lines, known, options.input, path)
-  return lines, references
+  return lines, references or ([] if pairs is None else [[pair.target for pair in pairs]])
 
 
-def of_pairs(pairs: Sequence[Pair], references: list[list[str]]) -> Lines:
-  """Return the sources of pairs, and their targets where no other references are given."""
-  return [pair.source for pair in pairs], references or [[pair.target for pair in pairs]]
+def read_files(pattern: str) -> list[str]:
+  """Return the lines of the files that a pattern matches, in the order of their names; of standard input for '-'."""
+  return [line for path in sorted(glob.glob(pattern)) or [pattern] for line in text_lines.read(path)]
+
+
+def pairs_of(text: str, corpus: loading.CorpusConfig) -> Sequence[Pair] | None:
+  """Return the pairs of the split, of the run's own corpus or of a TFDS set, that an input names; None for files."""
+  if text.startswith('tfds:'):
+    return tfds_pairs(text, corpus)
+  return split_of(text, loading.load(corpus)) if text.startswith(SPLIT) else None
 
 
 def split_of(wanted: str, corpus: Corpus) -> list[Pair]:

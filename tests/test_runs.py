@@ -16,6 +16,7 @@ import input_pipeline
 import tasks
 import train
 from checks.errors import ConfigError, DataError
+from decoding import jobs
 from options import configurations, decode_options, train_options
 from options.configurations import ROOT
 from tasks import trained
@@ -298,10 +299,12 @@ def test_translations_can_be_sampled(run):
   assert alone.text == together[2].text and alone.score == pytest.approx(together[2].score, abs=1e-5)
 
 
-def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path):
+def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path, monkeypatch):
+  monkeypatch.setattr(jobs, 'in_parts', lambda *job: pytest.fail('lines are translated'))
   for flags, words in (
       ([f'--input={tmp_path}/none.en'], 'no file'),
       ([f'--input={__file__}', f'--reference={run}/config.json'], 'lines'),
+      (['--input=split:test', f'--reference={__file__}'], 'split:test has 7 lines and .*test_runs.py has'),
       ([f'--workdir={tmp_path}'], 'is not a run'),
       ([f'--input={__file__}', '--checkpoint=77'], 'there are steps'),
   ):
