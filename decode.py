@@ -34,7 +34,7 @@ from decoding.answers import Answers, scoring  # noqa: E402
 from options import programs  # noqa: E402
 from options.decode_options import DecodeOptions  # noqa: E402
 from options.flags import NO_INPUT  # noqa: E402
-from tasks import TASKS, setup, trained  # noqa: E402
+from tasks import setup, task_of, trained  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import hardware, peers  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
@@ -46,9 +46,9 @@ def main(options: DecodeOptions) -> int:
   """Answer lines with a trained run: read, load, answer, score; return the exit code."""
   folders = [RunFolder.open(path) for path in options.workdirs]
   folder = folders[0]
-  records = setup.of_folder(folder, options.search)
-  task = TASKS[records.task]
+  task = task_of(folder.read_config())
   check(options, task)
+  records = setup.of_folder(folder, options.search)
   lines, references = inputs.read(options, records.corpus, as_they_come=task.line_by_line)
   if peers.found() is None:  # of several processes, each has to have as many devices as the others
     hardware.split_processor()

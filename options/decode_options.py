@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from checks.errors import ConfigError
 from options import parsing
 from options.flags import CHECKPOINT, WORKDIR, Flag, Value, input_mistakes, output_mistakes
 from options.programs import answering
@@ -53,6 +54,9 @@ FLAGS = (
     Flag('part_lines', 'a longer job is written in parts of this many lines, and resumes where it was stopped', int,
          20_000),
 )
+_SAMPLING = 'sample'  # the strategy of --mbr
+# What has no effect where given translations are scored.
+_OF_TRANSLATING = ('reference', 'columns', 'n_best', 'alignment', 'attention', 'mbr', 'utility', 'paper_bleu', 'stats', 'part_lines')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +80,8 @@ class DecodeOptions:
   long_lines: str  # cut or split
   stats: bool  # whether what the search computed is printed
   part_lines: int
-  search: Mapping[str, Any]  # the given --search.* options alone, which take the place of the run's own
+  # The given --search.* options alone, which take the place of the run's own; with mbr also the strategy, which samples.
+  search: Mapping[str, Any]
 
   def not_for(self, task: str) -> list[str]:
     """Return the given flags, as they are typed, that have no effect for a run of this task."""
@@ -90,6 +95,10 @@ def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
     several = {f'{name}s': values.pop(name) for name in ('workdir', 'reference', 'checkpoint')}
+    if values['mbr']:
+      if (strategy := given.setdefault('strategy', _SAMPLING)) != _SAMPLING:
+        raise ConfigError(f'--mbr={values["mbr"]} draws samples, and --search.strategy={strategy} draws none; leave out one '
+                          'of the two')
     return DecodeOptions(**values, **several, search=given)
 
 
@@ -101,6 +110,10 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   for name, plain in (('n_best', 1), ('attention', False)):
     if values[name] != plain and form != 'jsonl':
       yield f'--{name} needs --format=jsonl: the other formats have one text a line'
+  if form == 'text' and values['alignment'] != 'shift':
+    yield f'--alignment={values["alignment"]} has no effect with --format=text, which holds none; expected jsonl or pharaoh'
+  if values['utility'] != 'chrf' and not values['mbr']:
+    yield f'--utility={values["utility"]} has no effect without --mbr; leave it out, or give --mbr=SAMPLES'
   if form != 'text' and scored:
     yield f'--format={form} with --reference or --paper_bleu: only text can be scored; expected --format=text'
   if values['paper_bleu'] and not values['reference'] and not values['input'].startswith(('split:', 'tfds:')):
@@ -108,5 +121,7 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   if values['long_lines'] == 'split' and (form != 'text' or values['target']):
     yield ('--long_lines=split with --target or another --format than text: tokens, alignments and scores are of one '
            'translation, and a line in parts has several; expected --long_lines=cut')
-  if values['target'] and (values['mbr'] or values['reference'] or form == 'pharaoh'):
-    yield '--target scores given translations; it does not go with --mbr, --reference or --format=pharaoh'
+  if values['target']:
+    idle = [flag.label for flag in FLAGS if flag.name in _OF_TRANSLATING and values[flag.name] != flag.default]
+    if idle := idle + ['--format=pharaoh'] * (form == 'pharaoh'):
+      yield f'--target scores given translations and translates nothing; leave out {", ".join(idle)}'

@@ -161,8 +161,7 @@ class Translation(Task):
   @classmethod
   def answering(cls, folders: Sequence[RunFolder], options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> TranslationAnswers:
     """Return the Answers of decode.py: translations in the format that its options choose."""
-    search = {**options.search, 'strategy': 'sample'} if options.mbr else options.search
-    translator = cls.load(folders, options.checkpoints, search, 1 if options.mbr else options.n_best)
+    translator = cls.load(folders, options.checkpoints, options.search, 1 if options.mbr else options.n_best)
     translator.say = say
     splitter = Splitter(translator, translator.longest_trained, setup.corpus.target_language
                         ) if options.long_lines == 'split' else None

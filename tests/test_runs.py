@@ -299,6 +299,22 @@ def test_translations_can_be_sampled(run):
   assert alone.text == together[2].text and alone.score == pytest.approx(together[2].score, abs=1e-5)
 
 
+def test_minimum_bayes_risk_samples_whatever_the_strategy_of_the_run_is(run, tmp_path, capsys):
+  (tmp_path / 'in').write_text('dog cat house\n')
+  asked = ['decode.py', f'--workdir={run}', f'--input={tmp_path}/in', '--mbr=3']
+  sampled = lambda *more: decode.main(decode_options.parse([*asked, f'--output={tmp_path}/out', *more], ''))
+  assert json.loads((run / 'config.json').read_text())['search']['strategy'] == 'beam'
+  assert sampled('--search.temperature=0.8', '--search.seed=3', '--search.top_k=9') == 0
+  draws = [tasks.load(str(run), strategy='sample', temperature=0.8, seed=3 + n, top_k=9).translate(['dog cat house'])[0].text
+           for n in range(3)]
+  assert (tmp_path / 'out').read_text()[:-1] in draws
+  with pytest.raises(ConfigError, match="search.beam_size has no effect: search.strategy is 'sample'"):
+    sampled('--search.beam_size=2')
+  with pytest.raises(SystemExit):
+    sampled('--search.strategy=beam')
+  assert '--mbr=3 draws samples, and --search.strategy=beam draws none' in capsys.readouterr().err
+
+
 def test_wrong_input_is_an_error_that_leaves_nothing(run, tmp_path, monkeypatch):
   monkeypatch.setattr(jobs, 'in_parts', lambda *job: pytest.fail('lines are translated'))
   for flags, words in (

@@ -155,6 +155,24 @@ def test_what_does_nothing_beside_other_flags_is_refused(capsys):
   assert '--search.beam_size=2 is no option' in refused(capsys, analyze_options, '--workdir=a', '--search.beam_size=2')
 
 
+@pytest.mark.parametrize('flags, idle', [
+    ('--columns=source,prefix', '--columns'), ('--n_best=2 --format=jsonl', '--n_best'), ('--mbr=4 --utility=bleu', '--mbr, --utility'),
+    ('--attention --alignment=plain --format=jsonl', '--alignment, --attention'), ('--stats --part_lines=7', '--stats, --part_lines'),
+    ('--paper_bleu=wmt14 --input=split:test', '--paper_bleu'), ('--paper_bleu=wmt14 --reference=r', '--reference, --paper_bleu'),
+    ('--format=pharaoh', '--format=pharaoh')])
+def test_scoring_refuses_what_only_translating_has(flags, idle, capsys):
+  told = refused(capsys, decode_options, '--workdir=a', '--input=in', '--target=t', *flags.split())
+  assert told == f'error: --target scores given translations and translates nothing; leave out {idle}\n'
+  decode_options.parse(['decode.py', '--workdir=a', '--input=in', '--output=o', '--target=t', '--format=jsonl'], '')
+
+
+@pytest.mark.parametrize('flags, words', [
+    ('--utility=bleu', '--utility=bleu has no effect without --mbr'),
+    ('--alignment=plain', '--alignment=plain has no effect with --format=text')])
+def test_a_flag_that_needs_another_is_refused_without_it(flags, words, capsys):
+  assert words in refused(capsys, decode_options, '--workdir=a', '--input=in', *flags.split())
+
+
 def test_a_flag_says_its_default_once_and_it_is_a_value_of_it():
   for script in TREES:
     for flag in script.FLAGS:
