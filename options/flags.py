@@ -52,7 +52,7 @@ class Flag:
     return self.expected or {int: number, bool: 'true or false'}.get(self.kind, 'a text')
 
   def read(self, text: str) -> Value:
-    """Return the value that a text on the command line stands for.
+    """Return the value that a text on the command line stands for; of texts, see at_home.
 
     Raises:
       ConfigError: saying what was expected and what was found.
@@ -69,7 +69,7 @@ class Flag:
       if text not in ('true', 'false'):
         raise self._refusal(text)
       return text == 'true'
-    return parts if self.kind is tuple else text
+    return tuple(map(at_home, parts)) if self.kind is tuple else at_home(text)
 
   def written(self, value: Value) -> str:
     """Return the flag with a value, as it is typed."""
@@ -86,6 +86,11 @@ class Flag:
   def _refusal(self, text: str) -> ConfigError:
     label = self.label if self.positional else f'{self.label}={text}'
     return ConfigError(f'{label}: expected {self.expectation}, found {text!r}')
+
+
+def at_home(text: str) -> str:
+  """Return a text with the home folder for ~ where it begins a path: shells leave --x=~/y as it is."""
+  return os.path.expanduser(text) if text.startswith('~') and '/' in text else text
 
 
 def split_paths(text: str) -> tuple[str, ...]:

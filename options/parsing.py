@@ -6,7 +6,6 @@ imported: this package imports neither jax nor code that reads data, unless --he
 """
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from ml_collections import config_dict, config_flags
 
 from checks.errors import ConfigError
 from options.configurations import choose_shipped, default_tree, leaves, load_tree
-from options.flags import Flag, Value
+from options.flags import Flag, Value, at_home
 from options.mistakes import did_you_mean, listed, nearest, no_such_option
 from options.option_types import article, may_be_none, only, type_of
 
@@ -140,7 +139,7 @@ def _read_values(tokens: Sequence[_Token], alone: Sequence[str], known: Mapping[
       found.append((flag, left.pop(0)))
   found += [(known[token.name], token.value) for token in tokens
             if not token.tree and token.name in known and token.value]
-  values: dict[str, Value] = {flag.name: tuple(left) for flag in known.values() if flag.positional == 'rest' and left}
+  values: dict[str, Value] = {flag.name: tuple(map(at_home, left)) for flag in known.values() if flag.positional == 'rest' and left}
   for flag, text in found:
     try:
       values[flag.name] = flag.read(text)
@@ -179,10 +178,10 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
 
 
 def _at_home(value: Any) -> Any:
-  """Return a value, or each of several, with the home folder for ~ where it begins a path: shells leave --x=~/y as it is."""
+  """Return a value, or each of several, as at_home() does where it is a text."""
   if isinstance(value, tuple):
     return tuple(map(_at_home, value))
-  return os.path.expanduser(value) if isinstance(value, str) and value.startswith('~/') else value
+  return at_home(value) if isinstance(value, str) else value
 
 
 def _unknown_flag(token: _Token, known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from checks.errors import ConfigError
 from options import parsing, train_options
 from options.configurations import as_overrides
-from options.flags import Flag, Value, folder_mistakes
+from options.flags import Flag, Value, at_home, folder_mistakes
 from options.mistakes import listed
 from options.programs import answering
 
@@ -122,14 +122,12 @@ def read(argv: Sequence[str]) -> RecipeOptions:
   if strategy := values.pop('search'):
     search = {'strategy': {'beam': 'beam', 'sampling': 'sample'}[strategy], **search}
   number = lambda name: None if values[name] is None else float(str(values[name]))
-  taken = {name: values[name] for name in ('recipe', 'stage', 'n_best', 'real')}
-  path = lambda name: None if values[name] is None else os.path.expanduser(str(values[name]))  # shells leave --x=~/y
+  taken = {name: values[name] for name in ('recipe', 'workdir', 'stage', 'monolingual', 'reverse', 'n_best', 'real')}
   return RecipeOptions(
-      **taken, workdir=str(path('workdir')), monolingual=path('monolingual'), reverse=path('reverse'),
-      spec=str(values['config']), config=asked.config, given=given, print_commands=values['print'],
+      **taken, spec=str(values['config']), config=asked.config, given=given, print_commands=values['print'],
       tag=None if values['tag'] == 'none' else values['tag'],
-      weight=float(str(values['weight'])), keep=number('keep'),
-      min_score=number('min_score'), teachers=tuple(map(os.path.expanduser, values['teachers'] or ())), search=search,
+      weight=float(str(values['weight'])), keep=number('keep'), min_score=number('min_score'),
+      teachers=values['teachers'] or (), search=search,
       languages=tuple(map(language, values['languages'] or ())),
       typed=(str(values['recipe']), *(word for word in parsed.arguments if re.match('-', word) and not re.match(
           r'--?(print|stage)\b', word)), *searching))
@@ -156,7 +154,7 @@ def language(text: str) -> Language:
   if not found or not 0.0 < weight < 1000.0:
     raise ValueError(f'--languages has {text!r}; expected CODE, CODE*WEIGHT, CODE=FOLDER or CODE=FOLDER*WEIGHT with a '
                      'weight above 0')
-  return Language(found[1], found[2], weight)
+  return Language(found[1], found[2] and at_home(found[2]), weight)
 
 
 def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping[str, Any]) -> Iterator[str]:
@@ -183,13 +181,13 @@ def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping
     yield f'--weight={values["weight"]}: expected a number above 0'
   if values['keep'] is not None and values['min_score'] is not None:
     yield '--keep and --min_score both say which pairs are kept; give one'
-  if values['monolingual'] and not os.path.isfile(os.path.expanduser(str(values['monolingual']))):
+  if values['monolingual'] and not os.path.isfile(str(values['monolingual'])):
     yield f'--monolingual={values["monolingual"]}: there is no such file; give the path of one, plain or .gz'
   for name in ('reverse', 'teachers'):
     for folder in [values[name]] if isinstance(values[name], str) else values[name] or ():
       if '://' in str(folder):
         yield f'--{name}={folder}: expected a run on a disk; copy it there first'
-      elif not os.path.isfile(os.path.join(os.path.expanduser(str(folder)), 'config.json')):
+      elif not os.path.isfile(os.path.join(str(folder), 'config.json')):
         yield f'--{name}={folder} is not a run: it holds no config.json, which train.py writes'
   yield from _language_mistakes(values)
 

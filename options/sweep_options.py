@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from checks.errors import ConfigError
 from options import parsing, search_ranges, train_options
 from options.configurations import as_overrides, leaves, load_module
-from options.flags import Flag, Value, folder_mistakes
+from options.flags import Flag, Value, at_home, folder_mistakes
 from options.mistakes import listed
 from options.programs import answering
 from options.search_ranges import SearchOptions
@@ -94,7 +94,7 @@ def parse(argv: Sequence[str], doc: str) -> SweepOptions:
                           'on the seed, so that the scores of two seeds would not compare; make a file for each split '
                           f'of it once, and take config.data.kind={files}')
     return SweepOptions(
-        path=values['config'], rows=rows, seeds=seeds, workdir=os.path.expanduser(values['workdir']), print_commands=values['print'],
+        path=values['config'], rows=rows, seeds=seeds, workdir=values['workdir'], print_commands=values['print'],
         table_only=values['table'], by_length=values['by_length'], order=order,
         published=getattr(module, 'PUBLISHED', {}),
         search=_search(values, rows[0], getattr(module, 'SEARCH', {})) if values['search'] else None)
@@ -127,7 +127,7 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
   for text in rows.split(',') if rows else order or ['default=']:
     body, *changes = text.strip().split('+')
     name, _, variant = body.rpartition('=')
-    texts.append(_RowText(text, name or variant, variant, tuple(changes)))
+    texts.append(_RowText(text, name or variant, at_home(variant), tuple(changes)))
   return texts
 
 

@@ -349,6 +349,7 @@ def test_a_home_stands_for_itself_in_every_path(run, text, tmp_path, monkeypatch
       'x', 'mono.de', 'teacher'))
   first, *_ = recipe.RECIPES['distil'](options('distil', text, '~/x', '--teachers=~/teacher,~/teacher')).stages[1:]
   assert first.inputs[1:] == (f'{tmp_path}/teacher/config.json',) * 2
+  assert recipe_options.language('de=~/de*2') == ('de', f'{tmp_path}/de', 2.0)
 
 
 def test_a_second_recipe_in_a_folder_is_refused_by_the_folders_name(text, tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from options import (
   analyze_options,
   compare_options,
   configurations,
+  convert_options,
   decode_options,
   recipe_options,
   sweep_options,
@@ -146,6 +148,28 @@ def test_compare_takes_its_files_in_order(capsys):
                 '--sentences=-1: expected a whole number, 0 or more', 'did you mean --samples?'):
     assert words in told
   assert 'expected two different systems or more, found a a' in refused(capsys, compare_options, 'r', 'a', 'a')
+
+
+@pytest.mark.parametrize('script, paths, plain', [
+    (decode_options, 'workdirs input output references target', '--workdir=~/a,~/b --input=~/i --output=~/o --target=~/t'),
+    (decode_options, 'references', '--workdir=a --input=i --reference=~/r,~/s'),
+    (visualize_options, 'workdir input output reference beside', '--workdir=~/a --input=~/i --output=~/o --reference=~/r --beside=~/b,~/c'),
+    (analyze_options, 'workdir input output reference pruned_workdir', '--workdir=~/a --input=~/i --output=~/o --reference=~/r '
+     '--prune=1 --pruned_workdir=~/p'),
+    (compare_options, 'references systems', '~/r,~/s ~/a ~/b'),
+    (convert_options, 'workdir place vocabularies', 'import --workdir=~/w --from=~/m.npz --vocabulary=~/v,~/w'),
+    (convert_options, 'workdir output', 'export --workdir=~/w --output=~/o --to=stablehlo'),
+    (train_options, 'workdir', '--config=~/mine.py --workdir=~/w')])
+def test_a_home_stands_for_itself_in_every_path(script, paths, plain, tmp_path, monkeypatch):
+  """As in --output=~/out: shells replace ~ at the start of a word alone."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  shutil.copy(f'{configurations.CONFIGS}/default.py', tmp_path / 'mine.py')
+  found = script.parse(['x.py', *plain.split()], '')
+  given = [getattr(found, name) for name in paths.split()]
+  for path in (path for value in given if value for path in ([value] if isinstance(value, str) else value)):
+    assert os.path.dirname(path) == str(tmp_path)
+  assert sum(map(bool, given)) >= 1 and '~' not in f'{found.__dict__ | {"arguments": ()}}'
+  assert Flag('tag').read('~') == '~'  # no path
 
 
 def test_what_does_nothing_beside_other_flags_is_refused(capsys):

@@ -144,7 +144,7 @@ def test_a_home_stands_for_itself_in_the_folders_path(config, tmp_path, monkeypa
   (tmp_path / 'file').touch()
   with pytest.raises(SystemExit):
     options(config, '~/file/x')
-  assert f'--workdir=~/file/x: {tmp_path}/file is not a folder; give another path' in capsys.readouterr().err
+  assert f'--workdir={tmp_path}/file/x: {tmp_path}/file is not a folder; give another path' in capsys.readouterr().err
 
 
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
