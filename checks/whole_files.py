@@ -12,7 +12,10 @@ from checks.errors import naming
 
 
 def write_whole(path: str, data: bytes | str) -> None:
-  """Write PATH.unfinished, then rename it to PATH, so that PATH is never incomplete; text is written as UTF-8."""
+  """Write PATH.unfinished, then rename it to PATH, so that PATH is never incomplete; text is written as UTF-8.
+
+  A link at PATH is replaced, not followed: a file of one run may be a link to that of another, which must stay as it is.
+  """
   with whole(path) as file:
     file.write(data.encode() if isinstance(data, str) else data)
 

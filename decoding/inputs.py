@@ -1,6 +1,5 @@
 """The input of decode.py: lines and their references, from files, standard input, or splits of a corpus."""
 
-import glob
 import re
 from collections.abc import Sequence
 
@@ -9,6 +8,7 @@ from corpora import loading, text_files, tfds_sets
 from corpora.splits import Corpus, Pair
 from decoding import scores, text_lines
 from options.decode_options import DecodeOptions
+from options.flags import matching
 
 SPLIT = 'split:'  # before the name of one of the run's own splits, in place of a file
 TFDS = re.compile(r'tfds:([^:]+(?::\d+\.\d+\.\d+)?):(.+)')  # a set, mostly with a variant, and a split of it
@@ -32,15 +32,11 @@ def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: boo
     text_lines.invite()
     return None, []
   pairs = pairs_of(options.input, corpus)
-  lines = read_files(options.input) if pairs is None else [pair.source for pair in pairs]
+  lines = ([pair.source for pair in pairs] if pairs is not None else
+           [line for path in matching(options.input) for line in text_lines.read(path)])
   for path, known in zip(options.references, references):
     scores.check_counts(lines, known, options.input, path)
   return lines, references or ([] if pairs is None else [[pair.target for pair in pairs]])
-
-
-def read_files(pattern: str) -> list[str]:
-  """Return the lines of the files that a pattern matches, in the order of their names; of standard input for '-'."""
-  return [line for path in sorted(glob.glob(pattern)) or [pattern] for line in text_lines.read(path)]
 
 
 def pairs_of(text: str, corpus: loading.CorpusConfig) -> Sequence[Pair] | None:

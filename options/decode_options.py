@@ -6,7 +6,7 @@ from typing import Any
 
 from checks.errors import ConfigError
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, input_mistakes, output_mistakes
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, input_mistakes, output_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -99,13 +99,13 @@ def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
       if (strategy := given.setdefault('strategy', _SAMPLING)) != _SAMPLING:
         raise ConfigError(f'--mbr={values["mbr"]} draws samples, and --search.strategy={strategy} draws none; leave out one '
                           'of the two')
-    return DecodeOptions(**values, **several, search=given)
+    return DecodeOptions(**values | {'output': behind_link(values['output'])}, **several, search=given)
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   """Yield a sentence when there is no input, when the output cannot be written, and for each conflict between flags."""
   yield from input_mistakes(values['input'])
-  yield from output_mistakes(values['output'])
+  yield from output_mistakes(values['output'], **{name: values[name] for name in ('input', 'reference', 'target')})
   form, scored = values['format'], values['reference'] or values['paper_bleu']
   for name, plain in (('n_best', 1), ('attention', False)):
     if values[name] != plain and form != 'jsonl':

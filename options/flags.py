@@ -4,6 +4,7 @@ Parsing, the message about a wrong value, and --help all follow from this declar
 """
 
 import dataclasses
+import glob
 import os
 import re
 import select
@@ -130,9 +131,24 @@ def _is_known_to_be_empty(stream: TextIO | None) -> bool:
   return os.path.exists(os.devnull) and os.path.samestat(found, os.stat(os.devnull))
 
 
-def output_mistakes(path: str) -> Iterator[str]:
-  """Yield a sentence when no file can be written at the path that --output names; - is standard output."""
-  folder = os.path.dirname(path) or '.'
+def matching(pattern: str) -> list[str]:
+  """Return the paths that a pattern such as 'part-*.en' matches, in the order of their names, or else the pattern as one."""
+  return sorted(glob.glob(pattern)) or [pattern]
+
+
+def behind_link(path: str) -> str:
+  """Return where an output is written: a link stays, and the file that it points to is replaced in its own folder."""
+  return os.path.realpath(path) if os.path.islink(path) else path
+
+
+def output_mistakes(path: str, **read: Value) -> Iterator[str]:
+  """Yield a sentence when no file can be written at the path that --output names, or the script reads that file.
+
+  Args:
+    path: - is standard output.
+    **read: the paths or patterns of paths that flags of these names give.
+  """
+  folder = os.path.dirname(behind_link(path)) or '.'
   if path == '-':
     return
   if not os.path.isdir(folder):
@@ -143,6 +159,10 @@ def output_mistakes(path: str) -> Iterator[str]:
     yield f'--output={path} is not a regular file, and would be replaced by one; give the path of a file'
   elif not os.access(folder, os.W_OK | os.X_OK):
     yield f'--output={path}: the folder {folder} cannot be written to; change its permissions, or give another path'
+  for name, value in read.items():
+    given = (value,) if isinstance(value, str) else value or ()
+    if os.path.realpath(path) in [os.path.realpath(one) for text in given for one in matching(text)]:
+      yield f'--output={path} is a file that --{name} reads, and would replace it; give another path'
 
 
 def new_folder_mistakes(option: str, path: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, input_mistakes, output_mistakes
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, input_mistakes, output_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -60,7 +60,7 @@ def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
   """Return the options of visualize.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
-    return VisualizeOptions(**values | {'input': _input(values), 'output': _output(values)}, search=given)
+    return VisualizeOptions(**values | {'input': _input(values), 'output': behind_link(_output(values))}, search=given)
 
 
 def _input(values: Mapping[str, Value]) -> str | None:
@@ -82,7 +82,7 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
       yield from input_mistakes(path)
   if values['live'] and values['format'] != 'html':
     yield f'--live with --format={values["format"]}: a figure holds no model; leave out one of the two'
-  yield from output_mistakes(_output(values))
+  yield from output_mistakes(_output(values), **{name: values[name] for name in ('input', 'reference', 'beside')})
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
       yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'

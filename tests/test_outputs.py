@@ -61,6 +61,59 @@ def test_an_output_that_cannot_be_written_is_found_among_the_flags(script, tmp_p
   script.parse(['x.py', '--workdir=runs/x', f'--output={tmp_path}/out'], '')
 
 
+@pytest.mark.parametrize('script, flags', [(decode_options, ('input', 'reference', 'target')),
+                                           (visualize_options, ('input', 'reference', 'beside')), (analyze_options, ('input', 'reference'))])
+def test_what_is_read_is_no_output(script, flags, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'text').write_text('one dog\n')
+  (tmp_path / 'other').write_text('one dog\n')
+  os.symlink('text', tmp_path / 'link')
+  for flag in flags:
+    for read, output in (('text', f'{tmp_path}/text'), ('link', './text'), ('text', 'link'), ('te*', 'text'))[:3 + (flag == 'input')]:
+      with pytest.raises(SystemExit) as ended:
+        script.parse(['x.py', '--workdir=runs/x', '--input=other', f'--{flag}={read}', f'--output={output}'], '')
+      assert ended.value.code == exit_codes.CONFIG
+      assert f'--output={output} is a file that --{flag} reads, and would replace it' in capsys.readouterr().err
+  beside = [] if script is decode_options else ['--reference=text']
+  script.parse(['x.py', '--workdir=runs/x', '--input=other', *beside, f'--output={tmp_path}/new'], '')
+  assert (tmp_path / 'text').read_text() == 'one dog\n'
+
+
+@pytest.mark.parametrize('script', [decode_options, visualize_options, analyze_options])
+def test_an_output_that_is_a_link_is_written_where_it_points(script, tmp_path, capsys):
+  (tmp_path / 'far').mkdir()
+  parse = lambda: script.parse(['x.py', '--workdir=runs/x', f'--output={tmp_path}/link'], '')
+  for target, place in (('far/old', 'far/old'), ('far/new', 'far/new')):  # a file that is there, and one that is not yet
+    (tmp_path / 'far' / 'old').touch()
+    os.symlink(target, tmp_path / 'link')
+    assert parse().output == f'{tmp_path}/{place}'
+    (tmp_path / 'link').unlink()
+  for target, words in (('none/x', f'there is no folder {tmp_path}/none'), ('far', 'is a folder'), ('/dev/null', 'not a regular file')):
+    os.symlink(target, tmp_path / 'link')
+    with pytest.raises(SystemExit):
+      parse()
+    assert words in capsys.readouterr().err
+    (tmp_path / 'link').unlink()
+
+
+def test_a_link_stays_when_its_file_is_written(run, tmp_path):
+  (tmp_path / 'far').mkdir()
+  (tmp_path / 'in').write_text('one dog\n')
+  os.symlink('far/out', tmp_path / 'link')
+  with outputs.claimed(f'{tmp_path}/far/out'), pytest.raises(FolderBusyError):  # by whichever name
+    decode.main(decoding(run, f'--input={tmp_path}/in', f'--output={tmp_path}/link'))
+  assert decode.main(decoding(run, f'--input={tmp_path}/in', f'--output={tmp_path}/link')) == 0
+  assert os.readlink(tmp_path / 'link') == 'far/out' and (tmp_path / 'far' / 'out').read_text().count('\n') == 1
+  assert sorted(os.listdir(tmp_path)) == ['far', 'in', 'link'] and os.listdir(tmp_path / 'far') == ['out']
+
+
+def test_a_link_in_a_run_is_replaced_and_what_it_points_to_stays(tmp_path):
+  (tmp_path / 'original').write_text('of another run')
+  os.symlink('original', tmp_path / 'manifest.json')
+  files.DISK.write(f'{tmp_path}/manifest.json', 'of this run')
+  assert (tmp_path / 'original').read_text() == 'of another run' and not (tmp_path / 'manifest.json').is_symlink()
+
+
 @pytest.mark.parametrize('script, option, arguments', [
     (analyze_options, 'pruned_workdir', ['--workdir=runs/x', '--prune=3']),
     (convert_options, 'output', ['export', '--workdir=runs/x', '--to=stablehlo']),
