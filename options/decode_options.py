@@ -56,7 +56,8 @@ FLAGS = (
 )
 _SAMPLING = 'sample'  # the strategy of --mbr
 # What has no effect where given translations are scored.
-_OF_TRANSLATING = ('reference', 'columns', 'n_best', 'alignment', 'attention', 'mbr', 'utility', 'paper_bleu', 'stats', 'part_lines')
+_OF_TRANSLATING = ('reference', 'columns', 'n_best', 'alignment', 'attention', 'mbr', 'utility', 'paper_bleu',
+                   'stats', 'part_lines')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -139,7 +139,8 @@ def _read_values(tokens: Sequence[_Token], alone: Sequence[str], known: Mapping[
       found.append((flag, left.pop(0)))
   found += [(known[token.name], token.value) for token in tokens
             if not token.tree and token.name in known and token.value]
-  values: dict[str, Value] = {flag.name: tuple(map(at_home, left)) for flag in known.values() if flag.positional == 'rest' and left}
+  values: dict[str, Value] = {flag.name: tuple(map(at_home, left)) for flag in known.values()
+                             if flag.positional == 'rest' and left}
   for flag, text in found:
     try:
       values[flag.name] = flag.read(text)

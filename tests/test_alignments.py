@@ -39,7 +39,8 @@ def test_a_piece_belongs_to_the_word_that_it_begins_in(pieces, expected):
     (['▁10', '<0xC2>', '<0xA0>', '0', '00', '▁.'], '10\xa0000 .', [0, 1, 1, 1, 1, 2]),  # a space in bytes is no letter
     (['▁a', '▁b', '▁c', '▁d'], 'a\tb\u3000c\u2009d', [0, 1, 2, 3]),  # a vocabulary may spell every space alike
     (['▁a', '<0x09>', 'b', '\u3000', 'c'], 'a\tb\u3000c', [0, 1, 1, 2, 2]), (['▁', '▁a', '▁', '▁'], '  a  ', [0, 0, 0, 0]),
-    (['▁a', '▁', 'b'], 'a▁b', [0, 1, 1]), (['▁a', '<0xE3>', '<0x80>', '▁b'], 'a�� b', [0, 0, 0, 1])])  # bytes of no character
+    (['▁a', '▁', 'b'], 'a▁b', [0, 1, 1]),
+    (['▁a', '<0xE3>', '<0x80>', '▁b'], 'a�� b', [0, 0, 0, 1])])  # bytes of no character
 def test_pieces_and_words_agree_on_what_a_space_is(pieces, text, expected):
   np.testing.assert_array_equal(alignments.words_of_pieces(pieces, alignments.words_of(text)), expected)
 
@@ -90,19 +91,19 @@ def test_attention_is_cut_to_its_sentences(config, layers, heads):
 def test_a_long_line_pads_no_other_and_one_layer_is_fetched(monkeypatch):
   """A stand-in of six layers, whose attention only tells the shapes that it was asked for."""
   traced, fetched = [], []
-  weights = lambda source, target: [jax.numpy.full((len(source.ids), 2, target.ids.shape[1], source.ids.shape[1]), n, 'float32')
-                                    for n in range(6)]
 
   def inspect(params, source, target):
     traced.append(source.ids.shape)
-    return None, {'cross': weights(source, target)}
+    shape = len(source.ids), 2, target.ids.shape[1], source.ids.shape[1]
+    return None, {'cross': [jax.numpy.full(shape, layer, 'float32') for layer in range(6)]}
 
   vocabulary = types.SimpleNamespace(bos_id=2, eos_id=3, pad_id=0, pieces=lambda ids: ['▁a'] * len(ids),
                                      encode_batch=lambda texts: [[7] * len(text.split()) for text in texts])
   translator = types.SimpleNamespace(parts=(types.SimpleNamespace(inspect=inspect, longest=700), vocabulary, vocabulary),
                                      params=[None], longest_source=1024)
   get = jax.device_get
-  monkeypatch.setattr(jax, 'device_get', lambda tree: fetched.append(sum(leaf.size for leaf in jax.tree.leaves(tree))) or get(tree))
+  size_of = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
+  monkeypatch.setattr(jax, 'device_get', lambda tree: fetched.append(size_of(tree)) or get(tree))
   sizes = [3, 699, 5, 40, 2] * 20
   found = [Translation(' '.join('a' * size), ids=(7,) * size) for size in sizes]
   aligned = alignments.of_translations(translator, [one.text for one in found], found, 'shift')

@@ -62,14 +62,16 @@ def test_an_output_that_cannot_be_written_is_found_among_the_flags(script, tmp_p
 
 
 @pytest.mark.parametrize('script, flags', [(decode_options, ('input', 'reference', 'target')),
-                                           (visualize_options, ('input', 'reference', 'beside')), (analyze_options, ('input', 'reference'))])
+                                           (visualize_options, ('input', 'reference', 'beside')),
+                                           (analyze_options, ('input', 'reference'))])
 def test_what_is_read_is_no_output(script, flags, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'text').write_text('one dog\n')
   (tmp_path / 'other').write_text('one dog\n')
   os.symlink('text', tmp_path / 'link')
+  names = [('text', f'{tmp_path}/text'), ('link', './text'), ('text', 'link')]
   for flag in flags:
-    for read, output in (('text', f'{tmp_path}/text'), ('link', './text'), ('text', 'link'), ('te*', 'text'))[:3 + (flag == 'input')]:
+    for read, output in names + [('te*', 'text')] * (flag == 'input'):
       with pytest.raises(SystemExit) as ended:
         script.parse(['x.py', '--workdir=runs/x', '--input=other', f'--{flag}={read}', f'--output={output}'], '')
       assert ended.value.code == exit_codes.CONFIG
@@ -88,7 +90,8 @@ def test_an_output_that_is_a_link_is_written_where_it_points(script, tmp_path, c
     os.symlink(target, tmp_path / 'link')
     assert parse().output == f'{tmp_path}/{place}'
     (tmp_path / 'link').unlink()
-  for target, words in (('none/x', f'there is no folder {tmp_path}/none'), ('far', 'is a folder'), ('/dev/null', 'not a regular file')):
+  for target, words in (('none/x', f'there is no folder {tmp_path}/none'), ('far', 'is a folder'),
+                        ('/dev/null', 'not a regular file')):
     os.symlink(target, tmp_path / 'link')
     with pytest.raises(SystemExit):
       parse()

@@ -153,9 +153,10 @@ def test_compare_takes_its_files_in_order(capsys):
 @pytest.mark.parametrize('script, paths, plain', [
     (decode_options, 'workdirs input output references target', '--workdir=~/a,~/b --input=~/i --output=~/o --target=~/t'),
     (decode_options, 'references', '--workdir=a --input=i --reference=~/r,~/s'),
-    (visualize_options, 'workdir input output reference beside', '--workdir=~/a --input=~/i --output=~/o --reference=~/r --beside=~/b,~/c'),
-    (analyze_options, 'workdir input output reference pruned_workdir', '--workdir=~/a --input=~/i --output=~/o --reference=~/r '
-     '--prune=1 --pruned_workdir=~/p'),
+    (visualize_options, 'workdir input output reference beside', '--workdir=~/a --input=~/i --output=~/o --reference=~/r '
+     '--beside=~/b,~/c'),
+    (analyze_options, 'workdir input output reference pruned_workdir', '--workdir=~/a --input=~/i --output=~/o '
+     '--reference=~/r --prune=1 --pruned_workdir=~/p'),
     (compare_options, 'references systems', '~/r,~/s ~/a ~/b'),
     (convert_options, 'workdir place vocabularies', 'import --workdir=~/w --from=~/m.npz --vocabulary=~/v,~/w'),
     (convert_options, 'workdir output', 'export --workdir=~/w --output=~/o --to=stablehlo'),
@@ -180,9 +181,12 @@ def test_what_does_nothing_beside_other_flags_is_refused(capsys):
 
 
 @pytest.mark.parametrize('flags, idle', [
-    ('--columns=source,prefix', '--columns'), ('--n_best=2 --format=jsonl', '--n_best'), ('--mbr=4 --utility=bleu', '--mbr, --utility'),
-    ('--attention --alignment=plain --format=jsonl', '--alignment, --attention'), ('--stats --part_lines=7', '--stats, --part_lines'),
-    ('--paper_bleu=wmt14 --input=split:test', '--paper_bleu'), ('--paper_bleu=wmt14 --reference=r', '--reference, --paper_bleu'),
+    ('--columns=source,prefix', '--columns'), ('--n_best=2 --format=jsonl', '--n_best'),
+    ('--mbr=4 --utility=bleu', '--mbr, --utility'),
+    ('--attention --alignment=plain --format=jsonl', '--alignment, --attention'),
+    ('--stats --part_lines=7', '--stats, --part_lines'),
+    ('--paper_bleu=wmt14 --input=split:test', '--paper_bleu'),
+    ('--paper_bleu=wmt14 --reference=r', '--reference, --paper_bleu'),
     ('--format=pharaoh', '--format=pharaoh')])
 def test_scoring_refuses_what_only_translating_has(flags, idle, capsys):
   told = refused(capsys, decode_options, '--workdir=a', '--input=in', '--target=t', *flags.split())
