@@ -1,6 +1,7 @@
 """The files of a run on a disk: written by renaming, and locked with flock."""
 
 import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -61,7 +62,13 @@ class Disk(Storage):
 
   def move(self, path: str, target: str) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    os.replace(path, target)
+    try:
+      os.replace(path, target)
+    except OSError as error:
+      if error.errno != errno.EXDEV:
+        raise
+      _copy_whole(path, target)  # to another disk, as where a run's checkpoints/ is a link
+      _remove(path)
 
   def remove(self, path: str) -> None:
     os.remove(path)
@@ -90,6 +97,49 @@ class Disk(Storage):
     finally:
       with contextlib.suppress(OSError):
         os.remove(path)
+
+
+def _copy_whole(path: str, target: str) -> None:
+  """Copy a file or a folder; `target` is there once all of it has reached the disk, or not at all."""
+  unfinished = f'{target}.unfinished'
+  try:
+    with naming(target):
+      _remove(unfinished)  # left by a kill
+      _copy(path, unfinished)
+      os.replace(unfinished, target)
+      _sync(os.path.dirname(target))
+  except BaseException:
+    with contextlib.suppress(OSError):
+      _remove(unfinished)  # on a full disk it takes room
+    raise
+
+
+def _copy(path: str, target: str) -> None:
+  """Copy a file, or a folder with all that is in it, to the disk. Unlike shutil.copytree's, errors say what they are of."""
+  if os.path.isdir(path):
+    os.mkdir(target)
+    for name in os.listdir(path):
+      _copy(os.path.join(path, name), os.path.join(target, name))
+  else:
+    shutil.copyfile(path, target)
+  _sync(target)
+
+
+def _sync(path: str) -> None:
+  """Return once the content of a file, or what a folder lists, is on the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+  """Remove a file or a folder, where there is one."""
+  if os.path.isdir(path):
+    shutil.rmtree(path)
+  elif os.path.exists(path):
+    os.remove(path)
 
 
 class _FileLock(Claim):

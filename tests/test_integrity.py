@@ -1,6 +1,7 @@
 """What docs/reliability.md promises of files, memory and mistakes: checkpoints are broken, disks filled, traps laid."""
 
 import ast
+import contextlib
 import itertools
 import os
 import pickle
@@ -18,6 +19,7 @@ import pytest
 import tasks
 import train
 from checks import exit_codes
+from checks.disk import Disk
 from checks.errors import DamagedError, DataError
 from checks.whole_files import sealed, sum_of, unsealed
 from corpora.vocabulary import Vocabulary
@@ -116,6 +118,69 @@ def test_C1_a_checkpoint_that_is_replaced_stays_until_the_other_is_whole(tmp_pat
   writer.wait()
   assert Checkpoints(str(tmp_path / 'checkpoints'), 5).newest_whole() == (1, []) and writer.best() == 1
   assert not (tmp_path / 'replaced').exists()
+
+
+def linked_checkpoints(tmp_path, small_disk):
+  """A folder of checkpoints that is a link to another disk."""
+  (small_disk / 'elsewhere').mkdir()
+  (tmp_path / 'run').mkdir()
+  (tmp_path / 'run' / 'checkpoints').symlink_to(small_disk / 'elsewhere')
+  return tmp_path / 'run' / 'checkpoints'
+
+
+def test_C1_checkpoints_on_another_disk_are_put_by_and_set_aside_as_on_the_same(tmp_path, small_disk, monkeypatch):
+  folder = linked_checkpoints(tmp_path, small_disk)
+  writer = Checkpoints(str(folder), 5)
+  for step in (1, 2):
+    writer.save(step, {'a': jnp.ones(3)}, {})
+    writer.wait()
+  with monkeypatch.context() as patch:
+    patch.setattr(writer._manager, 'save', lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+      writer.save(2, {'a': jnp.ones(3)}, {})
+  assert os.listdir(folder.parent / 'replaced') == ['2'] and os.listdir(folder) == ['1']
+  (folder.parent / 'replaced' / '2.unfinished').mkdir()  # as a kill leaves it while a checkpoint is copied
+  assert Checkpoints(str(folder), 5).newest_whole() == (2, []) and not (folder.parent / 'replaced').exists()
+  flip(next(path for path in (folder / '2').rglob('*') if path.is_file() and path.stat().st_size), 0)
+  step, notes = Checkpoints(str(folder), 5).newest_whole()
+  assert step == 1 and 'was moved to damaged/2' in notes[0]
+  assert os.listdir(folder) == ['1'] and os.listdir(folder.parent / 'damaged') == ['2']
+
+
+def test_K3_a_kill_while_files_move_to_another_disk_leaves_one_of_the_two_whole(tmp_path, small_disk, monkeypatch):
+  files = {'a': bytes(range(99)), 'b/c': b'1' * 999, 'b/d': b''}
+  real = {name: getattr(os, name) for name in ('mkdir', 'fsync', 'replace', 'unlink', 'rmdir')}
+
+  class Killed(BaseException):
+    pass
+
+  def killed_after(count, call):
+    def counted(*inputs, **options):
+      calls.append(call)
+      if len(calls) > count:
+        raise Killed  # also from what is done about it: nothing happens any more
+      return real[call](*inputs, **options)
+    return counted
+
+  def contents(place):
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob('*') if path.is_file()}
+
+  for count in range(100):
+    source, target, calls = tmp_path / str(count), small_disk / str(count), []
+    for name, content in files.items():
+      (source / name).parent.mkdir(parents=True, exist_ok=True)
+      (source / name).write_bytes(content)
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+      for call in real:
+        patch.setattr(os, call, killed_after(count, call))
+      Disk().move(str(source), str(target))
+    assert contents(target if target.exists() else source) == files
+    if len(calls) <= count:
+      break
+    if not target.exists():
+      Disk().move(str(source), str(target))  # over what was left unfinished
+    assert contents(target) == files and not list(small_disk.glob('*.unfinished'))
+  assert 10 < count < 99 and not source.exists()
 
 
 def test_C2_a_full_disk_keeps_the_checkpoint_before(small_disk):

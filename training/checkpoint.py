@@ -164,7 +164,7 @@ class Checkpoints:
   def _bring_back(self) -> None:
     """Move checkpoints back that were put by for others that never became whole."""
     place, listed = os.path.dirname(self._put_by_place(0)), self._manifest.checkpoints()
-    for name in self._files.names(place):
+    for name in filter(str.isdigit, self._files.names(place)):  # a kill may leave an unfinished copy beside them
       put_by, there = os.path.join(place, name), os.path.join(self._folder, name)
       # In a bucket, where objects are moved one by one, either of the two may be there in part.
       whole = int(name) in listed and not self._difference(put_by, listed[int(name)]['files'])
