@@ -126,6 +126,16 @@ def test_the_seconds_that_compiling_takes_are_measured_once(tmp_path, monkeypatc
   monkeypatch.setattr(device_speed, 'measure', lambda: measured.append(10.0) or 10.0)
   assert device_speed.compile_seconds() == device_speed.compile_seconds() == 46.0 / max(1, background.workers())
   assert len(measured) == 1
+  kept, = tmp_path.glob('*/speed/*')  # and nothing unfinished
+  monkeypatch.setattr(background, 'workers', lambda: 3)
+  for exact in (1.4449, 1.4451, 2.0 / 3):
+    kept.unlink()
+    monkeypatch.setattr(device_speed, 'measure', lambda exact=exact: exact)
+    assert device_speed.compile_seconds() == device_speed.compile_seconds()
+  kept.unlink()
+  monkeypatch.setattr(device_speed, 'measure', lambda: kept.write_text('{"program_seconds": 7.0}') and 9.0)
+  assert device_speed.compile_seconds() == round(4.6 * 7.0 / 3, 2)  # another start was first
+  monkeypatch.undo()
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'file'))
   (tmp_path / 'file').write_text('')  # no folder can be made there
   assert device_speed.compile_seconds() == 6.0 / max(1, background.workers())

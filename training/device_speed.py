@@ -40,15 +40,29 @@ def compile_seconds() -> float:
   device = jax.local_devices()[0]
   try:
     name = re.sub(r'\W+', '_', f'{device.platform} {device.device_kind} {jax.__version__}')
-    path = os.path.join(cache_root.private_folder('speed'), f'{name}.json')
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError), open(path, encoding='utf-8') as file:
-      return round(_STEP * float(json.load(file)['program_seconds']) / max(1, background.workers()), 2)
-    measured = measure()
-    write_whole(path, json.dumps({'program_seconds': round(measured, 2)}))
-    seconds = _STEP * measured
+    seconds = _STEP * _program_seconds(os.path.join(cache_root.private_folder('speed'), f'{name}.json'))
   except OSError:
     seconds = _DEFAULT.get(device.platform, _DEFAULT_ELSEWHERE)
-  return round(seconds, 2) / max(1, background.workers())
+  return round(seconds / max(1, background.workers()), 2)
+
+
+def _program_seconds(path: str) -> float:
+  """Return what a file keeps of measure(), which is called where the file does not tell."""
+  if (kept := _kept(path)) is not None:
+    return kept
+  measured = round(measure(), 2)  # as it is read at later starts
+  if (kept := _kept(path)) is not None:  # by another start, which took the same seconds to measure
+    return kept
+  own = f'{path}.{os.getpid()}'  # two starts that write one file would get into each other's way
+  write_whole(own, json.dumps({'program_seconds': measured}))
+  os.replace(own, path)
+  return measured
+
+
+def _kept(path: str) -> float | None:
+  with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError), open(path, encoding='utf-8') as file:
+    return float(json.load(file)['program_seconds'])
+  return None
 
 
 def measure() -> float:
