@@ -21,6 +21,9 @@ from recipes.plan import Plan
 from recipes.stages import Making, check_direction, check_search, check_translates, training, translating
 from training.run_folder import RunFolder
 
+_REAL, _DISTILLED = 'real', 'distilled'
+_TAKEN = _REAL, _DISTILLED, own_text.VALIDATION  # names in text/ that no test set gets
+
 
 def plan(options: RecipeOptions) -> Plan:
   """Return the stages. Raises ConfigError naming what cannot work."""
@@ -33,12 +36,12 @@ def plan(options: RecipeOptions) -> Plan:
   teachers = 'the teacher' if len(options.teachers) == 1 else f'{len(options.teachers)} teachers'
   scored = options.n_best > 1 or options.keep is not None or options.min_score is not None
   translated, tests, taught = map(place, (f'translated.{"jsonl" if scored else "txt"}', 'tests.txt', 'teachers.txt'))
-  real, distilled = text.files('real'), text.files('distilled')
+  real, distilled = text.files(_REAL), text.files(_DISTILLED)
   made_from = tuple(os.path.join(teacher, 'config.json') for teacher in options.teachers)
   form = ['--format=jsonl'] * scored + [f'--n_best={options.n_best}'] * (options.n_best > 1)
   choose = functools.partial(pairs.synthetic, translated, real[0], distilled, is_back=False, keep=options.keep,
                              min_score=options.min_score, references=real[1] if options.n_best > 1 else None)
-  changes = text.changes('distilled,real' if options.real else 'distilled', own_text.test_stems(options))
+  changes = text.changes(f'{_DISTILLED},{_REAL}' if options.real else _DISTILLED, own_text.test_stems(options, _TAKEN))
   stages = [
       Making('text', 'writing the text', (), (*real, *text.files(own_text.VALIDATION), tests),
              functools.partial(_write, options, text, tests)),
@@ -55,8 +58,8 @@ def plan(options: RecipeOptions) -> Plan:
 def _write(options: RecipeOptions, text: own_text.Folder, tests: str) -> dict[str, Any]:
   """Write the corpus into text/, and the sources of all test sets, one set behind the other, into a file."""
   corpus = own_text.read(options)
-  examined = own_text.tests_of(corpus, options)
-  figures: dict[str, Any] = {'training': text.write('real', corpus.train),
+  examined = own_text.tests_of(corpus, options, _TAKEN)
+  figures: dict[str, Any] = {'training': text.write(_REAL, corpus.train),
              own_text.VALIDATION: text.write(own_text.VALIDATION, corpus.validation)}
   figures['tests'] = {stem: text.write(stem, split) for stem, split in examined.items()}
   splits = list(examined.values()) or [corpus.validation]

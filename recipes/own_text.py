@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checks.names import distinct
 from corpora import cleaning, loading
 from corpora.config import KINDS
 from corpora.splits import Corpus, Pair, Split
@@ -40,17 +41,22 @@ def read(options: RecipeOptions, changes: Mapping[str, Any] | None = None) -> Co
   return corpus
 
 
-def test_stems(options: RecipeOptions) -> list[str]:
-  """Return the stems of the files that test sets are written to, in the order of data.test_splits."""
-  return [re.sub(r'[^\w\-]+', '_', name) for name in leaves(options.config)['data.test_splits']]
+def test_stems(options: RecipeOptions, taken: Sequence[str] = ()) -> list[str]:
+  """Return the stems of the files that test sets are written to, in the order of data.test_splits.
+
+  Args:
+    options: of the recipe.
+    taken: stems of other files in the same folder, which no test set gets.
+  """
+  return distinct((re.sub(r'[^\w\-]+', '_', name) for name in leaves(options.config)['data.test_splits']), taken)
 
 
-def tests_of(corpus: Corpus, options: RecipeOptions) -> dict[str, Split]:
-  """Return the test sets by the stems of their files; those that the corpus lacks are left out.
+def tests_of(corpus: Corpus, options: RecipeOptions, taken: Sequence[str] = ()) -> dict[str, Split]:
+  """Return the test sets by the stems of their files, see test_stems(); those that the corpus lacks are left out.
 
   Where the configuration asks for none, there is none, though the corpus may make one of its own.
   """
-  stems, names = test_stems(options), list(leaves(options.config)['data.test_splits'])
+  stems, names = test_stems(options, taken), list(leaves(options.config)['data.test_splits'])
   return {stems[names.index(split.stem) if split.stem in names else place]: split
           for place, split in enumerate(corpus.tests[:len(names)])}
 

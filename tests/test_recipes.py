@@ -24,7 +24,7 @@ from checks.errors import ConfigError, DamagedError, DataError, FileError
 from decoding import outputs
 from options import decode_options, recipe_options, train_options
 from options.configurations import ROOT, leaves
-from recipes import pairs, stages, work
+from recipes import distil, pairs, stages, work
 from tests import tiny_runs
 from training.json_files import read_json
 from training.run_folder import FolderBusyError, RunFolder
@@ -246,6 +246,28 @@ def test_the_card_of_a_student_has_its_teachers_scores_on_the_same_sets(distille
   assert card['teachers']['together']['test']['chrf'] == pytest.approx(expected)
   assert card['teachers']['apart'][str(run)]['results'] == read_json(run / 'results.json')
   assert list(card['scores']) == ['test'] and card['settings']['--teachers'] == [str(run)] * 2
+
+
+@pytest.mark.parametrize('splits, stems', [
+    (('test',), ('test',)), (('real', 'distilled', 'validation'), ('real_2', 'distilled_2', 'validation_2')),
+    (('a set', 'a_set', 'a.set'), ('a_set', 'a_set_2', 'a_set_3'))])
+def test_test_sets_of_any_names_stand_beside_the_text_of_a_student(splits, stems, text, run, tmp_path, capsys):
+  for number, split in enumerate(splits):
+    for code in ('en', 'de'):
+      content = ''.join(f'dog {number} {place}\n' for place in range(3))
+      (tmp_path / f'{split}.{code}').write_text(content)
+  for name in ('train.en', 'train.de', 'val.en', 'val.de'):
+    shutil.copy(text / name, tmp_path)
+  given = 'distil', tmp_path, tmp_path / 'x', f'--teachers={run}', f'--config.data.test_splits={splits!r}'
+  assert recipe.main(options(*given, '--stage=text')) == exit_codes.DONE
+  made = tmp_path / 'x' / 'text'
+  for name, copied in (('real', 'train'), ('validation', 'val'), *zip(stems, splits)):
+    assert [lines(made / f'{name}.{code}') for code in ('en', 'de')] == [
+        lines(tmp_path / f'{copied}.{code}') for code in ('en', 'de')]
+  assert len(list(made.iterdir())) == 4 + 2 * len(splits)
+  student = distil.plan(options(*given)).stages[-1]
+  asked = leaves(train_options.parse(student.command[1:], '').config)
+  assert asked['data.test_splits'] == stems and asked['data.validation_split'] == 'validation'
 
 
 # --------------------------------------------------------------------------------------------- how it goes on
