@@ -16,6 +16,7 @@ import jax
 import input_pipeline
 from batching.store import Store
 from checks.errors import ConfigError, config_errors
+from checks.names import distinct
 from checks.progress import shown
 from corpora import loading, marian_vocabulary
 from corpora import vocabulary as vocabularies
@@ -218,8 +219,9 @@ class Task(abc.ABC):
     return self.corpus.tests or (self.corpus.validation,)
 
   def outputs_of(self, split: Any) -> str:
-    """Return the name of the file in samples/ with what the model wrote for a split."""
-    stem = 'test' if split is self.examined[0] else re.sub(r'\W+', '_', split.name).strip('_')
+    """Return the name of the file in samples/ with what the model wrote for a split; no other split has the same."""
+    names = (re.sub(r'\W+', '_', other.name).strip('_') for other in self.examined[1:])
+    stem = next(stem for stem, other in zip(distinct(['test', *names]), self.examined) if other is split)
     return f'{stem}_{self.outputs}'
 
   @property

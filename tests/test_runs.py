@@ -19,7 +19,7 @@ from checks.errors import ConfigError, DataError
 from decoding import jobs
 from options import configurations, decode_options, train_options
 from options.configurations import ROOT
-from tasks import trained
+from tasks import setup, trained
 from tests.tiny_runs import metrics, options, saved, start
 from training import checkpoint, finished, json_files, run_folder
 from training.json_files import read_json
@@ -36,6 +36,20 @@ def test_a_run_leaves_everything_in_its_folder(run):
       'step_00000004.txt', 'step_00000008.txt', 'test_translations.txt']
   assert list((run / 'tensorboard').iterdir())
   assert json.loads((run / 'config.json').read_text())['model']['d_model'] == 16
+
+
+def test_the_translations_of_each_test_set_have_a_file_of_their_own(corpus, tmp_path):
+  names = ('talks', 'test', 'news-16', 'news_16', 'test_2', 'news_16_2')
+  for path in corpus.iterdir():
+    shutil.copy(path, tmp_path)
+    if path.stem == 'test':
+      for name in names:
+        shutil.copy(path, tmp_path / f'{name}{path.suffix}')
+  records = setup.read(options(tmp_path, tmp_path / 'run', f'--config.data.test_splits={names!r}'))
+  with run_folder.RunFolder(str(tmp_path / 'run')).create_or_resume(records.saved) as folder:
+    task = tasks.TASKS[records.task](records, folder)
+  written = [task.outputs_of(split).removesuffix('_translations.txt') for split in task.examined]
+  assert written == ['test', 'test_2', 'news_16', 'news_16_2', 'test_2_2', 'news_16_2_2']
 
 
 def test_stopped_and_continued_equals_uninterrupted_bit_for_bit(corpus, run, tmp_path):
