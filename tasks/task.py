@@ -260,8 +260,8 @@ class Task(abc.ABC):
     print(f'Corpus {corpus.name}: ' + ', '.join(f'{split.name} {split.extent}' for split in splits))
     for note in corpus.notes:
       print(f'  {note}')
-    hashes = {split.name: split.fingerprint for split in splits}
-    folder.check_data(hashes)
+    hashes = environment.texts_by_name(splits)
+    folder.check_data(hashes, {split.name: split.fingerprint for split in splits})
     if peers.is_main():
       folder.record_environment(environment.environment(jax.devices(), hashes))
       folder.write_json(folder.suggestions, corpus.suggestions)

@@ -27,6 +27,7 @@ from options import decode_options, train_options, visualize_options
 from tasks import language_model, setup
 from tests.conftest import BOS, FILLER, SIZES, rows, sentences
 from tests.test_model_family import after_prefill, assert_prefilled, away_from_zero, stepwise
+from training.run_folder import RunFolder
 from transformer import architectures, tokens
 from transformer import model as models
 from transformer.config import LanguageModelConfig
@@ -200,6 +201,38 @@ def test_files_of_their_own_for_validation_and_test(path, tmp_path):
   whole = corpus.train.num_bytes
   corpus = loading.load(text_config(path, test_text=str(tmp_path / 'third'), document='line'))
   assert list(corpus.tests[0]) == ['third', 'ends here'] and corpus.train.num_bytes + corpus.validation.num_bytes == whole
+
+
+@pytest.mark.parametrize('shared', [(0, 1, 2), (0, 1), (0, 2), (1, 2)])
+def test_files_that_share_a_name_are_told_apart_when_a_run_goes_on(shared, tmp_path):
+  paths = [tmp_path / str(place) / ('wiki.txt' if place in shared else f'{place}.txt') for place in range(3)]
+  for place, path in enumerate(paths):
+    path.parent.mkdir()
+    path.write_text('a dog saw a cat\n' * (20 + place))
+
+  def start(workdir, by_name=None):
+    more = [f'--config.data.{name}_text={path}' for name, path in zip(('validation', 'test'), paths[1:])]
+    records = setup.read(options(paths[0], workdir, '--config.vocabulary.size=280', *more))
+    with RunFolder(str(workdir)).create_or_resume(records.saved) as folder:
+      if by_name:
+        folder.record_environment({'data': by_name})
+      return tasks.TASKS[records.task](records, folder)
+
+  made = start(tmp_path / 'run')
+  assert list(made.folder.manifest.read()['texts'].values()) == [split.fingerprint for split in (
+      made.corpus.train, made.corpus.validation, *made.corpus.tests)]
+  start(tmp_path / 'run')
+  by_name = {split.name: split.fingerprint for split in (made.corpus.train, made.corpus.validation, *made.corpus.tests)}
+  for _ in range(2):  # begun by a version that kept one of them alone: it goes on, and is listed whole from then on
+    older = start(tmp_path / 'older', by_name)
+    assert older.folder.manifest.read()['texts'] == made.folder.manifest.read()['texts']
+    by_name = None
+  for path in paths:
+    before = path.read_text()
+    path.write_text(before + 'another line\n')
+    with pytest.raises(ConfigError, match=f'other text than {path.name}'):
+      start(tmp_path / 'run')
+    path.write_text(before)
 
 
 def test_text_that_cannot_be_split_is_an_error(tmp_path):

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from checks import files
@@ -39,6 +40,17 @@ def _processor() -> str:
       if line.startswith('model name'):
         return line.partition(':')[2].strip()
   return platform.processor() or platform.machine()
+
+
+def texts_by_name(splits: Sequence[Any]) -> dict[str, str]:
+  """Return the fingerprints of the splits (train, validation, each test set) by name.
+
+  To a name that several have, as files of one name in different folders do, its role is added.
+  """
+  names = [split.name for split in splits]
+  roles = ['training', 'validation', *(f'test {place}' for place in range(1, len(names) - 1))]
+  return {name if names.count(name) == 1 else f'{name} ({role})': split.fingerprint
+          for name, role, split in zip(names, roles, splits, strict=True)}
 
 
 def texts_of(path: str) -> dict[str, str]:

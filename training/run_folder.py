@@ -326,14 +326,16 @@ class RunFolder:
     expected = 'vocabulary.model' if self.read_config()['vocabulary']['joint'] else ' and '.join(missing)
     return f'{expected} is missing (vocabulary.model, or source.model and target.model)'
 
-  def check_data(self, hashes: dict[str, str]) -> None:
+  def check_data(self, hashes: dict[str, str], by_name: dict[str, str] | None = None) -> None:
     """Raise ConfigError when the run was begun with other text.
 
     Args:
       hashes: fingerprints of train, validation and each test set, in this order. Their names may differ, since files
         may move. Test sets may be added and removed.
+      by_name: as earlier versions listed them: of splits that share a name, the last alone. A run that such a version
+        began goes on.
     """
-    if before := self.manifest.read()['texts']:
+    if (before := self.manifest.read()['texts']) and before != by_name:
       wrong = [name for name, old in counterparts(hashes, before).items() if old != hashes[name]]
       if wrong or len(hashes) < min(2, len(before)):
         raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
