@@ -17,9 +17,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from checks import locks
+from checks import locks, signals
 from checks.errors import naming
-from checks.exit_codes import INTERRUPTED, PREEMPTED
 
 POLL_SECONDS = 0.5  # between two readings of a child's log
 _TAIL_BYTES = 50_000  # read from the end of a log; no message is longer
@@ -45,11 +44,13 @@ class Stops:
 
   def ask(self, number: int) -> None:
     """Note a signal; called by its handler, which raises nothing, since that could be swallowed."""
+    if number == signal.SIGHUP:
+      signals.leave_terminal()
     self._numbers.append(number)
 
   @property
   def exit_code(self) -> int:
-    return INTERRUPTED if self._numbers[-1] == signal.SIGINT else PREEMPTED
+    return signals.CODES[signal.Signals(self._numbers[-1])]
 
   @property
   def are_asked(self) -> bool:
@@ -62,9 +63,10 @@ class Stops:
       raise StopAsked
 
   def pass_on(self, child: subprocess.Popen) -> None:
-    """Send the child the signals that it has not got yet."""
+    """Send the child the signals that it has not got yet: SIGTERM for a closed terminal, to which it does not write."""
     while self._passed_on < len(self._numbers):
-      child.send_signal(self._numbers[self._passed_on])
+      number = self._numbers[self._passed_on]
+      child.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
       self._passed_on += 1
 
 
@@ -72,10 +74,7 @@ class Stops:
 def stop_signals() -> Iterator[Stops]:
   """Note the signals that ask for a stop, within the block."""
   stops = Stops()
-  numbers = [signal.SIGINT, signal.SIGTERM]
-  if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
-    numbers.append(signal.SIGHUP)
-  before = {number: signal.signal(number, lambda number, _: stops.ask(number)) for number in numbers}
+  before = {number: signal.signal(number, lambda number, _: stops.ask(number)) for number in signals.stop_codes()}
   try:
     yield stops
   finally:

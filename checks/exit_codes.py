@@ -19,5 +19,5 @@ MEANINGS = {
     INTERRUPTED: 'Ctrl-C; saved, the same command resumes',
     ABORTED: 'another process of the run died, and jax ended this one before the program could',
     PIPE_CLOSED: 'the program that read the output ended before it, as in `| head`',
-    PREEMPTED: 'SIGTERM; saved, the same command resumes',
+    PREEMPTED: 'SIGTERM, or its terminal was closed; saved, the same command resumes',
 }

@@ -13,13 +13,13 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def begin(message: str = 'Interrupted.') -> None:
-  """From now on, keep memory, let Ctrl-C and SIGTERM end the program, and report a package that is missing in a sentence.
+  """From now on, keep memory, let Ctrl-C, SIGTERM and SIGHUP end the program, and report a package that is missing in a sentence.
 
   Call it first of all. Garbage is not looked for until imported() is called: what imports make is none, and looking
   through it again and again, and once more at the program's end, takes as long as half of them.
 
   Args:
-    message: printed on Ctrl-C and SIGTERM, see signals.end_at_once().
+    message: printed on these signals, see signals.end_at_once().
   """
   gc.disable()
   atexit.register(gc.freeze)

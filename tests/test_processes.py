@@ -132,7 +132,8 @@ programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, '')))
 
 @pytest.mark.drill
 @pytest.mark.parametrize('asked, sent, codes', [  # one is enough: jax tells the others
-    ((0, 1), signal.SIGTERM, (143, 143)), ((1,), signal.SIGTERM, (143, 143)), ((1,), signal.SIGINT, (143, 130))])
+    ((0, 1), signal.SIGTERM, (143, 143)), ((1,), signal.SIGTERM, (143, 143)), ((1,), signal.SIGINT, (143, 130)),
+    ((0, 1), signal.SIGHUP, (143, 143))])
 @pytest.mark.parametrize('phase', [
     'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
     'training/evaluation.totals', 'decoding/translator.Translator.translate',

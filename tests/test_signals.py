@@ -1,10 +1,11 @@
-"""Ctrl-C and SIGTERM at any moment of a script's life: an exit code and a sentence, never a traceback, nothing lost."""
+"""Ctrl-C, SIGTERM and a closed terminal at any moment of a script's life: an exit code and a sentence, never a traceback, nothing lost."""
 
 import contextlib
 import fcntl
 import gc
 import itertools
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,16 +16,17 @@ import numpy as np
 import pytest
 
 import train
-from checks import children, exit_codes
+from checks import children, exit_codes, signals
 from options.configurations import ROOT
 from tests.test_reliability import assert_same_run
-from tests.tiny_runs import options, start
+from tests.tiny_runs import arguments, options, start
 from training import stopping
+from training.manifest import Manifest
 
 RESUMES = 'Stopped. The same command resumes from here.\n'
 SCRIPTS = {'train': RESUMES, 'recipe': RESUMES, 'sweep': 'Interrupted.\n',
            **dict.fromkeys(('decode', 'visualize', 'analyze', 'compare'), 'Interrupted.\n')}
-CODES = {signal.SIGINT: exit_codes.INTERRUPTED, signal.SIGTERM: exit_codes.PREEMPTED}
+CODES = signals.stop_codes()
 
 
 def until_handled(process):
@@ -132,6 +134,81 @@ def test_K1_a_second_ctrl_c_ends_at_once():
   assert done.stderr == 'Ended at once. The same command resumes from the last checkpoint.\n'
 
 
+def begin_in_a_terminal(*command):
+  """Start a command in a terminal of its own; return its process id, and the terminal's other end."""
+  pty = pytest.importorskip('pty')
+  process, terminal = pty.fork()
+  if not process:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.chdir(ROOT)
+    os.execv(sys.executable, [sys.executable, *command])
+  return process, terminal
+
+
+def close_when(is_ready, process, terminal):
+  """Close a terminal once is_ready(what it shows); return the exit code of the process in it."""
+  shown, late = b'', threading.Timer(100, os.kill, (process, signal.SIGKILL))
+  late.start()
+  while not is_ready(shown):
+    if select.select([terminal], [], [], 0.05)[0]:
+      shown += os.read(terminal, 1024)
+  os.close(terminal)
+  code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+  late.cancel()
+  return code
+
+
+def test_K1_a_run_whose_terminal_closes_is_saved(corpus, tmp_path):
+  words = arguments(corpus, tmp_path / 'run', *FLAGS, '--config.train.num_steps=100000',
+                    '--config.train.eval_every=100000', '--config.train.checkpoint_every=100000')
+  has_measured = lambda _: os.path.exists(tmp_path / 'run' / 'metrics.jsonl')
+  assert close_when(has_measured, *begin_in_a_terminal(*words)) == exit_codes.PREEMPTED
+  assert Manifest(str(tmp_path / 'run')).checkpoints()
+
+
+IN_A_TERMINAL = """
+import sys
+from checks import children
+children.POLL_SECONDS, number = 0.05, iter(range(10**9))
+child = '''
+import pathlib, signal, sys, time
+def save(*_): pathlib.Path(sys.argv[1]).touch(); sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("ready to be stopped")
+time.sleep(60)
+'''
+with children.stop_signals() as stops:
+  try:
+    children.run([sys.executable, '-c', child, sys.argv[1]], 'x', sys.argv[1] + '.log', children.Echo(lambda: str(next(number))), stops)
+  except children.StopAsked:
+    sys.exit(stops.exit_code)
+"""
+
+
+def test_K4_a_sweep_or_recipe_whose_terminal_closes_lets_its_child_save(tmp_path):
+  process = begin_in_a_terminal('-c', IN_A_TERMINAL, str(tmp_path / 'saved'))
+  assert close_when(lambda shown: b'to be stopped' in shown, *process) == exit_codes.PREEMPTED and (tmp_path / 'saved').exists()
+
+
+HUNG_UP = '''
+import os, signal
+from training.stopping import StopRequest
+with StopRequest() as stop:
+  os.kill(os.getpid(), signal.SIGHUP)
+raise SystemExit(stop.exit_code)
+'''
+
+
+@pytest.mark.parametrize('ignored', [True, False])
+def test_under_nohup_a_closed_terminal_changes_nothing(ignored):
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+  try:
+    done = subprocess.run([sys.executable, '-c', HUNG_UP], cwd=ROOT, timeout=60)
+    assert done.returncode == (exit_codes.DONE if ignored else exit_codes.PREEMPTED)
+  finally:
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize('wait', [lambda stop, block: stop.run(block), lambda stop, block: next(stop.each(iter(block, 0)))])
 def test_K1_a_signal_within_a_callback_of_the_garbage_collector_is_not_lost(wait):
   """Python swallows what a handler raises there. The collection runs in the main thread, while that waits."""
@@ -236,7 +313,7 @@ def test_K1_drill_of_signals_from_the_first_line_to_the_end(corpus, tmp_path):
   assert start(corpus, tmp_path / 'timed', *FLAGS).wait(timeout=300) == 0
   lasts = time.monotonic() - began
   while len(codes) < count:
-    sent, workdir = list(CODES)[len(codes) % 2], tmp_path / str(finished)
+    sent, workdir = list(CODES)[len(codes) % len(CODES)], tmp_path / str(finished)
     process = start(corpus, workdir, *FLAGS)
     until_handled(process)
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -6,7 +6,7 @@ On TPU pod slices and under SLURM the processes find each other through the clus
 once on each host (see docs/launching.md). Process 0 writes the run's folder, which all of them have to see.
 """
 
-from checks import startup
+from checks import signals, startup
 
 if __name__ == '__main__':
   startup.begin()  # before the seconds that the imports below take
@@ -165,15 +165,14 @@ def main() -> int:
   parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
   options = parser.parse_args()
   asked = []  # the handlers raise nothing and send nothing: a signal may come between the starts of two children
-  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup lets it be ignored
-      signal.signal(number, lambda number, _: asked.append(number))
+  for number in signals.stop_codes():
+    signal.signal(number, lambda number, _: asked.append(number))
   # In sessions of their own, children get Ctrl-C from here alone: a second one would end them without saving.
   children = [subprocess.Popen(command.arguments, env=command.environment, start_new_session=True)
               for command in commands(options.count, options.command)]
   while any(child.poll() is None for child in children):
     while asked:
-      number = asked.pop(0)
+      number = asked.pop(0)  # SIGHUP as itself: the children write to the same terminal, and have to leave it
       for child in children:
         child.send_signal(number)
     time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""How a run stops on Ctrl-C or SIGTERM, in one process or in several."""
+"""How a run stops on Ctrl-C, SIGTERM or a closed terminal, in one process or in several."""
 
 import concurrent.futures
 import os
@@ -27,7 +27,7 @@ class Stopped(BaseException):
 
 
 class StopRequest:
-  """Ctrl-C or SIGTERM requests a stop after the current step; a second Ctrl-C ends the program at once.
+  """Ctrl-C, SIGTERM or a closed terminal requests a stop after the current step; a second Ctrl-C ends the program at once.
 
   The handlers raise nothing, since what they raise can be swallowed (see checks/signals.py). Whoever waits asks again and
   again whether a stop was requested, and raises Stopped itself.
@@ -37,19 +37,21 @@ class StopRequest:
 
   def __init__(self):
     self.exit_code = 0
-    self._before, self._asked = {}, False
+    self._before, self._asked = {}, 0  # the exit code of what this process was asked by
     self._calls = self._votes = 0  # equal in all processes
 
   def __enter__(self):
-    codes = {signal.SIGINT: INTERRUPTED} | ({signal.SIGTERM: PREEMPTED} if jax.process_count() == 1 else {})
-    for number, code in codes.items():
-      self._before[number] = signal.signal(number, lambda *_, code=code: self._ask(code))
+    for number, code in signals.stop_codes().items():
+      if number != signal.SIGTERM or jax.process_count() == 1:
+        self._before[number] = signal.signal(number, lambda number, _, code=code: self._ask(number, code))
     return self
 
-  def _ask(self, code: int) -> None:
-    if self._asked and code == INTERRUPTED:
+  def _ask(self, number: int, code: int) -> None:
+    if number == signal.SIGHUP:
+      signals.leave_terminal()
+    if self._asked and number == signal.SIGINT:
       signals.exit_now('Ended at once. The same command resumes from the last checkpoint.', code)
-    self._asked = True
+    self._asked = code
     if jax.process_count() > 1:
       os.kill(os.getpid(), signal.SIGTERM)  # jax tells the others, and all stop after the same step
     else:
@@ -64,7 +66,7 @@ class StopRequest:
     if jax.process_count() > 1 and not self.exit_code:
       self._calls += 1
       if multihost_utils.reached_preemption_sync_point(self._calls):
-        self.exit_code = INTERRUPTED if self._asked else PREEMPTED
+        self.exit_code = self._asked or PREEMPTED
     return bool(self.exit_code)
 
   def check(self) -> None:
@@ -114,7 +116,7 @@ class StopRequest:
     store.key_value_set(f'{place}/{jax.process_index()}', 'stop' if stop or error else 'done')
     votes = [store.blocking_key_value_get(f'{place}/{number}', _VERY_LONG) for number in range(jax.process_count())]
     if 'stop' in votes:
-      self.exit_code = self.exit_code or (INTERRUPTED if self._asked else PREEMPTED)
+      self.exit_code = self.exit_code or self._asked or PREEMPTED
       raise Stopped
     return future.result()
 
