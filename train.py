@@ -229,7 +229,7 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
     raise DamagedError(f'{error}; or average only those after it, with --config.train.average_last=1') from None
   if len(steps) > 1:
     print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
-  found = {split: task.score(params, split, evaluator.sums) for split in task.examined}
+  found = {split: evaluator.score(params, split) for split in task.examined}
   measured = per_token(evaluator.sums(params, task.corpus.validation))
   results = announcement.results_by_set(found) | {
       'step': int(state.step), 'seconds': progress.seconds, 'averaged_steps': steps,

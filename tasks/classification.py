@@ -108,7 +108,7 @@ class Classification(Task):
     del step
     examples, labels = self.corpus.validation.examples[:self.setup.evaluation.num_samples], self.corpus.labels
     self._classifier.params = params
-    found = self._classifier.classify(examples)
+    found = self._classifier.classify(examples, self.progress)
     samples = [[*(('text', text) for text in example.texts), ('label', labels[example.label]),
                 ('model', f'{label.text} ({label.probability:.2f})')] for example, label in zip(examples, found)]
     accuracy = per_token(sums)['accuracy']
@@ -120,7 +120,7 @@ class Classification(Task):
     print(f'Classifying {split.name} ({len(split):,} examples), and fitting the baselines …', flush=True)
     sums = sums_of(params, split)
     self._classifier.params = params
-    found = self._classifier.classify(split.examples)
+    found = self._classifier.classify(split.examples, self.progress)
     results = {'accuracy': per_token(sums)['accuracy'], 'examples': len(split), 'task': self.corpus.task,
                'labels': list(self.corpus.labels), 'baselines': labelled_baselines.baselines(self.corpus, split)}
     return Score(results, self.describe(results | {'test_set': split.name}), [label.text for label in found],

@@ -96,7 +96,7 @@ class LanguageModelling(Task):
     """Return bits per byte, and continuations of the same prompts."""
     self._continuer.params = params
     written = [found.text[len(prompt.prompt):] for prompt, found in zip(
-        self._prompts, self._continuer.continue_lines([prompt.prompt for prompt in self._prompts]))]
+        self._prompts, self._continuer.continue_lines([prompt.prompt for prompt in self._prompts], self.progress))]
     measures = per_byte(sums, self.corpus.validation.num_bytes)
     samples = [[('prompt', prompt), ('text', rest), ('model', text)]
                for (prompt, rest), text in zip(self._prompts, written)]
@@ -114,7 +114,7 @@ class LanguageModelling(Task):
     results |= {'nats': sums['nll'], 'tokens': round(sums['tokens']), 'bytes': split.num_bytes}
     asked = [prompt for prompt, _ in prompts(split, self.setup.evaluation.num_samples)]
     self._continuer.params = params
-    written = [found.text for found in self._continuer.continue_lines(asked)]
+    written = [found.text for found in self._continuer.continue_lines(asked, self.progress)]
     summary = self.describe(results | {'test_set': split.name}) + ''.join(f'\n\n    {text}' for text in written[:3])
     return Score(results, summary, written, asked[0] if asked else 'The')
 

@@ -65,6 +65,7 @@ class Task(abc.ABC):
   batched_scores: ClassVar[bool] = False  # whether score() asks for sums over a test set, in batches of a plan
   references: ClassVar[bool] = False  # whether its answers may be compared with reference texts
   line_by_line: ClassVar[bool] = False  # whether answers depend on their line alone, so that lines can be piped
+  progress: Callable[[int], object] = staticmethod(lambda finished: None)  # see Evaluated in training/evaluation.py
   outputs: ClassVar[str]  # end of the name of the file in samples/ with the model's outputs for a test set
   invitation: ClassVar[str]  # to try decode.py: 'Translate a sentence'
   own_text: ClassVar[str]  # the options of train.py to train on the user's own text

@@ -87,7 +87,7 @@ class Translation(Task):
     options = self.setup.evaluation
     pairs = self._evaluated
     self._greedy.params = [params]
-    scored, hypotheses = translation_scores(self._greedy, pairs)
+    scored, hypotheses = translation_scores(self._greedy, pairs, self.progress)
     shown = list(zip(pairs, hypotheses))[:options.num_samples]
     pair, hypothesis = shown[step // options.eval_every % len(shown)]
     return Evaluation(
@@ -107,14 +107,14 @@ class Translation(Task):
     how = f'beam {self.setup.search.beam_size}' if self.setup.search.strategy == 'beam' else 'sampled'
     print(f'Translating {split.name} ({len(pairs):,} sentences, {how}) …', flush=True)
     with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
-      results, hypotheses = translation_scores(translator, pairs, bar.update)
+      results, hypotheses = translation_scores(translator, pairs, lambda count: (bar.update(count), self.progress(count)))
     summary = [scores.describe(results, split.name)]
     if split is self.examined[0] and corpus.measure:
       measured = corpus.measure(hypotheses, lambda word: len(self.source.encode(word)))
       results |= measured
       summary.append('  '.join(f'{name} {value:.3f}' for name, value in measured.items() if isinstance(value, float)))
     if split is self.examined[0] and corpus.showcase:
-      translated = [found.text for found in translator.translate([pair.source for pair in corpus.showcase])]
+      translated = [found.text for found in translator.translate([pair.source for pair in corpus.showcase], self.progress)]
       shown, right = marked(corpus.showcase, translated)
       summary.append(f'\nSentences that training never saw ({right} of {len(translated)} right):\n{shown}')
     example = corpus.suggestions[0] if corpus.suggestions else pairs[0].source

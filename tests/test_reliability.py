@@ -21,6 +21,7 @@ from options.configurations import ROOT
 from tests.tiny_runs import metrics, options, saved, start
 from training import checkpoint, evaluation, failures, run_folder, stopping
 from training.checkpoint import CheckpointError, Checkpoints
+from training.watchdog import Watchdog
 from transformer import partitioning
 
 STEPS = 10  # more than three epochs of three batches
@@ -236,6 +237,33 @@ def test_H2_a_stalled_process_ends_with_every_thread_s_stack():
   assert done.returncode == exit_codes.STALLED and done.stdout == 'awake\n' and time.monotonic() - began < 40
   assert 'nothing happened for' in done.stderr and done.stderr.count('most recent call first') >= 2
   assert 'line 12 in <module>' in done.stderr
+
+
+def test_H2_each_batch_of_an_evaluation_and_of_the_scoring_is_progress(corpus, run, tmp_path, monkeypatch):
+  shutil.copytree(run, tmp_path / 'run')
+  happened = []
+
+  def noted(place, name, word):
+    function = getattr(place, name)
+
+    def noting(*inputs, **named):
+      happened.append(word)
+      return function(*inputs, **named)
+
+    monkeypatch.setattr(place, name, noting)
+
+  noted(Watchdog, 'beat', 'beat')
+  noted(partitioning.CompiledStep, '__call__', 'work')
+  noted(Translator, '_search', 'work')
+  noted(Checkpoints, 'average', 'work')
+  given = '--config.train.eval_every=10', '--config.data.test_splits=("test","val")', '--config.train.num_steps=10'
+  for least in (8, 4):  # two steps, an evaluation and the scoring; the scoring alone, as of a run that was stopped there
+    (tmp_path / 'run' / 'results.json').unlink()
+    happened.clear()
+    assert train.main(options(corpus, tmp_path / 'run', *given)) == 0
+    told = ' '.join(happened[happened.index('beat'):])
+    assert 'work work' not in told and happened[-1] == 'beat', told
+    assert happened.count('work') >= least, told
 
 
 HOLD = '''

@@ -61,6 +61,7 @@ class Evaluated(Protocol):
   measure: Measure
   model: Model
   corpus: Any  # with a split `validation`
+  progress: Callable[[int], object]  # called with the number of lines just finished while evaluate() or score() runs
 
   def evaluation_objective(self) -> training.Objective:
     """Return the loss without dropout."""
@@ -70,6 +71,9 @@ class Evaluated(Protocol):
 
   def evaluate(self, params: Any, sums: Sums, step: int) -> Evaluation:
     """Return the task's own figures on validation."""
+
+  def score(self, params: Any, split: Any, sums_of: Callable[[Any, Any], Sums]) -> Score:
+    """Return the final figures on a split."""
 
   def compilations(self, params: Any) -> Iterator[Compilation]:
     """Return calls that compile what evaluate() runs."""
@@ -112,10 +116,12 @@ class Evaluator:
       task: provides the batches, the loss and its own figures.
       mesh, compiled: where and how a step runs, see partitioning.compile_step.
       averaged: whether the moving average of the parameters is evaluated in place of the parameters.
-      run: provides the folder of samples/ and the stop requests that may interrupt an evaluation.
+      run: provides the folder of samples/, the stop requests that may interrupt an evaluation, and the watchdog, to
+        which each of its batches, and of the task's, is progress.
     """
     self.mesh, self._task, self._axes = mesh, task, task.model.axes()
-    self._averaged, self._folder, self._stop = averaged, run.folder, run.stop
+    self._averaged, self._folder, self._stop, self._run = averaged, run.folder, run.stop, run
+    task.progress = run.progress
     objective = partitioning.gathering(task.evaluation_objective(), self._axes, mesh)
     self._eval_step = partitioning.compile_step(training.make_eval_step(objective), mesh, compiled, donate=False)
 
@@ -129,8 +135,14 @@ class Evaluator:
       for step in range(plan.batches_per_epoch):
         self._stop.check()
         yield plan.batch_at(step, *share)
+        self._run.progress()  # the batch is evaluated
 
     return totals(self._eval_step, params, batches())
+
+  def score(self, params: Any, split: Any) -> Score:
+    """Return the task's final figures on a split, of replicated parameters."""
+    self._run.progress()  # the compilation of what it runs has as long as each batch
+    return self._task.score(params, split, self.sums)
 
   def compilations(self, state: training.TrainState) -> Iterator[Compilation]:
     """Return calls that compile what evaluations on validation text run, see background.Background.

@@ -61,6 +61,12 @@ class Supervision:
     self.watchdog.beat()
     return self.stop.is_asked()
 
+  def progress(self, finished: int = 0) -> None:
+    """Record that an evaluation or the final scoring goes on; one that a stop has abandoned is no progress of the run."""
+    del finished  # lines, which count alike
+    if not self.stop.exit_code:
+      self.watchdog.beat()
+
 
 @contextlib.contextmanager
 def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], bound: Sequence[str],
