@@ -20,6 +20,7 @@ from options import compare_options, programs
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
 OPTIONS = compare_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
+from checks.errors import DataError  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import comparison, scores  # noqa: E402
 
@@ -27,6 +28,8 @@ from decoding import comparison, scores  # noqa: E402
 def main(options: compare_options.CompareOptions) -> int:
   """Read the files, print the comparison, and return the exit code."""
   references = [text_files.read_lines(path) for path in options.references]
+  if not references[0]:
+    raise DataError(f'{options.references[0]} is empty; expected a line for each translation')
   systems = {path: text_files.read_lines(path) for path in options.systems}
   for path, lines in [*systems.items(), *zip(options.references[1:], references[1:])]:
     scores.check_counts(lines, references[0], path, options.references[0])

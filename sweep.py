@@ -42,11 +42,12 @@ def main(options: sweep_options.SweepOptions) -> int:
   except children.Stopped as stop:
     print(stop, file=sys.stderr)
     return stop.exit_code
-  rows = ablation_table.finished_rows(options.workdir, [row.name for row in options.rows], options.order)
+  rows, left_out = ablation_table.finished_rows(options.workdir, {row.name: row.config for row in options.rows}, options.order)
   if not rows:
-    print(f'No run in {options.workdir} is finished yet: there is nothing to make a table of.', file=sys.stderr)
+    print('\n'.join([*left_out, f'No run in {options.workdir} that was asked for is finished yet: there is nothing to make '
+                     'a table of.']), file=sys.stderr)
     return 1
-  table = ablation_table.tabulate(rows, options, [programs.python(), *sys.argv])
+  table = ablation_table.tabulate(rows, options, [programs.python(), *sys.argv], left_out)
   ablation_table.write(options.workdir, rows, table)
   print(f'\n{ablation_table.as_text(table)}\n\nWritten: {os.path.join(options.workdir, "table.md")}, table.json')
   if options.by_length:

@@ -24,6 +24,7 @@ from options import programs
 from options.configurations import shipped_variants
 from options.mistakes import listed
 from sweeps.table import figure, figures_of
+from training.json_files import read_json
 
 LEDGER, README = ROOT / 'docs' / 'ledger.md', ROOT / 'README.md'
 NOT_RUN = 'not run'
@@ -85,7 +86,7 @@ def add(runs: Sequence[str]) -> None:
   """Write the card of each run; of none, when one of them is refused.
 
   Raises:
-    ConfigError: naming every run that is not finished, damaged, or has the card of another.
+    ConfigError: naming every run that is not finished, damaged, or has the card of another, or of a run on other text.
   """
   made, mistakes = {}, []
   for run in runs:
@@ -96,6 +97,10 @@ def add(runs: Sequence[str]) -> None:
       continue
     if card.name in made:
       mistakes.append(f'{run} and another of the runs would both have the card {card.name}: same configuration and seed')
+    path = run_cards.FOLDER / card.name
+    if path.exists() and (texts := read_json(str(path))['data']['texts']) != card.data['texts']:
+      mistakes.append(f'{run} was trained or scored on other text ({_hashes(card.data["texts"])}) than the run whose card '
+                      f'{card.name} is ({_hashes(texts)}); take that out first if the card is to be replaced')
     made[card.name] = card
   if mistakes:
     raise ConfigError(listed(mistakes))
@@ -207,7 +212,11 @@ def _hardware(row: Row, versions: bool = True) -> str:
 
 def _data(row: Row) -> str:
   data = row.cards[0].data
-  return f'{data["name"]}: ' + ', '.join(f'{name} `{text[:12]}`' for name, text in data['texts'].items())
+  return f'{data["name"]}: {_hashes(data["texts"])}'
+
+
+def _hashes(texts: Mapping[str, str]) -> str:
+  return ', '.join(f'{name} `{text[:12]}`' for name, text in texts.items())
 
 
 def _commits(card: Card) -> str:

@@ -18,7 +18,7 @@ LONGEST = 1200  # rows of the table of positions
 # The options that peers_on_text.py can express; other values are refused.
 EXPRESSED = {'positions': 'sinusoidal', 'attention_score': 'scaled_dot', 'activation': 'relu',
              'normalization': 'layer_norm', 'norm_bias': True, 'feed_forward_bias': True, 'attention_bias': False,
-             'share_embeddings': True, 'scan_layers': False}
+             'share_embeddings': True, 'output_bias': False, 'scan_layers': False}
 
 
 def write_work(folder: str, translator: Translator, lines: list[str], **options: Any) -> None:

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -35,6 +36,7 @@ def parse() -> argparse.Namespace:
 def write_text(folder: str, pairs: int) -> None:
   """Write the files; the folder appears when they are whole."""
   draw, unfinished = np.random.default_rng(0), f'{folder}.unfinished'
+  shutil.rmtree(unfinished, ignore_errors=True)  # what a kill has left
   os.makedirs(unfinished)
   chances = np.cumsum(1 / np.arange(10, 200_010))
   for code in ('en', 'de'):

@@ -23,7 +23,7 @@ from configs import default
 from corpora.config import KINDS, PATHS
 from options.configurations import CONFIGS, leaves, load_config, shipped_variants, with_options
 from sweeps.table import NOT_COMPARED, finished_run
-from training.finished import has_reached_its_end
+from training.finished import changed_since, has_reached_its_end
 from training.json_files import as_json, as_written, read_json
 from training.run_folder import RunFolder
 
@@ -113,6 +113,8 @@ def card_of(workdir: str) -> Card:
   if not has_reached_its_end(run.results, config):
     raise ConfigError(f'{workdir} is not finished: results.json is of a run of {_lengths(run.results.get("length", {}))}, '
                       f'and config.json asks for {_lengths(config["train"])}; give its command again')
+  if changes := changed_since(run.results, config):
+    raise ConfigError(f'{workdir} is not scored with its options: {"; ".join(changes)}; give its command again')
   environment, results = run.environment, run.results
   options = {name: _shortened(value) for name, value in run.config.items()
              if value != _plain().get(name) and name not in NOT_TOLD}

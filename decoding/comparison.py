@@ -36,10 +36,10 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
   signatures, columns = PairedTest([(name, list(lines)) for name, lines in systems.items()], metrics, references=None,
                                    test_type='bs', n_samples=samples)()
   names = columns.pop('System')
-  baseline = list(next(iter(systems.values())))
-  # For two systems of the same output sacreBLEU would say p = 0: no resampled difference is larger than theirs, 0.
-  chance = lambda name, result: 1.0 if result.p_value is not None and list(systems[name]) == baseline else result.p_value
-  figures = {metric: {name: Figure(result.score, float(result.mean), float(result.ci), chance(name, result))
+  # For two systems of the same score sacreBLEU would say that p is next to 0: no resampled difference, once centred, is
+  # larger than theirs, 0.
+  chance = lambda result, first: 1.0 if result.p_value is not None and result.score == first.score else result.p_value
+  figures = {metric: {name: Figure(result.score, float(result.mean), float(result.ci), chance(result, results[0]))
                       for name, result in zip(names, results)} for metric, results in columns.items()}
   return figures, [signature.format() for signature in signatures.values()]
 

@@ -40,6 +40,10 @@ def measure(rows: Sequence[Row]) -> Curves:
   if not rows:
     raise DataError('none of the rows asked for has a finished run')
   first = rows[0].runs[0]
+  for run in (run for row in rows for run in row.runs):
+    if run.scored_text != first.scored_text:
+      raise DataError(f'{run.folder.path} was scored on other sentences than {first.folder.path}; give --rows of one text '
+                      'and direction')
   groups = group_by_length([len(pair.source.split()) for pair in _examined_by(first)])
   bleu = {row.name: [list(values) for values in zip(*(_by_group(run, groups) for run in row.runs))] for row in rows}
   return Curves(groups, bleu, first.results['test_set'], first.results['signature'])
@@ -52,8 +56,6 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
   with open(path, encoding='utf-8', newline='\n') as file:
     translations = file.read().split('\n')[:-1]
   scores.check_counts(translations, pairs, path, run.results['test_set'])
-  if not groups or sum(len(group.places) for group in groups) != len(pairs):
-    raise DataError(f'{run.folder.path} was scored on other sentences than the first run')
   return [scores.corpus_scores([translations[i] for i in group.places],
                                [pairs[i].target for i in group.places])['bleu'] for group in groups]
 
@@ -61,7 +63,7 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
 def _examined_by(run: FinishedRun) -> list[Pair]:
   """Return the pairs that a run was scored on, read again as its configuration says."""
   pairs, fingerprint = _examined(setup.of_folder(run.folder).corpus)
-  if fingerprint not in run.environment['data'].values():
+  if fingerprint != run.scored_text:
     raise DataError(f'{run.folder.path} was scored on {run.results["test_set"]}, whose text has changed since; '
                     'BLEU by length needs the same text')
   return pairs

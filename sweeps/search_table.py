@@ -64,8 +64,8 @@ def _notes(journal: Journal) -> list[str]:
     notes.append(f'The configuration\'s own values (trial {before.number}): {before.loss:.4f}; the best (trial {best.number}): '
                  f'{best.loss:.4f}, a difference of {best.loss - before.loss:+.4f} between two runs of one seed.')
   train = [*row.overrides, *as_overrides(best.values)]
-  notes.append(f'The best trial\'s run, trained anew: {python()} train.py --config={row.spec} {shlex.join(train)} '
-               '--workdir=runs/best')
+  notes.append('The best trial\'s run, trained anew: '
+               + shlex.join([python(), 'train.py', f'--config={row.spec}', *train, '--workdir=runs/best']))
   if best is not before and (compared := _as_row(row.spec, best.values)):
     path = row.spec.partition(':')[0]
     notes.append('To see whether it is more than chance, several seeds of both: '

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from checks.errors import ConfigError
 from checks.whole_files import write_whole
 from configs import default
-from options.configurations import LENGTHS, leaves, load_config
+from options.configurations import LENGTHS, leaves, load_config, with_options
 from options.sweep_options import SweepOptions
 from tasks.task import Task, task_of
+from training.finished import changed_since, differences
 from training.json_files import as_written, read_json, write_json
 from training.run_folder import MAY_CHANGE, RunFolder
 
@@ -65,6 +66,13 @@ class FinishedRun(NamedTuple):
   environment: dict[str, Any]
 
   @property
+  def scored_text(self) -> str:
+    """The fingerprint of the text that the run was scored on."""
+    starts = [self.environment, *self.environment.get('later_starts', [])]
+    named = [start['data'][self.results['test_set']] for start in starts if self.results['test_set'] in start['data']]
+    return named[-1] if named else [*self.environment['data'].values()][:3][-1]  # the first set, or validation text
+
+  @property
   def figures(self) -> list[str]:
     """Names of what was measured on the test text, the task's measure first."""
     return figures_of(self.results, self.task.measure.name)
@@ -99,19 +107,31 @@ class Table(NamedTuple):
 # ------------------------------------------------------------------------------------------------ from the folders
 
 
-def finished_rows(workdir: str, wanted: Sequence[str], order: Sequence[str] = ()) -> list[Row]:
+def finished_rows(workdir: str, wanted: Mapping[str, Mapping[str, Any]], order: Sequence[str] = ()
+                  ) -> tuple[list[Row], list[str]]:
   """Return the rows in a sweep's folder that have finished runs: first those that were asked for, then the others.
 
   Args:
     workdir: the sweep's folder.
-    wanted: names of the rows that were asked for.
+    wanted: the rows that were asked for, with the configuration that their runs have but for the seed.
     order: names by which the others are sorted; names not in it come last.
+
+  Returns:
+    The rows, and notes on runs that lie where those asked for would, and are of another configuration.
   """
   names = [entry.name for entry in os.scandir(workdir) if entry.is_dir()] if os.path.isdir(workdir) else []
   place = {name: number for number, name in enumerate(dict.fromkeys([*wanted, *order]))}
-  rows = [Row(name, _finished_runs(os.path.join(workdir, name)))
-          for name in sorted(names, key=lambda name: (place.get(name, len(place)), name))]
-  return [row for row in rows if row.runs]
+  rows, notes = [], []
+  for name in sorted(names, key=lambda name: (place.get(name, len(place)), name)):
+    runs = []
+    for run in _finished_runs(os.path.join(workdir, name)):
+      other = differences(run.folder.read_config(), with_options(wanted[name], {'seed': run.seed})) if name in wanted else []
+      if other:
+        notes.append(f'Left out: {run.folder.path}, which differs in {", ".join(other)} from what was asked for.')
+      else:
+        runs.append(run)
+    rows += [Row(name, runs)] if runs else []
+  return rows, notes
 
 
 def _finished_runs(folder: str) -> list[FinishedRun]:
@@ -122,12 +142,13 @@ def _finished_runs(folder: str) -> list[FinishedRun]:
 
 
 def is_being_continued(run: FinishedRun) -> bool:
-  """Return whether a run was asked to train for longer since its scores were written, and has not done so yet.
+  """Return whether a run was asked for more, or for other scores, since its own were written, and has not done so yet.
 
   Results of earlier versions do not say for how long their run was asked to train; they count as final.
   """
   length = run.results.get('length') or {}
-  return any(run.config[f'train.{name}'] != value for name, value in length.items())
+  return any(run.config[f'train.{name}'] != value for name, value in length.items()) or bool(
+      changed_since(run.results, run.config))
 
 
 def finished_run(folder: RunFolder, seed: int) -> FinishedRun:
@@ -147,13 +168,14 @@ def finished_run(folder: RunFolder, seed: int) -> FinishedRun:
 # -------------------------------------------------------------------------------------------------------- the table
 
 
-def tabulate(rows: Sequence[Row], options: SweepOptions, command: Sequence[str]) -> Table:
+def tabulate(rows: Sequence[Row], options: SweepOptions, command: Sequence[str], left_out: Sequence[str] = ()) -> Table:
   """Return the table of finished rows.
 
   Args:
     rows: see finished_rows(); at least one.
     options: the sweep's; they name the figures of the literature, and the rows and seeds that were asked for.
     command: the command line that made the table.
+    left_out: notes on runs that are not among the rows.
   """
   base = rows[0]
   columns = [
@@ -165,7 +187,7 @@ def tabulate(rows: Sequence[Row], options: SweepOptions, command: Sequence[str])
       *(Column(figure(name).head, lambda row, name=name: spread(row.values(name), figure(name).digits))
         for name in dict.fromkeys(name for row in rows for run in row.runs for name in run.figures)),
       Column('seeds', lambda row: str(len(row.runs)))]
-  notes = [*_missing(rows, options), *_method(rows), *_mixtures(rows)]
+  notes = [*_missing(rows, options), *left_out, *_method(rows), *_mixtures(rows)]
   if options.published:
     notes += _beside_the_paper(columns, rows, options)
   notes.append(f'Command: {shlex.join(command)}')
@@ -248,8 +270,7 @@ def _mixtures(rows: Sequence[Row]) -> list[str]:
               and run.config[name] != row.runs[0].config.get(name)}
     if unlike:
       warnings.append(f'Warning: the runs of {row.name} differ in {", ".join(sorted(unlike))}, not only in their seed.')
-  texts = {tuple(run.environment['data'].values())[-1] for row in rows for run in row.runs}
-  if len(texts) > 1:
+  if len({run.scored_text for row in rows for run in row.runs}) > 1:
     warnings.append('Warning: not all runs were scored on the same sentences; their scores do not compare.')
   return warnings
 

@@ -32,6 +32,13 @@ def test_a_better_system_is_told_from_a_worse_one():
   assert any('bs:200' in signature for signature in signatures) and set(figures) == {'BLEU', 'chrF2'}
 
 
+def test_systems_that_differ_where_no_score_does_are_no_different():
+  one, other = ([GOOD[0].replace('Hund', wrong), *GOOD[1:]] for wrong in ('qqqq', 'zzzz'))
+  figures, _ = comparison.compare({'one': one, 'other': other}, [REFERENCE], 50)
+  for metric in figures.values():
+    assert metric['one'].score == metric['other'].score and metric['other'].p_value == 1.0
+
+
 def test_lengths_and_the_sentences_that_differ_most():
   groups = comparison.by_length({'a': GOOD, 'b': BAD}, REFERENCE)
   assert sum(count for _, count, _ in groups) == len(REFERENCE)
@@ -52,6 +59,10 @@ def test_compare_reports_and_refuses(tmp_path, capsys):
     compare.main(options(path('ref'), path('a'), path('short')))
   with pytest.raises(SystemExit):
     options(path('ref'), path('a'))
+  for name in ('none', 'c', 'd'):
+    (tmp_path / name).touch()
+  with pytest.raises(DataError, match='none is empty'):
+    compare.main(options(path('none'), path('c'), path('d')))
 
 
 def test_several_references_and_ter():

@@ -165,6 +165,16 @@ def test_adding_a_run_writes_its_card_and_both_documents(finished, card, elsewhe
   assert (elsewhere / 'README.md').read_text().endswith('<!---->\nThe end.\n')
 
 
+def test_a_run_on_other_text_does_not_take_a_cards_place(finished, card, elsewhere, monkeypatch):
+  (elsewhere / 'cards').mkdir()
+  other = dataclasses.replace(card, data=card.data | {'texts': card.data['texts'] | {'train': 'f' * 64}})
+  place = elsewhere / 'cards' / card.name
+  place.write_text(run_cards.as_file(other))
+  with pytest.raises(ConfigError, match=r'other text \(train `\w{12}`, .* than the run whose card .* \(train `ffffffffffff`'):
+    call(monkeypatch, 'add', finished.path)
+  assert place.read_text() == run_cards.as_file(other)
+
+
 def test_unfinished_and_damaged_runs_are_refused_together_and_nothing_is_written(finished, elsewhere, monkeypatch):
   def changed(name):
     return RunFolder(str(shutil.copytree(finished.path, elsewhere / name)))

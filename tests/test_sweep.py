@@ -117,7 +117,7 @@ def test_the_table_holds_what_the_runs_left(swept):
 
 def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, tmp_path):
   paper = options(f'{ROOT}/configs/table3.py', 'x', '--rows=base,A1')
-  tabled = lambda workdir: ablation_table.tabulate(ablation_table.finished_rows(workdir, ['base']), paper, ['sweep.py'])
+  tabled = lambda workdir: ablation_table.tabulate(ablation_table.finished_rows(workdir, {})[0], paper, ['sweep.py'])
   shutil.copytree(swept[0] / 'base', tmp_path / 'base', ignore=shutil.ignore_patterns('checkpoints'))
   for path in (tmp_path / 'base').glob('seed_*/results.json'):
     results = json.loads(path.read_text())
@@ -133,8 +133,22 @@ def test_a_run_that_is_asked_for_more_steps_is_tabled_again_once_it_has_made_the
   asked = read_json(folder.config)
   asked['train']['num_steps'] = 5
   folder.write_json(folder.config, asked)  # as train.py does, which was killed then
-  row, = ablation_table.finished_rows(str(tmp_path), ['base'])
-  assert [run.seed for run in row.runs] == [0]
+  (row,), notes = ablation_table.finished_rows(str(tmp_path), {})
+  assert [run.seed for run in row.runs] == [0] and not notes
+
+
+def test_runs_of_another_configuration_than_was_asked_for_are_no_row_of_the_table(swept, config, capsys, monkeypatch):
+  monkeypatch.chdir(ROOT)  # paths in a run's configuration are as they were typed
+  for change, left_out in (('--config.train.log_every=7', ''), ('--config.data.directory=/elsewhere', ''),
+                           ('--config.model.dropout=0.25', 'model.dropout'), ('--config.search.beam_size=3', 'search.beam_size'),
+                           ('--config.train.num_steps=5', 'train.num_steps')):
+    asked = options(config, swept[0], '--rows=base', '--seeds=2', '--table', change)
+    rows, notes = ablation_table.finished_rows(str(swept[0]), {row.name: row.config for row in asked.rows})
+    assert [len(row.runs) for row in rows if row.name == 'base'] == ([] if left_out else [2])
+    assert len(notes) == (2 if left_out else 0) and all(f'seed_{seed}, which differs in {left_out} from what was asked' in note
+                                                        for seed, note in enumerate(notes))
+  assert sweep.main(options(config, swept[0], '--rows=base', '--seeds=2', '--table', '--config.model.dropout=0.25')) == 1
+  assert 'Left out: ' in capsys.readouterr().err
 
 
 def test_a_home_stands_for_itself_in_the_folders_path(config, tmp_path, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from tasks.classification import Classification
 from tasks.language_model import LanguageModelling
 from tasks.translation import Translation
 from training.json_files import as_written
+from training.run_folder import RunFolder
 
 ROOT = configurations.ROOT
 
@@ -120,9 +121,28 @@ def test_cells_are_escaped_and_notes_are_not():
 def test_runs_that_do_not_compare_are_pointed_at(paper):
   row = finished('base', 2)
   row.runs[1].config['train.num_steps'] = 7
-  row.runs[1].environment['data']['test'] = 'other'
+  row.runs[1].environment['data']['test'] = 'other'  # the only text that these records have
   notes = '\n'.join(ablation_table.tabulate([row], paper, ['sweep.py']).notes)
   assert 'the runs of base differ in train.num_steps' in notes and 'not all runs were scored on the same' in notes
+
+
+def test_the_text_that_counts_is_that_of_the_set_that_was_scored(paper):
+  first, late = finished('base', 1, test_set='2016'), finished('late', 1, test_set='2016')
+  first.runs[0].environment['data'] = {'train': 'a', 'val': 'b', '2016': 'c'}
+  late.runs[0].environment['data'] = {'train': 'a', 'val': 'b', '2017': 'd'}  # the other set came with a later start
+  late.runs[0].environment['later_starts'] = [{'data': {'train': 'a', 'val': 'b', '2017': 'd', '2016': 'c'}}]
+  told = lambda: '\n'.join(ablation_table.tabulate([first, late], paper, ['sweep.py']).notes)
+  assert 'not all runs were scored on the same' not in told()
+  late.runs[0].environment['later_starts'][0]['data']['2016'] = 'e'
+  assert 'not all runs were scored on the same' in told()
+
+
+def test_a_figure_by_length_is_of_one_text(tmp_path):
+  rows = [finished('base', 1), finished('back', 1)]
+  for row, text in zip(rows, ('x', 'y')):
+    row.runs[0] = row.runs[0]._replace(folder=RunFolder(str(tmp_path / row.name)), environment={'data': {'test': text}})
+  with pytest.raises(DataError, match='back was scored on other sentences than .*base'):
+    length_curve.measure(rows)
 
 
 @pytest.mark.parametrize('values, digits, told', [

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from checks.errors import DamagedError
-from options.configurations import default_tree, leaves, with_options
+from options.configurations import LENGTHS, default_tree, leaves, with_options
 from training.json_files import as_written, read_json
-from training.run_folder import RunFolder
+from training.run_folder import RunFolder, may_change
 from training.saved_config import with_decided
 
 # Options of which the final scores depend, and which may change when a run is finished: it is scored anew then.
@@ -26,6 +26,16 @@ def changed_since(results: Mapping[str, Any], config: Mapping[str, Any]) -> list
   before = of_scores(default_tree().to_dict()) | results['options']  # an option that is newer had its default
   return [f'config.{name} was {before.get(name)!r} and is {value!r}'
           for name, value in of_scores(config).items() if before.get(name) != value]
+
+
+def differences(saved: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+  """Return the options, by dotted name, for which the run of a saved configuration is not that of another one.
+
+  Where text and programs lie, and how a step is computed, does not count.
+  """
+  before, asked = leaves(saved), leaves(with_decided(as_written(config), saved))
+  counts = lambda name: not may_change(name) or name in LENGTHS or name.startswith(_OF_SCORES)
+  return sorted(name for name in before.keys() | asked.keys() if counts(name) and before.get(name) != asked.get(name))
 
 
 def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:

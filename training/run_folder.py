@@ -279,7 +279,7 @@ class RunFolder:
       saved, asked = leaves(self.read_config()), leaves(as_written(config))
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
                for name in sorted(saved.keys() | asked.keys())
-               if (name in bound or not _may_change(name)) and name not in free
+               if (name in bound or not may_change(name)) and name not in free
                and _decisive(name, saved.get(name)) != _decisive(name, asked.get(name))]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
@@ -389,5 +389,6 @@ def _decisive(name: str, value: Any) -> Any:
     return [cleaning.source_of(text)[1:] for text in value]
 
 
-def _may_change(name: str) -> bool:
+def may_change(name: str) -> bool:
+  """Return whether an option, by its dotted name, may change when a run goes on."""
   return any(name == free or name.startswith(f'{free}.') for free in MAY_CHANGE)
