@@ -149,7 +149,7 @@ def test_a_run_that_would_never_use_its_kernel_is_refused():
 
 
 def test_cudnn_is_asked_for_long_texts_on_gpus_only(monkeypatch):
-  """So a run that was trained with it can be evaluated and read anywhere."""
+  """So a run that was trained with it can be evaluated and read anywhere. cuDNN's gradient takes even lengths alone."""
   asked, original = [], jax.nn.dot_product_attention
 
   def recorded(*operands, implementation, **options):
@@ -160,12 +160,14 @@ def test_cudnn_is_asked_for_long_texts_on_gpus_only(monkeypatch):
   config = ModelConfig(**HEADS | dict(d_k=8, d_v=8), positions='none', dtype='bfloat16', attention_kernel='cudnn')
   module, mask = MultiHeadAttention(config), np.ones((1, 128, 128), bool)
   x = jnp.asarray(normal(1, 128, 13), jnp.bfloat16)
+  odd, longer = jnp.concatenate([x, x[:, :1]], axis=1), np.ones((1, 129, 129), bool)
   variables = module.init(jax.random.key(0), x, mask)
   expected = module.apply(variables, x, mask)
   module.apply(variables, x[:, :127], mask[:, :127, :127])
   assert not asked
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
   module.apply(variables, x[:, :127], mask[:, :127, :127])
+  module.apply(variables, odd, longer)
   assert not asked
   np.testing.assert_allclose(module.apply(variables, x, mask).astype(jnp.float32), expected.astype(jnp.float32), atol=0.02)
   assert asked == [('cudnn', jnp.bfloat16)]

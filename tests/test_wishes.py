@@ -15,7 +15,7 @@ from tests.test_constraints import ALL, LONGEST, V, draw_wishes, feasible_wishes
 from tests.test_search import Cache, chain_step, log_probability
 from transformer import architectures, search, tokens
 from transformer.config import LanguageModelConfig
-from transformer.search import SearchConfig, SearchProblem, Sentences, automaton, beginning
+from transformer.search import SearchConfig, SearchProblem, Sentences, automaton, beginning, constraints
 
 
 class Letters:
@@ -31,6 +31,29 @@ def settle(limit=LONGEST, line=3, **asked):
 
 def spelt(phrase):
   return ''.join(chr(ord('a') + token) for token in phrase)
+
+
+@pytest.mark.parametrize('count', [2, 3, 4, 6])
+@pytest.mark.parametrize('width', [2, 4])
+def test_phrases_longer_than_the_beam_are_written_when_they_are_likely(count, width):
+  """By hand: any of five tokens is likelier than the phrase's first, and the phrase is likely once it is begun."""
+  entries, limit = 20, 20
+  phrase = tuple(range(12, 12 + count))
+  chance = np.full((entries, entries), 1e-3)
+  chance[:, 5:10], chance[:, phrase[0]], chance[:, EOS] = 0.15, 0.01, 0.2
+  for before, after in zip(phrase, phrase[1:]):
+    chance[before] = 1e-3
+    chance[before, after] = 0.9
+  chance[phrase[-1]] = 1e-3
+  chance[phrase[-1], EOS] = 0.9
+  table = np.broadcast_to(np.log(chance / chance.sum(-1, keepdims=True)), (1, entries, entries, entries)).astype(np.float32)
+  rules = constraints.phrases(EOS, are_required=True),
+  known = automaton.stack([automaton.build((phrase,), ())]),
+  problem = SearchProblem(chain_step, limit, BOS, EOS, FILLER, rules=rules)
+  config = SearchConfig(beam_size=width, length_penalty='none')
+  found = jax.jit(lambda cache: search.search(problem, Sentences(cache, np.array([limit]), rules=known), config))(
+      Cache(np.full((1, width), BOS, np.int32), table))
+  assert found.tokens[0, 0, :found.lengths[0, 0]].tolist() == [*phrase, EOS]
 
 
 @pytest.mark.parametrize('asked, limit, note', [

@@ -26,6 +26,7 @@ class Kernel(NamedTuple):
 
   implementation: Literal['xla', 'cudnn']
   shortest: int = 1  # tokens: texts with fewer, on either side, are left to einsum
+  multiple: int = 1  # and texts whose tokens, padding included, are no multiple of it
   on_gpu_only: bool = False  # elsewhere einsum takes its place, so that a run can be read on any device
   half_only: bool = False  # whether float32 is beyond it
   widths: Sequence[int] | None = None  # d_k that it takes; None: any
@@ -33,7 +34,8 @@ class Kernel(NamedTuple):
 
   def takes(self, queries: int, entries: int) -> bool:
     """Return whether it computes attention of so many queries to so many entries, on the devices that jax has."""
-    return min(queries, entries) >= self.shortest and not (self.on_gpu_only and jax.default_backend() != 'gpu')
+    fits = min(queries, entries) >= self.shortest and not queries % self.multiple and not entries % self.multiple
+    return fits and not (self.on_gpu_only and jax.default_backend() != 'gpu')
 
   def attend(self, query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask, scale: float, bias: Bias | None
              ) -> Float[Array, 'B Q H K']:
@@ -75,9 +77,9 @@ class Kernel(NamedTuple):
 
 ATTENTION_KERNELS.add('einsum', None, 'products and softmax written out')
 ATTENTION_KERNELS.add('xla', Kernel('xla'), "jax's own")
-ATTENTION_KERNELS.add('cudnn', Kernel('cudnn', shortest=128, on_gpu_only=True, half_only=True,
+ATTENTION_KERNELS.add('cudnn', Kernel('cudnn', shortest=128, multiple=2, on_gpu_only=True, half_only=True,
                                       widths=range(8, 129, 8), adds_bias=False),
-                      'fused, for NVIDIA GPUs and texts of 128 tokens and more')
+                      'fused, for NVIDIA GPUs and texts of 128 tokens and more, of even lengths')
 
 
 def chosen(config: AnyModelConfig) -> Kernel | None:

@@ -1,6 +1,8 @@
 """Dynamic beam allocation (Post & Vilar, 2018, §4.2): a beam shared out over the progress of its hypotheses.
 
-Outputs that must contain phrases (constraints.phrases) would otherwise have no hypothesis that has begun them.
+Outputs that must contain phrases (constraints.phrases) would otherwise have no hypothesis that has begun them. Where more
+tokens are required than the beam has places, only the shares next to the goal have some; what no hypothesis there can
+fill is handed down, so that the places are those of the hypotheses that have come furthest.
 """
 
 import jax
@@ -20,7 +22,7 @@ def choose(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, config: 
   """Give each number of required tokens met its share of the beam.
 
   The tokens that the rule proposes are considered beside the likeliest continuations. Each share keeps its best; places
-  that a share does not fill go to the best of the others.
+  that it does not fill go to the share of one token less, and those that the last one leaves to the best of all others.
 
   Returns:
     (those that go on, those that end), as continuations.split() does.
@@ -42,9 +44,18 @@ def choose(moment: Moment, log_probs: Float[Array, 'B W'], eos_id: int, config: 
   better = (theirs > ours) | (theirs == ours) & (number[None] < number[:, None])[None]
   rank = (better & (share[:, None] == share[:, :, None])).sum(-1)
   goal = progress.goal(known)
-  shares = goal[:, None] + 1
-  quota = width // shares + jnp.where(share == goal[:, None], width % shares, 0)
-  served = (rank < quota) & (both.total > NEVER)
+  there = both.total > NEVER
+
+  def hand_down(turn: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
+    quota, unused = given  # [B, C] and [B]
+    number = most - turn
+    own = jnp.where(number <= goal, width // (goal + 1), 0) + jnp.where(number == goal, width % (goal + 1), 0) + unused
+    of_share = share == number
+    return jnp.where(of_share, own[:, None], quota), jnp.maximum(own - (of_share & there).sum(-1), 0)
+
+  most = goal.max()  # shares above a sentence's own goal hand down nothing
+  quota, _ = jax.lax.fori_loop(0, most + 1, hand_down, (jnp.zeros_like(share), jnp.zeros_like(goal)))
+  served = (rank < quota) & there
 
   over, order = jax.lax.top_k(jnp.where(ended & served, both.total, NEVER), width)
   over = take(both, order)._replace(total=over)
