@@ -198,6 +198,19 @@ def test_other_text_is_refused_but_files_may_move(workdir):
       folder.check_data({'train': 'a'})
 
 
+def test_text_of_which_the_filters_keep_other_pairs_is_refused(workdir):
+  text, kept, others = ('a' * 64, 'b' * 64, 'c' * 64)
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    folder.record_environment({'data': {'train': text, 'val': 'd'}})  # as earlier versions listed it
+    folder.check_data({'train': text + kept, 'val': 'd', 'test': 'e'})
+    folder.record_environment({'data': {'train': text + kept, 'val': 'd', 'test': 'e'}})
+    folder.check_data({'train': text + kept, 'val': 'd'})
+    with pytest.raises(ConfigError, match='train now holds; give the same text with the Python of environment.json'):
+      folder.check_data({'train': text + others, 'val': 'd'})
+    with pytest.raises(ConfigError, match='train now holds; give the same text, or another'):
+      folder.check_data({'train': others + kept, 'val': 'd'})
+
+
 def test_test_sets_may_be_added_and_taken_away(workdir):
   with RunFolder(workdir).create_or_resume(CONFIG) as folder:
     folder.record_environment({'data': {'train': 'a', 'val': 'b', 'one': 'c'}})

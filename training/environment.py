@@ -43,13 +43,13 @@ def _processor() -> str:
 
 
 def texts_by_name(splits: Sequence[Any]) -> dict[str, str]:
-  """Return the fingerprints of the splits (train, validation, each test set) by name.
+  """Return the fingerprints of the splits (train, validation, each test set) by name, with those of what filters kept.
 
   To a name that several have, as files of one name in different folders do, its role is added.
   """
   names = [split.name for split in splits]
   roles = ['training', 'validation', *(f'test {place}' for place in range(1, len(names) - 1))]
-  return {name if names.count(name) == 1 else f'{name} ({role})': split.fingerprint
+  return {name if names.count(name) == 1 else f'{name} ({role})': split.fingerprint + getattr(split, 'kept', '')
           for name, role, split in zip(names, roles, splits, strict=True)}
 
 

@@ -331,15 +331,18 @@ class RunFolder:
 
     Args:
       hashes: fingerprints of train, validation and each test set, in this order. Their names may differ, since files
-        may move. Test sets may be added and removed.
+        may move. Test sets may be added and removed. Earlier versions listed the begins of some: see Split.kept.
       by_name: as earlier versions listed them: of splits that share a name, the last alone. A run that such a version
         began goes on.
     """
     if (before := self.manifest.read()['texts']) and before != by_name:
-      wrong = [name for name, old in counterparts(hashes, before).items() if old != hashes[name]]
+      then = counterparts(hashes, before)
+      wrong = [name for name, old in then.items() if not hashes[name].startswith(old)]
       if wrong or len(hashes) < min(2, len(before)):
+        by_python = any(hashes[name][:64] == then[name][:64] for name in wrong)  # of the same text, filters keep other pairs
         raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
-                          'give the same text, or another --workdir')
+                          'give the same text' + ' with the Python of environment.json, by whose tables data.drop_control '
+                          'and min_letters keep pairs' * by_python + ', or another --workdir')
 
   def record_environment(self, now: dict[str, Any]) -> None:
     """Write environment.json: the environment of the run's first start, and that of each later start that differs."""
