@@ -53,7 +53,8 @@ def _row(line: str, place: str, task: Task, answers: int | None) -> Row:
                     f'{" or more" if task.answers else ""}: {task.describe()}')
   if answers is not None and len(texts) - 1 != answers:
     raise DataError(f'{place}: {len(texts) - 1} answers, but the first line has {answers}; all must have as many')
-  for name, cell in zip(('label', *task.columns), (label, *texts)):
+  further = (f'answer {number}' for number in range(least, len(texts)))  # behind those that the task's columns name
+  for name, cell in zip(('label', *task.columns, *further), (label, *texts), strict=True):
     if not cell:
       raise DataError(f'{place}: the {name} is empty; expected {task.describe()}')
   return Row(place, label, tuple(texts))
