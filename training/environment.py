@@ -10,9 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from checks import files
+from checks import files, machine
 from checks.errors import DamagedError
-from training import hardware
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
             'sacrebleu', 'ml_collections', 'numpy')
@@ -29,7 +28,7 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
   return {
       'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
       'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
-      'platform': platform.platform(), 'processor': _processor(), 'cores': hardware.cores(),
+      'platform': platform.platform(), 'processor': _processor(), 'cores': machine.cores(),
       'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
 
 
