@@ -133,6 +133,6 @@ def tsv_corpus(config: LabelledConfig) -> LabelledCorpus:
 
 
 KINDS.add('labelled_text', Kind(directory_corpus, 'examples', needs='directory'),
-          'labelled examples: a file of tab-separated columns per split', uses=('directory', 'task'))
+          'labelled examples: a file of tab-separated columns per split', uses=('directory', 'validation_split', 'task'))
 KINDS.add('labelled_tsv', Kind(tsv_corpus, 'examples', needs='tsv'),
           'labelled examples: one file of tab-separated columns, split here', uses=('tsv', 'heldout', 'task'))

@@ -44,10 +44,10 @@ class Kind(NamedTuple):
 
 
 KINDS: Registry[Kind] = Registry('vocabulary.kind')
-KINDS.add('unigram', Kind(1), 'a unigram language model')
-KINDS.add('bpe', Kind(2), 'byte-pair encoding, as in the paper')
+KINDS.add('unigram', Kind(1), 'a unigram language model', uses=('byte_fallback',))
+KINDS.add('bpe', Kind(2), 'byte-pair encoding, as in the paper', uses=('byte_fallback',))
 KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'the words between spaces')
-KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
+KINDS.add('char', Kind(4, size_is_exact=False), 'characters', uses=('byte_fallback',))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +88,13 @@ class VocabularyConfig:
       yield 'target_model is supplied: joint must be False and source_model supplied too'
     if self.source_model and not self.joint and not self.target_model:
       yield 'joint is False and source_model supplied: supply target_model too'
+
+  def idle(self) -> dict[str, str]:
+    """Return the fields that other fields make ineffective, each with the reason."""
+    # Not kind: subword sampling compares it with the kind that it needs, also where a model is supplied.
+    supplied = ('size', 'byte_fallback', 'dummy_prefix', 'control_symbols') if self.source_model else ()
+    return KINDS.idle(self.kind) | dict.fromkeys(
+        supplied, f'source_model is {self.source_model!r}; a supplied model has its own entries')
 
 
 class Vocabulary:

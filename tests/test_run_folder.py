@@ -105,6 +105,15 @@ def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, val
     assert json_files.read_json(folder.config) == CONFIG
 
 
+def test_an_option_without_effect_may_change(workdir):
+  RunFolder(workdir).create_or_resume(CONFIG).__exit__()
+  later = changed(vocabulary__size=9000)
+  with pytest.raises(ConfigError, match='vocabulary.size'):
+    RunFolder(workdir).create_or_resume(later, idle={'vocabulary.byte_fallback'})
+  with RunFolder(workdir).create_or_resume(later, idle={'vocabulary.size'}) as folder:
+    assert json_files.read_json(folder.config) == later
+
+
 def test_table_of_what_may_change_names_options_that_exist():
   options = configurations.leaves(configurations.default_tree())
   for name in run_folder.MAY_CHANGE:

@@ -220,6 +220,14 @@ def test_many_texts_are_encoded_where_the_system_does_not_say_which_cores_a_proc
   assert subwords.encode_batch(texts) == [subwords.encode(text) for text in texts]
 
 
+@pytest.mark.parametrize('options, idle', [
+    ({}, {}), (dict(kind='word'), {'byte_fallback': "kind is 'word'; only unigram and bpe and char use it"}),
+    (dict(source_model='a'), dict.fromkeys(('size', 'byte_fallback', 'dummy_prefix', 'control_symbols'),
+                                           "source_model is 'a'; a supplied model has its own entries"))])
+def test_options_of_a_vocabulary_that_have_no_effect_are_named_with_the_reason(options, idle):
+  assert VocabularyConfig(**options).idle() == idle
+
+
 # ------------------------------------------------------------------------------------------- words never trained on
 
 
