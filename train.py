@@ -62,7 +62,8 @@ def main(options: TrainOptions) -> int:
   folder = RunFolder(options.workdir)
   # A learning-rate schedule that ends with the run changes when the run gets longer.
   bound = LENGTHS if records.optimizer.ends_with_run else ()
-  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew) as run:
+  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew,
+                 setup.idle(records)) as run:
     run.exit_code = (run.interruptible(compile_ahead, records, options, folder) if options.compile_for
                      else train(records, options, run))
   return run.exit_code
@@ -235,8 +236,7 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
       'step': int(state.step), 'seconds': progress.seconds, 'averaged_steps': steps,
       'search': dataclasses.asdict(task.setup.search), 'options': finished.of_scores(task.setup.saved),
       'parameters': models.count_parameters(task.model), f'best_validation_{task.measure.name}': progress.best,
-      'validation_perplexity': measured['perplexity'],  # per token
-      'length': task.setup.loop.length}
+      'validation_perplexity': measured['perplexity'], 'length': task.setup.loop.length}  # perplexity per token
   if peers.is_main():
     for split, score in found.items():
       text = ''.join(f'{line}\n' for line in score.outputs)

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -21,9 +22,14 @@ def write_whole(path: str, data: bytes | str) -> None:
 
 
 @contextlib.contextmanager
-def whole(path: str) -> Iterator[IO[bytes]]:
-  """Yield the open file PATH.unfinished, which becomes PATH at the end of the block; after an error it is removed."""
-  unfinished = f'{path}.unfinished'
+def whole(path: str, shared: bool = False) -> Iterator[IO[bytes]]:
+  """Yield the open file PATH.unfinished, which becomes PATH at the end of the block; after an error it is removed.
+
+  Args:
+    path: of the file.
+    shared: whether other processes may write the same file meanwhile: the unfinished one's name then ends in a draw.
+  """
+  unfinished = f'{path}.unfinished' + (f'-{secrets.token_hex(8)}' if shared else '')
   try:
     with naming(path), open(unfinished, 'wb') as file:
       yield file

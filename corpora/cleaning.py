@@ -31,7 +31,7 @@ class CleaningConfig:
 
   max_characters: int = 0  # most characters of a side; 0 is off
   max_ratio: float = 0.0  # most characters of the longer side for each character of the shorter; 0 is off
-  min_letters: float = 0.0  # least share of letters among a side's characters other than spaces; 0 is off
+  min_letters: float = 0.0  # least share of letters, marks included, among a side's characters but spaces; 0 is off
   drop_identical: bool = False  # pairs whose sides are the same text
   drop_duplicates: bool = False  # pairs that have occurred before
   drop_control: bool = False  # control characters, U+FFFD and unassigned ones on either side
@@ -84,9 +84,24 @@ def source_of(text: str) -> Source:
 # ---------------------------------------------------------------------------------------------------------- filters
 
 
-def _letters(text: str) -> float:
-  letters = sum(character.isalpha() or unicodedata.combining(character) > 0 for character in text)
-  return letters / max(sum(not character.isspace() for character in text), 1)
+def _is_mark(character: str) -> bool:
+  """Return whether a character is part of the letter before it: an accent, or a vowel sign, as of Hindi and Thai."""
+  return unicodedata.category(character).startswith('M')
+
+
+def _lacks_letters(pair: Pair, config: CleaningConfig, is_mark: Callable[[str], bool] = _is_mark) -> bool:
+  for text in pair:
+    letters, size = sum(map(str.isalpha, text)), len(text) - sum(map(str.isspace, text))
+    if letters / max(size, 1) < config.min_letters:  # marks are looked for only where letters alone are too few
+      letters += sum(map(is_mark, text))
+    if letters / max(size, 1) < config.min_letters:
+      return True
+  return False
+
+
+def _lacked_letters(pair: Pair, config: CleaningConfig) -> bool:
+  """Return whether earlier versions dropped a pair for its letters: they did not count vowel signs."""
+  return _lacks_letters(pair, config, lambda character: unicodedata.combining(character) > 0)
 
 
 def _is_unequal(pair: Pair, config: CleaningConfig) -> bool:
@@ -100,9 +115,10 @@ FILTERS: dict[str, Callable[[Pair, CleaningConfig], bool]] = {
         for character in itertools.chain(*pair)),
     'max_characters': lambda pair, config: max(map(len, pair)) > config.max_characters,
     'max_ratio': _is_unequal,
-    'min_letters': lambda pair, config: min(map(_letters, pair)) < config.min_letters,
+    'min_letters': _lacks_letters,
     'drop_identical': lambda pair, config: pair.source.strip() == pair.target.strip(),
 }
+_BY_TABLES = {'drop_control', 'min_letters'}  # those that ask Unicode's tables, which grow from one Python to the next
 
 
 def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
@@ -112,10 +128,13 @@ def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
   pair and, to find duplicates, 16 bytes of its hash and, while they are sorted, some 32 more.
   """
   filters, dropped, kept, hashes = config.filters, collections.Counter(), bytearray(), bytearray()
+  made_of = dataclasses.asdict(config) | {'mix': (), 'tag': None}
   for pair in shown(split, f'filtering {split.name}', ' pairs', len(split)):
     reason = next((name for name, wrong in filters.items() if wrong(pair, config)), None)
     if reason is None and config.drop_duplicates:
       hashes += digests.digest('\0'.join(pair))
+    if reason is None and config.min_letters and 'marks' not in made_of and _lacked_letters(pair, config):
+      made_of['marks'] = True  # a text of which earlier versions kept the same pairs has the same fingerprint as then
     dropped[reason] += 1
     kept.append(reason is None)
   left = dropped.pop(None, 0)
@@ -127,8 +146,9 @@ def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
     raise DataError(f'{split.name}: the filters leave none of {len(split):,} pairs: '
                     + ', '.join(f'data.{name} drops {count:,}' for name, count in dropped.items()))
   return dataclasses.replace(
-      split, fingerprint=_fingerprint(split.fingerprint, dataclasses.asdict(config) | {'mix': (), 'tag': None}),
-      size=left, read=lambda: itertools.compress(split.read(), kept)), dict(dropped)
+      split, fingerprint=_fingerprint(split.fingerprint, made_of), size=left,
+      kept=hashlib.sha256(kept).hexdigest() if _BY_TABLES & filters.keys() else '',
+      read=lambda: itertools.compress(split.read(), kept)), dict(dropped)
 
 
 def _fingerprint(*parts: object) -> str:
@@ -139,12 +159,12 @@ def _fingerprint(*parts: object) -> str:
 
 
 def tagged(split: Split, tag: str | None) -> Split:
-  """Return the pairs with the tag in front of each source."""
+  """Return the pairs with the tag in front of each source that has text: batches leave out pairs with an empty side."""
   if tag is None:
     return split
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, tag),
-      read=lambda: (Pair(f'{tag} {pair.source}', pair.target) for pair in split.read()))
+      read=lambda: (Pair(f'{tag} {pair.source}', pair.target) if pair.source.strip() else pair for pair in split.read()))
 
 
 def weighted(split: Split, weight: float, seed: int) -> Split:
@@ -160,7 +180,8 @@ def weighted(split: Split, weight: float, seed: int) -> Split:
 def joined(splits: list[Split]) -> Split:
   """Return the pairs of all splits, one split after the other; batches are shuffled later."""
   return Split(' + '.join(split.name for split in splits), _fingerprint(*(split.fingerprint for split in splits)),
-               sum(map(len, splits)), lambda: itertools.chain.from_iterable(split.read() for split in splits))
+               sum(map(len, splits)), lambda: itertools.chain.from_iterable(split.read() for split in splits),
+               kept=''.join(split.kept for split in splits))
 
 
 def apply(corpus: Corpus, config: CleaningConfig, of: CorpusConfig) -> Corpus:

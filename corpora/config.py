@@ -116,8 +116,9 @@ class CorpusConfig:
              'validation and test both take it')
 
   def idle(self) -> dict[str, str]:
-    """Return the options of a corpus that have no effect with this kind, each with the reason."""
-    return KINDS.idle(self.kind)
+    """Return the options of a corpus that have no effect beside the others, each with the reason."""
+    own = {'heldout_share': f'validation_text is {self.validation_text!r}; nothing of text is held out beside it'}
+    return (own if self.validation_text else {}) | KINDS.idle(self.kind)
 
   @property
   def prepared_dir(self) -> str | None:

@@ -53,7 +53,8 @@ def _row(line: str, place: str, task: Task, answers: int | None) -> Row:
                     f'{" or more" if task.answers else ""}: {task.describe()}')
   if answers is not None and len(texts) - 1 != answers:
     raise DataError(f'{place}: {len(texts) - 1} answers, but the first line has {answers}; all must have as many')
-  for name, cell in zip(('label', *task.columns), (label, *texts)):
+  further = (f'answer {number}' for number in range(least, len(texts)))  # behind those that the task's columns name
+  for name, cell in zip(('label', *task.columns, *further), (label, *texts), strict=True):
     if not cell:
       raise DataError(f'{place}: the {name} is empty; expected {task.describe()}')
   return Row(place, label, tuple(texts))
@@ -132,6 +133,6 @@ def tsv_corpus(config: LabelledConfig) -> LabelledCorpus:
 
 
 KINDS.add('labelled_text', Kind(directory_corpus, 'examples', needs='directory'),
-          'labelled examples: a file of tab-separated columns per split', uses=('directory', 'task'))
+          'labelled examples: a file of tab-separated columns per split', uses=('directory', 'validation_split', 'task'))
 KINDS.add('labelled_tsv', Kind(tsv_corpus, 'examples', needs='tsv'),
           'labelled examples: one file of tab-separated columns, split here', uses=('tsv', 'heldout', 'task'))

@@ -29,6 +29,8 @@ class Split:
   size: int
   read: Callable[[], Iterator[Pair]]
   stem: str = ''  # its name in the options; '' where the corpus itself decides on its splits
+  # SHA-256 of which pairs the filters kept, where that depends on Python's version beside what `fingerprint` names.
+  kept: str = ''
 
   def __iter__(self) -> Iterator[Pair]:
     return self.read()

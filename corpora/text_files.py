@@ -351,4 +351,4 @@ def _path(directory: str, name: str) -> str | None:
 
 
 KINDS.add('text', Kind(directory_corpus, 'pairs', 'directory', 'Multi30k from github.com/multi30k/dataset, data/task1/raw'),
-          'pairs: two text files per split', uses=('directory',))
+          'pairs: two text files per split', uses=('directory', 'validation_split'))

@@ -289,4 +289,4 @@ def _first_line(error: BaseException) -> str:
 
 
 KINDS.add('tfds', Kind(corpus, 'pairs', needs='tfds_name'), 'pairs: a translation set of TFDS, WMT among them',
-          uses=('tfds_name', 'tfds_dir'))
+          uses=('tfds_name', 'tfds_dir', 'validation_split'))

@@ -16,17 +16,17 @@ import json
 import os
 import random
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import sentencepiece
 
-from checks import files
+from checks import files, machine
 from checks.choices import Registry
-from checks.errors import DataError, naming
+from checks.errors import ConfigError, DataError
 from checks.progress import shown
 from checks.refusals import refuse
+from checks.whole_files import whole
 
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
@@ -44,10 +44,10 @@ class Kind(NamedTuple):
 
 
 KINDS: Registry[Kind] = Registry('vocabulary.kind')
-KINDS.add('unigram', Kind(1), 'a unigram language model')
-KINDS.add('bpe', Kind(2), 'byte-pair encoding, as in the paper')
+KINDS.add('unigram', Kind(1), 'a unigram language model', uses=('byte_fallback',))
+KINDS.add('bpe', Kind(2), 'byte-pair encoding, as in the paper', uses=('byte_fallback',))
 KINDS.add('word', Kind(3, has_bytes=False, size_is_exact=False), 'the words between spaces')
-KINDS.add('char', Kind(4, size_is_exact=False), 'characters')
+KINDS.add('char', Kind(4, size_is_exact=False), 'characters', uses=('byte_fallback',))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +89,13 @@ class VocabularyConfig:
     if self.source_model and not self.joint and not self.target_model:
       yield 'joint is False and source_model supplied: supply target_model too'
 
+  def idle(self) -> dict[str, str]:
+    """Return the fields that other fields make ineffective, each with the reason."""
+    # Not kind: subword sampling compares it with the kind that it needs, also where a model is supplied.
+    supplied = ('size', 'byte_fallback', 'dummy_prefix', 'control_symbols') if self.source_model else ()
+    return KINDS.idle(self.kind) | dict.fromkeys(
+        supplied, f'source_model is {self.source_model!r}; a supplied model has its own entries')
+
 
 class Vocabulary:
   """A SentencePiece model. Its special ids are what the model says they are."""
@@ -119,7 +126,7 @@ class Vocabulary:
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
     """Return the ids of each text. `first`, the first text's number in its split, matters to sampled vocabularies."""
-    threads = len(os.sched_getaffinity(0)) if len(texts) >= _TEXTS_FOR_THREADS else 1
+    threads = machine.cores() if len(texts) >= _TEXTS_FOR_THREADS else 1
     return self._processor.encode(list(texts), num_threads=threads)
 
   def normalize(self, text: str) -> str:
@@ -224,8 +231,12 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
   U+2585, which SentencePiece keeps for itself, are not learnt from; they are encoded like any other.
 
   Raises:
+    ConfigError: when a tag holds a space.
     DataError: when there is no text, or more characters than `size` has room for.
   """
+  if wrong := [tag for tag in config.tags if ' ' in tag]:  # refused here, so that runs that have such a tag can be read
+    raise ConfigError(f'vocabulary.tags has {", ".join(map(repr, wrong))}, with a space: SentencePiece replaces the spaces of '
+                      'a text, so that such a tag is never found in one; name tags without a space, such as "<2de>"')
   size, kind = size or config.size, KINDS[config.kind]
   options = dict(
       model_type=config.kind, vocab_size=size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
@@ -289,9 +300,8 @@ def keeper(folder: str | None, config: VocabularyConfig, fingerprint: str) -> Ke
         return content
     made = make()
     os.makedirs(folder, exist_ok=True)
-    with naming(path), tempfile.NamedTemporaryFile(prefix=f'{key}.unfinished-', dir=folder, delete=False) as file:
+    with whole(path, shared=True) as file:
       file.write(hashlib.sha256(made).digest() + made)
-    os.replace(file.name, path)
     return made
 
   return keep if folder else _anew

@@ -189,12 +189,19 @@ def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[st
       'vocabulary.kind': 'unigram', 'vocabulary.size': config['vocab_size'], 'vocabulary.joint': shared,
       'data.kind': 'text', 'data.directory': found.folder,
       'data.source_language': source, 'data.target_language': target,
-      'search.beam_size': generation.get('num_beams') or 1, 'search.length_penalty': 'length',
-      'search.alpha': float(generation.get('length_penalty') or 1.0),
-      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact'), **found.options}
+      'search.beam_size': generation.get('num_beams') or 1,
+      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact'),
+      **_length_penalty(generation.get('length_penalty')), **found.options}
   whole = with_options(default_tree().to_dict(), options)
   setups.records(whole)
   return whole
+
+
+def _length_penalty(exponent: float | None) -> dict[str, Any]:
+  """Return the options of the length penalty; None is transformers' default, the mean, and 0 the sum as it is."""
+  if exponent == 0:
+    return {'search.length_penalty': 'none'}
+  return {'search.length_penalty': 'length', 'search.alpha': 1.0 if exponent is None else float(exponent)}
 
 
 def _vocabularies(found: _Found) -> dict[str, bytes]:

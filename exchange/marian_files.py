@@ -23,9 +23,12 @@ from options.mistakes import listed
 
 PAD = '<pad>'
 _CONFIG = 'special:model.yml'  # the entry with the model's options
-_BIAS, _UNTIED = 'decoder_ff_logit_out_b', 'decoder_ff_logit_out_W'
+_BIAS = 'decoder_ff_logit_out_b'
+# The output matrix where it is not tied: [entries, width], or as earlier versions of Marian wrote it, the transpose.
+_UNTIED, _UNTIED_EARLIER = 'decoder_ff_logit_out_Wt', 'decoder_ff_logit_out_W'
 _TABLES = {'Wemb': marian.SHARED, 'encoder_Wemb': 'model.encoder.embed_tokens.weight',
-           'decoder_Wemb': 'model.decoder.embed_tokens.weight', _UNTIED: 'lm_head.weight', _BIAS: 'final_logits_bias'}
+           'decoder_Wemb': 'model.decoder.embed_tokens.weight', _UNTIED: 'lm_head.weight', _UNTIED_EARLIER: 'lm_head.weight',
+           _BIAS: 'final_logits_bias'}
 _SUBLAYERS = {'self': 'self_attn', 'context': 'encoder_attn'}
 _LAYER = re.compile(r'(encoder|decoder)_l(\d+)_(self|context|ffn)_(\w+)')
 _PROJECTION = re.compile('([Wb])([qkvo])')
@@ -63,7 +66,8 @@ def read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
       'model_type': 'marian', 'd_model': number('dim-emb'), 'encoder_layers': number('enc-depth'),
       'decoder_layers': number('dec-depth'), 'encoder_attention_heads': heads, 'decoder_attention_heads': heads,
       'encoder_ffn_dim': inner, 'decoder_ffn_dim': inner, 'activation_function': options['transformer-ffn-activation'],
-      'scale_embedding': True, 'share_encoder_decoder_embeddings': is_shared, 'tie_word_embeddings': _UNTIED not in theirs,
+      'scale_embedding': True, 'share_encoder_decoder_embeddings': is_shared,
+      'tie_word_embeddings': not {_UNTIED, _UNTIED_EARLIER} & theirs.keys(),
       'vocab_size': sizes['source'], 'decoder_vocab_size': sizes['target'], 'eos_token_id': 0,
       'pad_token_id': sizes['target'] - 1, 'decoder_start_token_id': sizes['target'] - 1, 'num_beams': 6}, tensors
 
@@ -127,7 +131,7 @@ def _renamed(path: str, arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str,
     if name == _BIAS:
       yield _TABLES[name], _with_pad(array.T).T
     elif name in _TABLES:
-      yield _TABLES[name], _with_pad(array.T if name == _UNTIED else array)
+      yield _TABLES[name], _with_pad(array.T if name == _UNTIED_EARLIER else array)
     elif name != _CONFIG:
       yield _name(path, name), array.T if re.search(r'_W.$', name) else array.reshape(-1)
 

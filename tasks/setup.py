@@ -103,7 +103,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         loop=build(LoopConfig, train),
         evaluation=build(EvaluationConfig, train),
         places=build(PlacesConfig, config, cache_dir=data['cache_dir'], num_threads=data['num_threads']))
-    build.mistakes[:0] = idle_options(setup, task, given)
+    build.mistakes[:0] = idle_options(setup, given)
     build.mistakes += mistakes(setup, task)
   return setup
 
@@ -159,9 +159,9 @@ def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
     yield from task.mistakes(setup)
 
 
-def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterator[str]:
+def idle_options(setup: Setup, given: Iterable[str]) -> Iterator[str]:
   """Yield a sentence for each option that the user set and that has no effect beside the others."""
-  config, reasons = setup.saved, idle(setup, task)
+  config, reasons = setup.saved, idle(setup)
   architecture = config['model']['architecture']
   known = fields(type(setup.model)) | {'architecture'} if setup.model else None
   for name in given:
@@ -173,11 +173,13 @@ def idle_options(setup: Setup, task: type[Task], given: Iterable[str]) -> Iterat
       yield f'config.{name} has no effect: {reason}; leave it out'
 
 
-def idle(setup: Setup, task: type[Task]) -> dict[str, str]:
+def idle(setup: Setup) -> dict[str, str]:
   """Return the options that have no effect beside the others, by dotted name, each with the reason and the remedy."""
   reasons: dict[str, str] = {}
-  sections = {'data': (setup.corpus, setup.sampling, setup.batches), 'model': (setup.model,),
-              'train': (setup.loss, setup.consistency), 'optimizer': (setup.optimizer,), 'search': (setup.search,)}
+  task = TASKS[setup.task]
+  sections = {'data': (setup.corpus, setup.sampling, setup.batches), 'vocabulary': (setup.vocabulary,),
+              'model': (setup.model,), 'train': (setup.loss, setup.consistency), 'optimizer': (setup.optimizer,),
+              'search': (setup.search,)}
   for section, taken in sections.items():
     for record in filter(None, taken):
       reasons |= {f'{section}.{name}': f'{section}.{reason}' for name, reason in record.idle().items()}

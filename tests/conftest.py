@@ -36,7 +36,7 @@ gc.set_threshold(200_000, 50, 100)
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
-from training import hardware
+from checks import machine
 from transformer import model as models
 from transformer import tokens
 from transformer.config import ModelConfig
@@ -55,7 +55,7 @@ LONG = ('processes', 'buckets', 'trust', 'reliability', 'recipes', 'pods', 'runs
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
   """Return three workers for two cores: for a fifth of its time a worker waits, for processes that it starts and stops."""
-  return -(-3 * hardware.cores() // 2)
+  return -(-3 * machine.cores() // 2)
 
 
 def pytest_collection_modifyitems(items):

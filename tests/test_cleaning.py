@@ -2,7 +2,10 @@
 
 import dataclasses
 import gzip
+import hashlib
+import json
 import os
+import unicodedata
 
 import pytest
 
@@ -11,9 +14,10 @@ from checks.errors import ConfigError, DataError
 from corpora import cleaning, loading, text_files
 from corpora.cleaning import CleaningConfig
 from corpora.loading import CorpusConfig
-from corpora.splits import Pair
+from corpora.splits import Pair, in_memory
 from tasks import setup
 from tests.tiny_runs import options
+from training import environment
 
 NASTY = [
     ('Ein Hund.', 'A dog.'),
@@ -82,6 +86,47 @@ def test_nothing_is_changed_unless_it_is_asked_for(nasty):
   prints = {load(nasty, config).train.fingerprint for config in (
       CleaningConfig(), CleaningConfig(max_ratio=5.0), CleaningConfig(max_ratio=6.0), CleaningConfig(tag='<x>'))}
   assert len(prints) == 4
+
+
+SIGNS = ['हिन्दी में लिखी हुई एक पंक्ति।', 'ที่นี่มีน้ำดื่มอยู่ที่ตู้', 'தமிழில் எழுதப்பட்ட ஒரு வரி.', 'នេះជាប្រយោគជាភាសាខ្មែរ។', 'ဒီစာကြောင်းကို မြန်မာလို ရေးထားတယ်။']
+
+
+def earlier_fingerprint(split, config):
+  """What filtered text had before marks counted as letters."""
+  made_of = dataclasses.asdict(config) | {'mix': (), 'tag': None}
+  return hashlib.sha256(json.dumps([split.fingerprint, made_of]).encode()).hexdigest()
+
+
+def test_vowel_signs_are_part_of_letters():
+  config = CleaningConfig(min_letters=0.75)
+  numbers = [Pair('12.5 % (1999)', 'a'), Pair('a', '3 × 4 = 12, 5'), Pair('', 'a')]
+  written = in_memory('signs', [Pair(line, 'a line') for line in SIGNS] + numbers)
+  assert min(sum(map(str.isalpha, line)) / len(line.replace(' ', '')) for line in SIGNS) < 0.6
+  found, dropped = cleaning.clean(written, config)
+  assert [pair.source for pair in found] == SIGNS and dropped == {'min_letters': 3}
+  assert found.fingerprint != earlier_fingerprint(written, config)
+  latin = in_memory('latin', [Pair('Ein Hund. 12345 67', 'e\u0301te\u0301'), Pair('Ein Hund', 'A dog'), *numbers])
+  found, dropped = cleaning.clean(latin, config)
+  assert [pair.source for pair in found] == ['Ein Hund'] and dropped == {'min_letters': 4}
+  assert found.fingerprint == earlier_fingerprint(latin, config)  # the same pairs as before: such runs go on
+
+
+def test_what_filters_keep_by_unicodes_tables_is_part_of_what_a_run_is_begun_with(monkeypatch):
+  split = in_memory('text', [Pair('a dog', 'ein Hund'), Pair('a smile \U0001f600', 'ein Lächeln')])
+  texts = lambda: environment.texts_by_name([
+      cleaning.clean(split, CleaningConfig(max_characters=90, drop_control=drop))[0] for drop in (True, False)])
+  now = texts()
+  assert now == texts()
+  monkeypatch.setattr(cleaning, 'unicodedata', unicodedata.ucd_3_2_0)  # which does not have that smile
+  (table, plain), (other, same) = now.values(), texts().values()
+  assert table != other and table[:64] == other[:64] and plain == same and len(plain) == 64
+  both = cleaning.joined([cleaning.clean(split, CleaningConfig(drop_control=True))[0], split])
+  assert both.kept == cleaning.weighted(cleaning.tagged(both, '<x>'), 2.0, 0).kept == other[64:]
+
+
+def test_a_tag_is_put_in_front_of_text_alone():
+  split = in_memory('text', [Pair('a dog', 'ein Hund'), Pair('', 'leer'), Pair('a cat', '')])
+  assert list(cleaning.tagged(split, '<2de>')) == [Pair('<2de> a dog', 'ein Hund'), Pair('', 'leer'), Pair('<2de> a cat', '')]
 
 
 def test_corpora_are_mixed_by_weight_and_tagged(nasty, tmp_path):

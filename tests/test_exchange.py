@@ -125,6 +125,16 @@ def test_float16_and_separate_vocabularies_are_read(tmp_path):
   np.testing.assert_array_equal(found['target_embedding'], table[::-1])
 
 
+@pytest.mark.parametrize('exponent, expected', [
+    (0.0, ('none', 0.6)), (None, ('length', 1.0)), (0.4, ('length', 0.4))])  # with none, alpha has no effect
+def test_the_length_penalty_of_a_model_is_that_of_its_run(exponent, expected, tmp_path):
+  place = folder_with(tmp_path)
+  path = pathlib.Path(place) / 'generation_config.json'
+  path.write_text(json.dumps(json.loads(path.read_text(encoding='utf-8')) | {'length_penalty': exponent}))
+  search = importing.read(place).options['search']
+  assert (search['length_penalty'], search['alpha']) == expected
+
+
 def test_bytes_of_half_and_brain_floats_are_read(tmp_path):
   numbers = np.array([1.5, -0.25, 3.0], np.float32)
   header = {'half': {'dtype': 'F16', 'shape': [3], 'data_offsets': [0, 6]},

@@ -15,7 +15,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import input_pipeline
 import train
 from batching.shapes import Costs, count_that_pays, fit_lengths
-from checks import exit_codes
+from checks import exit_codes, machine
 from checks.errors import ConfigError
 from decoding.translator import Translator
 from options import configurations
@@ -155,7 +155,7 @@ def two_threads(monkeypatch):
 def test_programs_are_compiled_beside_steps_that_leave_cores_to_it(backend, cores, processes, expected, monkeypatch):
   monkeypatch.setattr(jax, 'default_backend', lambda: backend)
   monkeypatch.setattr(jax, 'process_count', lambda: processes)
-  monkeypatch.setattr(hardware, 'cores', lambda: cores)
+  monkeypatch.setattr(machine, 'cores', lambda: cores)
   assert background.workers() == expected
 
 

@@ -63,6 +63,7 @@ def test_multiple_choice_counts_answers_from_one(tmp_path):
     ('multiple_choice', '1\tx\ta\tb\n3\ty\ta\tb\n', '1\tx\ta\tb\n', r"line 2: the right answer is number '3'.* 1 to 2"),
     ('multiple_choice', '1\tx\ta\tb\n0\ty\ta\tb\n', '1\tx\ta\tb\n', r"line 2: the right answer is number '0'"),
     ('multiple_choice', '1\tx\ta\tb\n1\ty\ta\tb\tc\n', '1\tx\ta\tb\n', r'line 2: 3 answers, but the first line has 2'),
+    ('multiple_choice', '1\tx\ta\tb\t\n', '1\tx\ta\tb\tc\n', r'train.tsv, line 1: the answer 3 is empty; expected number'),
     ('multiple_choice', '1\tx\ta\tb\n', '1\tx\ta\tb\tc\n', r'validation.tsv, line 1: 3 answers, but training has 2'),
 ])
 def test_mistakes_are_named_with_file_and_line(tmp_path, task, train, validation, message):

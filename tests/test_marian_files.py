@@ -42,9 +42,9 @@ def marians_name(name):
   return f'{side}_l{int(number) + 1}_{PARTS.get(rest, rest)}'
 
 
-def write_marian(place, without=(), **options):
+def write_marian(place, without=(), further=None, **options):
   """Write the fixture's model as Marian would, without the row of <pad>, and its vocabulary; return both paths."""
-  arrays = {}
+  arrays = dict(further or {})
   for name, tensor in safetensors.read(str(FIXTURE / 'model.safetensors')).items():
     if name == 'model.shared.weight':
       arrays['Wemb'] = tensor[:-1]
@@ -78,6 +78,17 @@ def test_every_tensor_arrives_as_from_the_converted_model(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, found.params, wanted.params)
   assert found.vocabularies == wanted.vocabularies
   assert found.params['output_bias'][pad] == importing.PAD_LOGIT
+
+
+@pytest.mark.parametrize('name, is_transposed', [('decoder_ff_logit_out_Wt', False), ('decoder_ff_logit_out_W', True)])
+def test_an_output_matrix_of_its_own_is_read_as_marian_and_as_its_earlier_versions_wrote_it(name, is_transposed, tmp_path):
+  table = safetensors.read(str(FIXTURE / 'model.safetensors'))['model.shared.weight'][:-1]
+  own = np.random.default_rng(0).normal(size=table.shape).astype(np.float32)
+  model, vocabulary = write_marian(tmp_path, further={name: own.T if is_transposed else own})
+  found = importing.read(model, ('en', 'de'), [vocabulary])
+  assert not found.options['model']['tie_output']
+  for made, theirs in ((found.params['output_projection'], own), (found.params['embedding'], table)):
+    np.testing.assert_array_equal(made, np.concatenate([theirs, np.zeros_like(theirs[:1])]))  # the last row is <pad>'s
 
 
 def test_ctranslate2s_converter_makes_a_model_with_the_same_probabilities(tmp_path):

@@ -105,6 +105,15 @@ def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, val
     assert json_files.read_json(folder.config) == CONFIG
 
 
+def test_an_option_without_effect_may_change(workdir):
+  RunFolder(workdir).create_or_resume(CONFIG).__exit__()
+  later = changed(vocabulary__size=9000)
+  with pytest.raises(ConfigError, match='vocabulary.size'):
+    RunFolder(workdir).create_or_resume(later, idle={'vocabulary.byte_fallback'})
+  with RunFolder(workdir).create_or_resume(later, idle={'vocabulary.size'}) as folder:
+    assert json_files.read_json(folder.config) == later
+
+
 def test_table_of_what_may_change_names_options_that_exist():
   options = configurations.leaves(configurations.default_tree())
   for name in run_folder.MAY_CHANGE:
@@ -196,6 +205,19 @@ def test_other_text_is_refused_but_files_may_move(workdir):
       folder.check_data({'train': 'a', 'val': 'c'})
     with pytest.raises(ConfigError, match='other text'):
       folder.check_data({'train': 'a'})
+
+
+def test_text_of_which_the_filters_keep_other_pairs_is_refused(workdir):
+  text, kept, others = ('a' * 64, 'b' * 64, 'c' * 64)
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    folder.record_environment({'data': {'train': text, 'val': 'd'}})  # as earlier versions listed it
+    folder.check_data({'train': text + kept, 'val': 'd', 'test': 'e'})
+    folder.record_environment({'data': {'train': text + kept, 'val': 'd', 'test': 'e'}})
+    folder.check_data({'train': text + kept, 'val': 'd'})
+    with pytest.raises(ConfigError, match='train now holds; give the same text with the Python of environment.json'):
+      folder.check_data({'train': text + others, 'val': 'd'})
+    with pytest.raises(ConfigError, match='train now holds; give the same text, or another'):
+      folder.check_data({'train': others + kept, 'val': 'd'})
 
 
 def test_test_sets_may_be_added_and_taken_away(workdir):

@@ -1,5 +1,6 @@
 """Whole runs of a tiny model on real files: trained, stopped, continued, decoded, as a user would."""
 
+import dataclasses
 import gzip
 import json
 import os
@@ -138,6 +139,8 @@ def test_an_option_that_the_architecture_has_not_is_refused(architecture, option
 @pytest.mark.parametrize('option, words', [
     ('data.bpe_dropout=0.2', "data.subword_sampling is 'none'; only bpe_dropout uses it"),
     ('data.tsv=x.tsv', "data.kind is 'phrasebook'; only tsv and labelled_tsv use it"),
+    ('data.validation_split=val', "data.kind is 'phrasebook'; only .*text .* use it"),
+    ('vocabulary.size=500 vocabulary.source_model=x', "vocabulary.source_model is 'x'; a supplied model"),
     ('optimizer.momentum=0.8', "optimizer.kind is 'adam'"), ('search.top_k=5', "search.strategy is 'beam'"),
     ('model.max_positions=9', "model.positions is 'sinusoidal'; .*learned"),
     ('search.include_prompt=False', "data.kind is 'phrasebook'"),
@@ -146,7 +149,7 @@ def test_an_option_that_another_leaves_without_a_meaning_is_refused(option, word
   with pytest.raises(ConfigError, match=f'config.{option.partition("=")[0]} has no effect: .*{words}'):
     train.main(train_options.parse(
         ['train.py', f'--config={os.path.join(configurations.CONFIGS, "ablation.py")}', f'--workdir={tmp_path}/run',
-         f'--config.{option}'], ''))
+         *(f'--config.{word}' for word in option.split())], ''))
   assert not (tmp_path / 'run').exists()
 
 
@@ -177,6 +180,15 @@ def test_a_run_with_two_vocabularies_cannot_lend_them_to_shared_embeddings(corpu
 def test_another_configuration_is_refused_by_name(corpus, run):
   with pytest.raises(ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
     train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))
+
+
+def test_an_option_without_effect_may_be_left_out_when_a_run_goes_on(corpus, run, tmp_path, capsys):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  asked = options(corpus, workdir, '--config.train.num_steps=8', '--config.optimizer.momentum=0.5')  # which Adam does not read
+  assert train.main(dataclasses.replace(asked, given=())) == 0
+  assert train.main(options(corpus, workdir, '--config.train.num_steps=8')) == 0
+  assert capsys.readouterr().out.count('is finished') == 2
 
 
 def test_starting_from_another_run_takes_its_parameters_and_vocabulary(corpus, run, tmp_path):

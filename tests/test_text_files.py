@@ -1,5 +1,6 @@
 """Text files of one's own: what is read, dropped and told, refused; and that nothing held out is trained on."""
 
+import dataclasses
 import gzip
 import os
 import re
@@ -286,15 +287,15 @@ def test_a_wrong_configuration_is_refused(changes, expected):
 
 FILE = {'tsv', 'jsonl', 'heldout', 'tsv_source_column', 'tsv_target_column', 'jsonl_source_field', 'jsonl_target_field'}
 RUNNING = {'text', 'validation_text', 'test_text', 'document', 'heldout_share'}
-ALL = FILE | RUNNING | {'directory', 'tfds_name', 'tfds_dir', 'task'}
+ALL = FILE | RUNNING | {'directory', 'tfds_name', 'tfds_dir', 'task', 'validation_split'}
 
 
 @pytest.mark.parametrize('kind, used', [
-    ('phrasebook', {'tfds_dir'}), ('phrasebook_text', {'tfds_dir'}), ('text', {'directory'}),
+    ('phrasebook', {'tfds_dir'}), ('phrasebook_text', {'tfds_dir'}), ('text', {'directory', 'validation_split'}),
     ('tsv', {'tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'}),
     ('jsonl', {'jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout'}),
-    ('tfds', {'tfds_name', 'tfds_dir'}), ('running_text', RUNNING), ('labelled_phrasebook', {'task'}),
-    ('labelled_text', {'directory', 'task'}), ('labelled_tsv', {'tsv', 'heldout', 'task'})])
+    ('tfds', {'tfds_name', 'tfds_dir', 'validation_split'}), ('running_text', RUNNING), ('labelled_phrasebook', {'task'}),
+    ('labelled_text', {'directory', 'validation_split', 'task'}), ('labelled_tsv', {'tsv', 'heldout', 'task'})])
 def test_a_kind_says_which_options_mean_nothing_beside_it(kind, used):
   texts = dict.fromkeys(('directory', 'tsv'), 'x')
   options = (loading.LabelledConfig('entailment', kind, **texts) if kind.startswith('labelled') else
@@ -302,6 +303,13 @@ def test_a_kind_says_which_options_mean_nothing_beside_it(kind, used):
   idle = options.idle()
   assert idle.keys() == ALL - used
   assert all(reason.startswith(f'kind is {kind!r}; only ') for reason in idle.values())
+
+
+def test_nothing_is_held_out_of_running_text_beside_a_file_to_validate_with():
+  apart = loading.CorpusConfig('running_text', 'en', 'de', text='x', validation_text='y')
+  assert apart.idle()['heldout_share'] == "validation_text is 'y'; nothing of text is held out beside it"
+  for test in (None, 'z'):
+    assert 'heldout_share' not in dataclasses.replace(apart, validation_text=None, test_text=test).idle()
 
 
 def test_kinds_are_known_without_heavy_imports():

@@ -1,13 +1,16 @@
 """Text to ids and back: nothing is lost, the same text gives the same model, supplied models are taken as they are."""
 
 import copy
+import errno
 import io
+import os
 import pickle
 
 import pytest
 import sentencepiece
 
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
+from checks.whole_files import whole
 from corpora import vocabulary
 from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary, VocabularyConfig
@@ -211,6 +214,20 @@ def test_a_vocabulary_can_be_copied_to_another_thread_or_process(subwords):
     assert copied.encode('A small dog') == subwords.encode('A small dog') and copied.eos_id == subwords.eos_id
 
 
+def test_many_texts_are_encoded_where_the_system_does_not_say_which_cores_a_process_may_use(subwords, monkeypatch):
+  monkeypatch.delattr(os, 'sched_getaffinity', raising=False)  # as on macOS
+  texts = SENTENCES * (vocabulary._TEXTS_FOR_THREADS // len(SENTENCES) + 1)
+  assert subwords.encode_batch(texts) == [subwords.encode(text) for text in texts]
+
+
+@pytest.mark.parametrize('options, idle', [
+    ({}, {}), (dict(kind='word'), {'byte_fallback': "kind is 'word'; only unigram and bpe and char use it"}),
+    (dict(source_model='a'), dict.fromkeys(('size', 'byte_fallback', 'dummy_prefix', 'control_symbols'),
+                                           "source_model is 'a'; a supplied model has its own entries"))])
+def test_options_of_a_vocabulary_that_have_no_effect_are_named_with_the_reason(options, idle):
+  assert VocabularyConfig(**options).idle() == idle
+
+
 # ------------------------------------------------------------------------------------------- words never trained on
 
 
@@ -264,6 +281,30 @@ def test_a_shared_folder_makes_each_thing_once(tmp_path):
   assert (source, target) == vocabulary.make(two, pairs) and source != target
 
 
+def test_files_of_a_shared_folder_are_as_the_umask_says_and_a_failed_one_leaves_nothing(tmp_path, monkeypatch):
+  folder = tmp_path / 'shared'
+  keep = vocabulary.keeper(str(folder), VocabularyConfig(), 'a')
+  before = os.umask(0o027)
+  try:
+    assert keep('words', lambda: b'one') == b'one'
+  finally:
+    os.umask(before)
+  path, = folder.iterdir()
+  assert path.stat().st_mode & 0o777 == 0o640
+
+  def full(source, target):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  with monkeypatch.context() as patched, pytest.raises(OSError, match='No space left'):
+    patched.setattr(os, 'replace', full)
+    keep('joint', lambda: b'two')
+  assert list(folder.iterdir()) == [path]
+  with whole(str(path), shared=True) as one, whole(str(path), shared=True) as other:  # two processes at a time
+    one.write(b'first')
+    other.write(b'second')
+  assert list(folder.iterdir()) == [path] and path.read_bytes() == b'first'
+
+
 def test_words_are_read_once_for_a_shared_folder(tmp_path):
   keep = vocabulary.keeper(str(tmp_path / 'shared'), VocabularyConfig(), 'a')
   for found in (['one', 'two', 'one'], iter(lambda: 1 / 0, 1)):  # the second must not be read
@@ -291,3 +332,9 @@ def test_tags_stand_whole_wherever_text_has_them(kind):
 def test_impossible_tags(options, expected):
   with pytest.raises(ValueError, match=expected):
     VocabularyConfig(**options)
+
+
+def test_tags_with_a_space_are_refused_before_a_vocabulary_is_made():
+  config = VocabularyConfig(size=320, tags=('<bt>', '<to de>'))  # a run that has such a tag can still be read
+  with pytest.raises(ConfigError, match="vocabulary.tags has '<to de>', with a space: .*name tags without a space"):
+    vocabulary.train(config, SENTENCES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from training import hardware
+from checks import machine
 from transformer.partitioning import CompiledStep
 
 _MOST_WORKERS = 2
@@ -44,7 +44,7 @@ def workers() -> int:
   compile one program after the other, all in the same order, because a compiler may wait for what another process
   finds out about the same program.
   """
-  spare = hardware.cores() // _CORES_OF_STEPS if jax.default_backend() == 'cpu' else hardware.cores()
+  spare = machine.cores() // _CORES_OF_STEPS if jax.default_backend() == 'cpu' else machine.cores()
   return min(spare, 1 if jax.process_count() > 1 else _MOST_WORKERS)
 
 

@@ -13,7 +13,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from checks import cache_root
+from checks import cache_root, machine
 from checks.whole_files import write_whole
 from training import background, hardware
 from transformer import model as models
@@ -92,5 +92,5 @@ def flops_per_second(peak: float | None) -> float:
   """
   device = jax.devices()[0]
   if device.platform == 'cpu':
-    return _CORE_FLOPS * hardware.cores()
+    return _CORE_FLOPS * machine.cores()
   return _UTILISATION * 1e12 * (hardware.peak_tflops(device.device_kind, peak) or _UNKNOWN_TFLOPS) * jax.device_count()

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from checks import files
+from checks import files, machine
 from checks.errors import DamagedError
-from training import hardware
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tensorflow-datasets', 'sentencepiece',
             'sacrebleu', 'ml_collections', 'numpy')
@@ -29,7 +28,7 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
   return {
       'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),
       'packages': {name: importlib.metadata.version(name) for name in PACKAGES},
-      'platform': platform.platform(), 'processor': _processor(), 'cores': hardware.cores(),
+      'platform': platform.platform(), 'processor': _processor(), 'cores': machine.cores(),
       'devices': [f'{device.platform} {device.device_kind}' for device in devices], 'data': data}
 
 
@@ -43,13 +42,13 @@ def _processor() -> str:
 
 
 def texts_by_name(splits: Sequence[Any]) -> dict[str, str]:
-  """Return the fingerprints of the splits (train, validation, each test set) by name.
+  """Return the fingerprints of the splits (train, validation, each test set) by name, with those of what filters kept.
 
   To a name that several have, as files of one name in different folders do, its role is added.
   """
   names = [split.name for split in splits]
   roles = ['training', 'validation', *(f'test {place}' for place in range(1, len(names) - 1))]
-  return {name if names.count(name) == 1 else f'{name} ({role})': split.fingerprint
+  return {name if names.count(name) == 1 else f'{name} ({role})': split.fingerprint + getattr(split, 'kept', '')
           for name, role, split in zip(names, roles, splits, strict=True)}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from checks import cache_root
+from checks import cache_root, machine
 from transformer.tokens import Batch
 
 # Dense bfloat16 peak of one device in teraflops (vendors' data sheets), by jax's name for it: the whole name of a TPU,
@@ -119,11 +119,6 @@ def keep_programs(given: str | None = None) -> None:
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
 
 
-def cores() -> int:
-  """Return the number of processor cores that this process may use."""
-  return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
-
-
 def split_processor() -> None:
   """Make a device of each core that this process may use, up to _MOST_PARTS, for work that devices do independently.
 
@@ -132,7 +127,7 @@ def split_processor() -> None:
   """
   if jax.config.jax_num_cpu_devices < 0 and 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):
     with contextlib.suppress(RuntimeError):  # raised when jax has already initialised its devices
-      jax.config.update('jax_num_cpu_devices', min(cores(), _MOST_PARTS))
+      jax.config.update('jax_num_cpu_devices', min(machine.cores(), _MOST_PARTS))
 
 
 def search_tokens(wanted: int | None) -> int:

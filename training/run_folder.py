@@ -23,7 +23,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from checks import exit_codes, files
@@ -132,7 +132,8 @@ class RunFolder:
       raise FolderBusyError(f'{self.path} is in use by {error}; stop it, or give another --workdir') from None
     return self
 
-  def create_or_resume(self, config: dict, bound: Sequence[str] = (), anew: bool = False) -> 'RunFolder':
+  def create_or_resume(self, config: dict, bound: Sequence[str] = (), anew: bool = False, idle: Collection[str] = ()
+                       ) -> 'RunFolder':
     """Lock the folder, unless it is, for a run of `config`: a new one, or one that was saved with the same options.
 
     Args:
@@ -140,6 +141,7 @@ class RunFolder:
         (default.DECIDED), the run's own value is taken over, unless it begins anew.
       bound: names in MAY_CHANGE that may not change in this run.
       anew: whether to set aside what the run has learnt and measured, and begin at step 0.
+      idle: names of options that have no effect beside the others, and so may change.
 
     Raises:
       ConfigError: naming each option that differs and may not; or when the folder cannot hold a run.
@@ -156,7 +158,7 @@ class RunFolder:
         self._verify(anew)
       if self.has(self.config) and not anew:
         config = saved_config.with_decided(config, self.read_config())
-      self._check_same(config, bound, () if not anew else tuple(default.DECIDED))
+      self._check_same(config, bound, {*idle, *(default.DECIDED if anew else ())})
     except (ConfigError, DamagedError):
       self._release()
       raise
@@ -274,7 +276,7 @@ class RunFolder:
       raise ConfigError(f'--workdir={self.path} is not a run and not empty; it holds {", ".join(found[:10])}; '
                         'give a new folder, or that of a run')
 
-  def _check_same(self, config: dict, bound: Sequence[str], free: Sequence[str]) -> None:
+  def _check_same(self, config: dict, bound: Sequence[str], free: Collection[str]) -> None:
     if self.has(self.config):
       saved, asked = leaves(self.read_config()), leaves(as_written(config))
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
@@ -331,15 +333,18 @@ class RunFolder:
 
     Args:
       hashes: fingerprints of train, validation and each test set, in this order. Their names may differ, since files
-        may move. Test sets may be added and removed.
+        may move. Test sets may be added and removed. Earlier versions listed the begins of some: see Split.kept.
       by_name: as earlier versions listed them: of splits that share a name, the last alone. A run that such a version
         began goes on.
     """
     if (before := self.manifest.read()['texts']) and before != by_name:
-      wrong = [name for name, old in counterparts(hashes, before).items() if old != hashes[name]]
+      then = counterparts(hashes, before)
+      wrong = [name for name, old in then.items() if not hashes[name].startswith(old)]
       if wrong or len(hashes) < min(2, len(before)):
+        by_python = any(hashes[name][:64] == then[name][:64] for name in wrong)  # of the same text, filters keep other pairs
         raise ConfigError(f'{self.path} was begun with other text than {", ".join(wrong or hashes)} now holds; '
-                          'give the same text, or another --workdir')
+                          'give the same text' + ' with the Python of environment.json, by whose tables data.drop_control '
+                          'and min_letters keep pairs' * by_python + ', or another --workdir')
 
   def record_environment(self, now: dict[str, Any]) -> None:
     """Write environment.json: the environment of the run's first start, and that of each later start that differs."""

@@ -9,7 +9,7 @@ docs/reliability.md lists what each part promises.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from checks.exit_codes import CHECKPOINT, CONFIG, DATA, DONE
@@ -70,7 +70,7 @@ class Supervision:
 
 @contextlib.contextmanager
 def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], bound: Sequence[str],
-              remedies: failures.MemoryOptions, anew: bool = False) -> Iterator[Supervision]:
+              remedies: failures.MemoryOptions, anew: bool = False, idle: Collection[str] = ()) -> Iterator[Supervision]:
   """Connect to the other processes, lock a run's folder, and turn what ends the block into a message and an exit code.
 
   Args:
@@ -79,7 +79,8 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     saved: the configuration as config.json holds it.
     bound: options that may usually change when a run resumes, but not in this one.
     remedies: the options that messages about lack of memory name.
-    anew: whether a run that the folder holds is to begin at step 0, see RunFolder.create_or_resume.
+    anew, idle: whether a run that the folder holds is to begin at step 0, and options without effect, see
+      RunFolder.create_or_resume.
 
   Raises:
     Exception: as the block does. Where a user can correct it, and training has not begun, what this start has written is
@@ -90,7 +91,7 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
   with (peers.errors_end_all(), folder.locked() if peers.is_main() else folder, StopRequest() as stop,
         Watchdog(guards.stall_seconds) as watchdog, failures.lack_of_memory_named(remedies)):
     if peers.is_main():
-      folder.create_or_resume(saved, bound, anew)
+      folder.create_or_resume(saved, bound, anew, idle)
     run = Supervision(folder, stop, watchdog)
     try:
       yield run
