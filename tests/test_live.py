@@ -135,6 +135,16 @@ def test_texts_become_the_same_tokens_names_and_texts(engine, vocabulary):
   assert found[3] == [texts.labels(one, vocabulary) for one in drawn]
 
 
+def test_the_last_symbol_of_a_text_joins_nothing(engine):
+  """Not even where the name of nothing, put behind it, spells a piece."""
+  config = vocabulary.VocabularyConfig(kind='bpe', size=300)
+  learnt = vocabulary.Vocabulary(vocabulary.train(config, ['it is undefined', 'a cat'] * 20), 'undefined')
+  assert '\u2581undefined' in [piece.piece for piece in learnt.proto.pieces]
+  found = engine.page.evaluate('([record, text]) => new Subwords(record).encode(text)',
+                               [live._vocabulary_record(learnt), 'a cat '])
+  assert found == learnt.encode('a cat ')
+
+
 # ------------------------------------------------------------------------------------------------- logits and searches
 
 
@@ -388,6 +398,24 @@ def test_what_is_saved_is_a_report_without_the_model(browser, tab, tmp_path):
     np.testing.assert_allclose(saved.page.evaluate(shown), tab.page.evaluate(shown), atol=1e-3)
   assert saved.state()['k'] == 'cross'
   saved.close()
+
+
+def test_a_sentence_that_was_not_shown_is_saved_where_the_page_has_no_vectors(browser, written, tmp_path):
+  before, held = written.read_text(encoding='utf-8').split('id="report">')
+  held, after = held.split('</script>', 1)
+  content = json.loads(held)
+  for each in content['sentences']:
+    del each['vectors']
+  write_whole(path := str(tmp_path / 'plain.html'), f'{before}id="report">{page.as_script_text(content)}</script>{after}')
+  tab = Tab(browser, path, '#s=0&c=-1')
+  assert tab.page.evaluate('() => report.sentences.map(each => Boolean(each.snapshots))') == [True, False]
+  with tab.page.expect_download(timeout=5000) as kept:
+    tab.page.click('#save')
+  kept.value.save_as(tmp_path / 'report.html')
+  saved = Tab(browser, tmp_path / 'report.html', '#s=1')
+  assert saved.page.evaluate('() => sentence().source') == LINES[1] and saved.arcs() > 100
+  saved.close()
+  tab.close()
 
 
 @pytest.mark.parametrize('width', [1280, 390])
