@@ -90,7 +90,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   Args:
     translator: a trained run, tasks.load(workdir).
     lines: sentences, or prompts; blank ones are left out.
-    references: other translations of the same lines, shown beside those that the search finds.
+    references: other translations of the same lines, shown beside those that the search finds; a line whose reference
+      is blank is left out.
     card: further rows (name, value) that describe the model.
     with_effects: whether each head is closed in turn.
     with_vectors: whether the page has queries, keys and values; None: if they are few.
@@ -101,11 +102,13 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
     ValueError: when there is no line, or not one reference for each, or the model has no attention.
   """
   translator = readable(translator)
-  lines = [line for line in lines if line.strip()]
-  references = [line for line in references if line.strip()] if references is not None else []
-  if not lines or references and len(references) != len(lines):
-    raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected at least one sentence, and '
-                     'one reference for each or none')
+  if references is not None and len(references) != len(lines):
+    raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected one reference for each '
+                     'sentence, or none')
+  lines, references = without_blanks(lines, references)
+  if not lines:
+    raise ValueError('all sentences, or the references of all, are blank; expected at least one sentence, with its '
+                     'reference where references are given')
   model, source, target = translator.parts
   found = translator.translate(lines)
   sources = translator.encode(lines)
@@ -138,6 +141,13 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
                         scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live,
                         projected=_projected(model.config, captures[0], with_vectors) if with_products else None)
   return Report(page.page(content), first, sentences)
+
+
+def without_blanks(lines: Sequence[str], references: Sequence[str] | None) -> tuple[list[str], list[str]]:
+  """Return the lines that are not blank, nor are their references, and these references; [] where none are given."""
+  kept = [number for number, line in enumerate(lines)
+          if line.strip() and (references is None or references[number].strip())]
+  return [lines[number] for number in kept], [references[number] for number in kept] if references is not None else []
 
 
 def shortest_names(paths: Sequence[str]) -> list[str]:

@@ -68,6 +68,24 @@ def test_references_stand_beside_what_the_search_found(run):
   assert 'reference' in reference['origin'] and 'effects' not in found
 
 
+def test_a_reference_belongs_to_its_own_line_where_others_are_blank(run):
+  (run / 'in.txt').write_text(f'{LINES[0]}\n\n{LINES[1]}\n{LINES[2]}\n')
+  (run / 'ref.txt').write_text(f'\n{LINES[0]}\n\n{LINES[3]}\n')
+  given = [f'--workdir={run}', f'--input={run}/in.txt', f'--reference={run}/ref.txt']
+  visualize.main(options(*given, f'--output={run}/page.html', '--effects=false'))
+  found, reference = held(run / 'page.html')['sentences']
+  assert found['source'] == reference['source'] == LINES[2] and reference['target'] == LINES[3]
+  (run / 'ref.txt').write_text(f'\n{LINES[0]}\n\n\n')
+  for more in ([], ['--format=svg', '--figure=cross']):
+    with pytest.raises(ConfigError, match='at least one sentence with its translation'):
+      visualize.main(options(*given, f'--output={run}/page.html', *more))
+
+
+def test_as_many_references_as_lines_are_expected_blank_ones_included():
+  with pytest.raises(ValueError, match='2 sentences and 1 references'):
+    reports.explain(small_translator(), [LINES[0], ''], [LINES[1]])
+
+
 def test_a_living_page_opens_with_what_the_run_suggests(run):
   asked = options(f'--workdir={run}', '--live', f'--output={run}/page.html', '--effects=false')
   with pytest.raises(ConfigError, match='--input=FILE'):
