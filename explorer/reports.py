@@ -186,18 +186,23 @@ def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list
 
 def _trees(translator: Any, pairs: Sequence[TokenPair], captures: Sequence[capture.Capture], count: int
            ) -> list[dict[str, Any] | None]:
-  """Return the search tree of each of the first `count` pairs, compared with the pair's reference if there is one."""
+  """Return the search tree of each of the first `count` pairs, compared with the pair's reference if there is one.
+
+  None stands for a search that has no beam, {'refused': why} for one whose tree cannot be shown.
+  """
   model, _, target = translator.parts
   config = translator.search_config
-  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree has no coverage penalty
+  if config.strategy != 'beam' or config.beam_size < 2:
     return [None] * count
+  if reason := beam.refusal(config):
+    return [{'refused': reason}] * count
   found = []
   for number in range(count):
     tree = beam.search(model, translator.params[0], pairs[number].source, target.bos_id, target.eos_id, config)
     reference = number + count  # references follow what the search found
     compared = reference < len(pairs)
     left = beam.departure(tree, pairs[reference].target, captures[reference].log_probs) if compared else None
-    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), left, compared))
+    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), beam.penalty_name(config), left, compared))
   return found
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import types
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from corpora import vocabulary
 from decoding.translator import Translator
 from explorer import capture, gates, head_ablation, live, live_weights, page, reports, texts
 from explorer.capture import TokenPair
-from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
+from tests.explorer_stand_ins import LINES, Chains, small_translator, small_vocabulary, step_of_chains
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
 from transformer import architectures, search, tokens
 from transformer.config import LanguageModelConfig, RecurrentConfig
@@ -162,19 +161,6 @@ def hypotheses(translator, ids, **options):
           for rank in np.flatnonzero(found.found[0])]
 
 
-class Chains(NamedTuple):
-  """Markov chains, one for each sentence, in place of a model's cache; other ones at each step: no two paths tie."""
-
-  beams: Any
-  logits: Any  # [B, T, V, V] of the next token after each
-  step: Any  # [B]
-
-
-def step_of_chains(chains, last):
-  logits = jax.vmap(lambda table, step, tokens: table[step][tokens])(chains.logits, chains.step, last)
-  return logits, chains._replace(step=chains.step + 1)
-
-
 @pytest.mark.parametrize('options', [
     dict(beam_size=1), dict(beam_size=1, min_length=2), dict(beam_size=4), dict(beam_size=4, alpha=2.0),
     dict(beam_size=3, early_stopping='full'), dict(beam_size=5, length_penalty='none', min_length=2),
@@ -232,6 +218,7 @@ def test_logits_and_hypotheses_are_pythons_with_the_same_weights(engine, name):
 def test_the_tree_of_the_beam_holds_what_was_found(engine, prepared):
   tree = engine.page.evaluate('text => sentenceRecord(text, live, live.search).beam', LINES[2])
   best, nodes = tree['best'], tree['nodes']
+  assert tree['penalty'] == 'gnmt, alpha 0.6'
   assert [nodes[node][0] for node in best] == [-1, *best[:-1]] and nodes[best[-1]][4] == 'finished'
   assert max(node[5] for node in nodes if node[4] == 'finished') == nodes[best[-1]][5]
   ids = prepared.translator.translate([LINES[2]])[0].ids

@@ -344,12 +344,27 @@ def test_closing_a_head_marks_the_words_that_change(tab):
 
 def test_the_beam_is_described_and_drawn(tab):
   assert '1 kept, 1 finished, 1 pruned' in tab.text('#beam-text')
+  assert '(length, alpha 0.17: 1.13 for the 2 tokens of the result)' in tab.text('#beam-text')  # 0.9 / 0.8
   assert 'leaves the beam at step 2 with “javascript:hurt()”' in tab.text('#beam-text')
   with tab.page.expect_download() as kept:
     tab.page.locator('#beam-text').get_by_text('SVG').click()
   with open(kept.value.path(), encoding='utf-8') as file:
     text = file.read()
   assert text.count('<path') == 3 and '■ -0.80' in text and '<img' not in text and '<script' not in text
+
+
+def test_a_search_whose_tree_is_not_known_says_so(browser, captures, tmp_path):
+  refused = dataclasses.replace(sentence(captures[0]), beam={'refused': 'search.groups is 2: <b>.'})
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'refused.html'), page.page(page.report([refused, sentence(captures[1])], first, [])))
+  tab = Tab(browser, path)
+  assert tab.text('#beam-text') == 'There is no tree of this search. search.groups is 2: <b>.'
+  assert not tab.page.locator('#beam').is_visible()
+  tab.page.locator('#step').fill('2')
+  tab.page.select_option('#sentence', '1')
+  tab.ready()
+  assert tab.page.locator('#beam').is_visible() and '1 kept' in tab.text('#beam-text')
+  tab.close()
 
 
 def test_it_shows_itself_in_the_frame_of_a_notebook(browser, written, tmp_path):
