@@ -58,6 +58,7 @@ class Sentence:
   log_prob: float | None = None  # of the target, under teacher forcing
   effects: Mapping[Head, Effect] = dataclasses.field(default_factory=dict)  # of closing each head
   beam: Mapping[str, Any] | None = None  # the search tree, see beam_record; {'refused': why there is none}
+  written: str | None = None  # what the search writes, where the target is another text, such as a reference
 
 
 def packed(numbers: np.ndarray) -> str:
@@ -152,7 +153,8 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
     record['beam'] = sentence.beam
   if sentence.effects:
     as_json = lambda effect: {'change': round(effect.change, 5), 'text': effect.text}
-    record['effects'] = {'log_prob': sentence.log_prob, 'heads': {
+    written = {} if sentence.written is None else {'written': sentence.written}
+    record['effects'] = {'log_prob': sentence.log_prob, **written, 'heads': {
         kind: [[as_json(sentence.effects[Head(kind, layer, head)]) for head in range(capture.weights[kind].shape[1])]
                for layer in range(capture.weights[kind].shape[0])] for kind in kinds}}
   return record

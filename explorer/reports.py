@@ -132,9 +132,10 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   trees += [None] * (len(pairs) - len(trees))
   sentences = tuple(
       page.Sentence(text if has_source else '', translation, one, by_layer,
-                    None if log_prob is None else float(log_prob), change, tree)
-      for text, translation, one, by_layer, log_prob, change, tree in zip(
-          spelt, written, captures, _layer_predictions(translator, pairs), log_probs, changes, trees))
+                    None if log_prob is None else float(log_prob), change, tree, usual)
+      for text, translation, one, by_layer, log_prob, change, tree, usual in zip(
+          spelt, written, captures, _layer_predictions(translator, pairs), log_probs, changes, trees,
+          [*[None] * len(found), *(each.text for each in found)]))
   first = first_view.choose(captures[:len(lines)])
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
   content = page.report(sentences, first, [*_card(model), *card], with_vectors and with_products,

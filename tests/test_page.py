@@ -312,6 +312,31 @@ def test_a_step_is_a_row_of_the_decoder_and_a_column_of_the_beam(tab):
   assert steps() == ('1', '1', '1') and '2 of' in tab.text('#step-count')
 
 
+def test_the_step_follows_the_row_into_another_sentence(tab):
+  """Its first pieces go together, and so does the row of its third word."""
+  tab.page.click('#kind-cross')
+  tab.page.locator('.queries button').nth(3).click()
+  steps = lambda: (tab.state()['t'], tab.state()['q'], tab.page.locator('#beam').get_attribute('data-step'))
+  assert steps() == ('4', '3', '4')
+  tab.page.select_option('#sentence', '1')
+  tab.ready()
+  assert steps() == ('4', '3', '4') and '5 of' in tab.text('#step-count')
+  tab.page.keyboard.press('Escape')
+  tab.page.select_option('#sentence', '0')
+  tab.ready()
+  assert steps() == ('0', '', '0')
+
+
+def test_the_second_piece_of_a_word_stays_the_step(tab):
+  tab.page.click('#kind-cross')
+  tab.page.locator('#step').fill('2')
+  tab.page.click('#all-heads')
+  assert (tab.state()['t'], tab.state()['q']) == ('2', '1')
+  tab.page.reload()
+  tab.ready()
+  assert (tab.state()['t'], tab.state()['q']) == ('2', '1')
+
+
 def test_buttons_go_to_the_step_before_and_after(tab):
   at = lambda: tab.state()['t']
   tab.page.click('#step-on')
@@ -340,6 +365,20 @@ def test_closing_a_head_marks_the_words_that_change(tab):
   tab.page.click('#effects button[data-layer="0"][data-head="1"]')
   assert 'goes from -3.50 to -3.75' in tab.text('#effect')
   assert tab.page.locator('#effect mark').all_inner_texts() == ['breit']
+
+
+def test_what_closing_a_head_does_to_a_reference_is_compared_with_what_the_search_writes(browser, captures, tmp_path):
+  heads = sentence(captures[0]).effects
+  reference = dataclasses.replace(sentence(captures[0]), target='Ein Tier ruht', written='Das Tier ist breit', effects={
+      **heads, Head('encoder', 0, 1): Effect(-0.25, 'Das Tier ist müde')})
+  first = first_view.FirstView(0, 'encoder', 0, 0, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'reference.html'), page.page(page.report([reference], first, [])))
+  tab = Tab(browser, path)
+  assert 'which writes “Das Tier ist breit” with all heads open, then writes: the same as with' in tab.text('#effect')
+  assert tab.page.locator('#effect mark, #strongest mark').count() == 0
+  tab.page.click('#effects button[data-layer="0"][data-head="1"]')
+  assert tab.page.locator('#effect mark').all_inner_texts() == ['müde']
+  tab.close()
 
 
 def test_the_beam_is_described_and_drawn(tab):

@@ -72,9 +72,10 @@ def test_a_reference_belongs_to_its_own_line_where_others_are_blank(run):
   (run / 'in.txt').write_text(f'{LINES[0]}\n\n{LINES[1]}\n{LINES[2]}\n')
   (run / 'ref.txt').write_text(f'\n{LINES[0]}\n\n{LINES[3]}\n')
   given = [f'--workdir={run}', f'--input={run}/in.txt', f'--reference={run}/ref.txt']
-  visualize.main(options(*given, f'--output={run}/page.html', '--effects=false'))
+  visualize.main(options(*given, f'--output={run}/page.html'))
   found, reference = held(run / 'page.html')['sentences']
   assert found['source'] == reference['source'] == LINES[2] and reference['target'] == LINES[3]
+  assert reference['effects']['written'] == found['target'] and 'written' not in found['effects']
   (run / 'ref.txt').write_text(f'\n{LINES[0]}\n\n\n')
   for more in ([], ['--format=svg', '--figure=cross']):
     with pytest.raises(ConfigError, match='at least one sentence with its translation'):
