@@ -3,6 +3,7 @@
 import io
 import json
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -64,6 +65,22 @@ def test_pruning_needs_its_curve():
   assert list(line.get_xdata()) == [0, 2] and list(line.get_ydata()) == [9.0, 5.0]
   with pytest.raises(ValueError, match='--pruning'):
     figures.pruning_curves({'a': {}})
+
+
+def test_a_dollar_begins_no_formula():
+  """Not in words, pieces, or the names of runs; a formula without an end would be an error."""
+  words = ['$', '$5$', '$x_$', '_a']
+  lines = [{'step': 1, 'train/loss': 3.0, 'validation/bleu': 2.0}]
+  record = {'pruning': [{'closed': 0, 'bleu': 9.0}], 'least_important_first': ['a'], 'sentences': 3}
+  for figure, expected in (
+      (figures.attention(constructed(words, encoder=[]), 'encoder'), words),
+      (figures.distributions(np.eye(4), np.eye(4), words, words), words),
+      (figures.learning_curves(dict.fromkeys(words, lines)), words),
+      (figures.pruning_curves(dict.fromkeys(words, record)), [f'{word} (1 heads, 3 sentences)' for word in words])):
+    file = io.StringIO()
+    with matplotlib.rc_context({'svg.fonttype': 'none'}):  # text stays text
+      figure.savefig(file, format='svg')
+    assert all(f'>{word}</text>' in file.getvalue() for word in expected)
 
 
 def test_the_smoothed_target_by_hand():
