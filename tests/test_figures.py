@@ -102,9 +102,9 @@ def test_visualize_draws(figure, tmp_path, monkeypatch):
   (tmp_path / 'in').write_text(f'\n{LINES[0]}\n')
   (tmp_path / 'ref').write_text(f'\n{LINES[1]}\n')
   monkeypatch.setattr(Translation, 'load', lambda *_, **__: small_translator())
-  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}',
-                                          f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
-                                          f'--output={tmp_path}/out.svg'], '')
+  given = [] if figure == 'positions' else [f'--input={tmp_path}/in', f'--reference={tmp_path}/ref']
+  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}', *given,
+                                     f'--output={tmp_path}/out.svg'], '')
   assert visualize.main(options) == 0 and '<svg' in (tmp_path / 'out.svg').read_text()
 
 
