@@ -21,7 +21,7 @@ from transformer.config import LanguageModelConfig, RecurrentConfig
 from transformer.search import SearchProblem, Sentences
 
 TEXTS = [*LINES, *HOSTILE, 'the  street ', ' it', 'Gr\u00fc\u00dfe \U0001f600', '\u2581a\x00b', 'tiredtired\tdogs',
-         '\u3042\u30fc\u6f22\u5b57', 'e\u0301 it\u2019s d\u2019', '']
+         '\u3042\u30fc\u6f22\u5b57', 'e\u0301 it\u2019s d\u2019', 'हिन्दी दो', 'กินข้าว', '']
 # Every choice of the model's options that the page computes, several at once.
 MODELS = {
     'the_paper': {},
