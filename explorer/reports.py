@@ -120,7 +120,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   spelt = [*lines, *lines[:len(references)]]
   written = [*(each.text for each in found), *references]
   with_products = computable(model)
-  captures = capture.record(model, translator.params[0], pairs, source, target, with_operands=with_products)
+  captures = capture.by_group(pairs, lambda some: capture.record(
+      model, translator.params[0], some, source, target, with_operands=with_products))
   if not captures[0].weights:
     raise ValueError('the model has no attention, so there is nothing to show; expected a model with attention heads')
   open_gates = gates.open_gates(translator.params[0])
@@ -179,10 +180,14 @@ def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list
   model, source, target = translator.parts
   if not logit_lens.layers_of(model):
     return [[] for _ in pairs]
-  batch = capture.padded_batch(model, pairs, source.pad_id, target.pad_id)
-  ids, probabilities = logit_lens.predictions(model, translator.params[0], *batch, target.bos_id)
-  return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
-           for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(pairs))]
+
+  def predict(some: Sequence[TokenPair]) -> list[list[list[tuple[str, float]]]]:
+    batch = capture.padded_batch(model, some, source.pad_id, target.pad_id)
+    ids, probabilities = logit_lens.predictions(model, translator.params[0], *batch, target.bos_id)
+    return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
+             for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(some))]
+
+  return capture.by_group(pairs, predict)
 
 
 def _trees(translator: Any, pairs: Sequence[TokenPair], captures: Sequence[capture.Capture], count: int

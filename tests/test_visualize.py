@@ -11,7 +11,8 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from decoding.translator import Translator
-from explorer import page, reports, snapshots, texts, training_page
+from explorer import capture, head_ablation, page, reports, snapshots, texts, training_page
+from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import configurations, visualize_options
 from tasks.language_model import Continuer
@@ -191,6 +192,32 @@ def test_a_report_says_what_queries_and_keys_are_made_from():
   assert '"projected":{"d_model":14,"rotary":false,"biased":false,"matrices":{' in shown.html
   without = reports.explain(small_translator(), LINES[:1], with_effects=False, with_vectors=False)
   assert '"matrices":null' in without.html
+
+
+def test_a_long_line_does_not_pad_the_others(monkeypatch):
+  lines, laid, pad = [LINES[0], LINES[3], LINES[1]], [], capture.padded_batch
+  together = reports.explain(small_translator(), lines)
+  assert len({sentence.capture.padded for sentence in together.sentences}) == 1
+
+  def recorded(*given):
+    batch = pad(*given)
+    laid.append(max(side.ids.shape[1] for side in batch))
+    return batch
+
+  monkeypatch.setattr(capture, '_COARSE', 8)
+  monkeypatch.setattr(capture, 'padded_batch', recorded)
+  monkeypatch.setattr(head_ablation, 'padded_batch', recorded)
+  apart = reports.explain(small_translator(), lines)
+  alike = capture.alike([TokenPair((1,) * size, (2,)) for size in (9, 3, 8, 30, 10)])
+  assert alike == [[3], [0, 4], [1, 2]]
+  sizes = {length: laid.count(length) for length in laid}
+  assert len(sizes) > 1 and set(sizes.values()) == {1 + 1 + 13}  # captures, layers, each head closed or none
+  for one, other in zip(together.sentences, apart.sentences, strict=True):
+    assert (one.source, one.target) == (other.source, other.target)
+    predicted = [[[piece for piece, _ in layer[:len(one.capture.written)]] for layer in each.lens] for each in (one, other)]
+    assert predicted[0] == predicted[1]
+    assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+    np.testing.assert_allclose(one.capture.weights['cross'], other.capture.weights['cross'], atol=1e-5)
 
 
 def test_a_report_shows_itself_in_a_notebook():
