@@ -34,6 +34,7 @@ from corpora.loading import CorpusConfig  # noqa: E402
 from decoding import scores  # noqa: E402
 from decoding.translator import Translator  # noqa: E402
 from explorer import analysis, gates, head_report, importance, pruned_run  # noqa: E402
+from explorer.capture import TokenPair  # noqa: E402
 from options import programs  # noqa: E402
 from options.analyze_options import AnalyzeOptions  # noqa: E402
 from tasks import TASKS, setup  # noqa: E402
@@ -55,12 +56,17 @@ def main(options: AnalyzeOptions) -> int:
   opened = gates.open_gates(translator.params[0])
   if not opened:
     raise ConfigError(f'{options.workdir} is a run of a model without attention heads to close; expected a Transformer')
+  total = len(gates.heads(opened))
+  if options.prune and options.prune >= total:
+    raise ConfigError(f'--prune={options.prune}: the model has {total} heads, and one has to stay open; expected at most '
+                      f'{total - 1}')
+  pairs = within_reach(pairs, analysis.token_pairs(pairs, vocabularies), model.longest)
   random = jax.jit(model.init)(jax.random.key(0))
   say(f'Analysing {len(pairs)} sentences …')
   counts = training_counts(folder)
   table = analysis.head_table(model, translator.params[0], pairs, vocabularies, counts)
   readings = analysis.token_pairs(pairs, vocabularies)
-  with tqdm.tqdm(total=len(gates.heads(opened)), desc='leaving out', unit=' heads', leave=False, disable=None) as bar:
+  with tqdm.tqdm(total=total, desc='leaving out', unit=' heads', leave=False, disable=None) as bar:
     loss, rises = importance.left_out(model, translator.params[0], readings, vocabularies, bar.update)
   matter = importance.importance(model, translator.params[0], readings, vocabularies)
   order = importance.ranked(matter)
@@ -108,7 +114,31 @@ def read_pairs(options: AnalyzeOptions, corpus: CorpusConfig) -> list[analysis.P
   else:
     raise ConfigError(f'{options.workdir} was not trained on the phrasebook, English to German, the only corpus with '
                       'gold annotations of its own; give --input and --reference')
+  if not pairs:
+    raise ConfigError(f'--input={options.input} and --reference={options.reference} have no line that is blank in neither; '
+                      'expected at least one sentence with its translation')
   return pairs[:options.sentences]
+
+
+def within_reach(pairs: list[analysis.Pair], readings: list[TokenPair], longest: int | None) -> list[analysis.Pair]:
+  """Return the pairs that the model has positions for, and report how many are left out.
+
+  They are not cut, as decode.py cuts lines: gold annotations are of whole sentences.
+
+  Args:
+    pairs: at least one.
+    readings: the same as token ids.
+    longest: tokens that the model has positions for, EOS included; None: any number.
+  """
+  sizes = [max(len(reading.source), len(reading.target)) for reading in readings]
+  kept = [pair for pair, size in zip(pairs, sizes) if longest is None or size <= longest]
+  if not kept:
+    raise ConfigError(f'all of the {len(pairs)} sentences or their translations are longer than the {longest} tokens that '
+                      f'the model has positions for; the shortest has {min(sizes)}: give shorter ones')
+  if len(kept) < len(pairs):
+    say(f'{len(pairs) - len(kept)} of {len(pairs)} sentences are left out: they or their translations are longer than the '
+        f'{longest} tokens that the model has positions for')
+  return kept
 
 
 def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:

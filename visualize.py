@@ -123,6 +123,9 @@ def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, 
   references = text_files.read_lines(options.reference) if options.reference else None
   if references is not None:
     scores.check_counts(lines, references, options.input, options.reference)
+    if not reports.without_blanks(lines, references)[0]:
+      raise ConfigError(f'every line of --input={options.input} or its line in --reference={options.reference} is blank; '
+                        'expected at least one sentence with its translation')
   hardware.keep_programs()
   # Few rows in a search batch: a handful of lines is translated again for each head that is closed.
   search = {'batch_tokens': 64, **options.search}
@@ -171,9 +174,9 @@ def captured(options: VisualizeOptions, folder: RunFolder
   """Record the model on the first line and its reference, or else the translation that the search finds."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts
-  line = next(number for number, text in enumerate(lines) if text.strip())
-  written = target.encode(references[line]) if references else translator.translate([lines[line]])[0].ids
-  reading = capture.TokenPair(translator.encode([lines[line]])[0], [*written, target.eos_id])
+  lines, references = reports.without_blanks(lines, references)
+  written = target.encode(references[0]) if references else translator.translate(lines[:1])[0].ids
+  reading = capture.TokenPair(translator.encode(lines[:1])[0], [*written, target.eos_id])
   return translator, reading, capture.record(model, translator.params[0], [reading], source, target)[0]
 
 

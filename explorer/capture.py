@@ -9,13 +9,14 @@ predicts token t; its keys are the tokens read so far.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decoding.batches import length_classes
 from explorer import texts
 from explorer.gates import KINDS
 from explorer.texts import Text
@@ -25,7 +26,10 @@ from transformer.model import Model
 
 TOP = 10  # next tokens kept at each step
 _MULTIPLE = 8  # padded lengths, so that sentences share compiled programs
+_COARSE = 64  # the smallest step between the lengths of groups, see alike
 ROWS_SUM_TO = 1e-5  # most that a row's sum may differ from 1
+
+Result = TypeVar('Result')
 
 
 class TokenPair(NamedTuple):
@@ -96,6 +100,23 @@ def padded_length(longest: int, limit: int | None = None) -> int:
   """
   rounded = -(-longest // _MULTIPLE) * _MULTIPLE
   return rounded if limit is None else max(longest, min(rounded, limit))
+
+
+def alike(pairs: Sequence[TokenPair]) -> list[list[int]]:
+  """Divide pairs into groups of similar length, as their places, so that one long sentence does not pad all others.
+
+  Sentences of up to _COARSE tokens, so nearly all, are one group and share a compiled program.
+  """
+  longer = {place: max(len(pair.source), len(pair.target)) for place, pair in enumerate(pairs)}
+  return [sorted(places) for places in length_classes(longer, least=_COARSE).values()]
+
+
+def by_group(pairs: Sequence[TokenPair], compute: Callable[[list[TokenPair]], Sequence[Result]]) -> list[Result]:
+  """Compute a result for each pair, group by group of those that are alike; return them in the order of the pairs."""
+  found = {}
+  for places in alike(pairs):
+    found |= zip(places, compute([pairs[place] for place in places]), strict=True)
+  return [found[place] for place in range(len(pairs))]
 
 
 def record(model: Model, params: Any, pairs: Sequence[TokenPair], source_vocabulary, target_vocabulary,

@@ -1,6 +1,7 @@
 """Figures for papers: attention grids, position encodings, learning and pruning curves, smoothed and learnt targets.
 
-Each function returns a figure of its own; nothing is kept in matplotlib's global state.
+Each function returns a figure of its own; nothing is kept in matplotlib's global state. Texts that come from elsewhere,
+such as tokens and the names of runs, are drawn as they are: a $ in them begins no formula.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from explorer.capture import Capture, TokenPair
@@ -31,8 +33,8 @@ def attention(capture: Capture, kind: str) -> Figure:
     axes.set_facecolor('0.92')  # masked weights
     axes.imshow(shown, cmap='Blues', vmin=0, vmax=1, aspect='equal')
     axes.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=7)
-    axes.set_xticks(range(keys), columns.words if layer == layers - 1 else [], rotation=90, fontsize=7)
-    axes.set_yticks(range(queries), rows.words if head == 0 else [], fontsize=7)
+    axes.set_xticks(range(keys), columns.words if layer == layers - 1 else [], rotation=90, fontsize=7, parse_math=False)
+    axes.set_yticks(range(queries), rows.words if head == 0 else [], fontsize=7, parse_math=False)
     axes.tick_params(length=0)
   figure.suptitle(f'{KINDS[kind]}, rows attend to columns', fontsize=9)
   return figure
@@ -85,8 +87,15 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     axes.set_xlabel('step')
     axes.set_ylabel(label)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    _name_lines(axes)
   return figure
+
+
+def _name_lines(axes: Axes) -> None:
+  """Add a legend with the labels of the lines as they are."""
+  lines = axes.get_lines()  # given by hand, since a legend leaves out labels that begin with _
+  for text in axes.legend(lines, [line.get_label() for line in lines], fontsize=8).get_texts():
+    text.set_parse_math(False)
 
 
 def curve(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
@@ -115,7 +124,7 @@ def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
   axes.set_xlabel('heads closed')
   axes.set_ylabel('BLEU (greedy search)')
   axes.grid(alpha=0.3)
-  axes.legend(fontsize=8)
+  _name_lines(axes)
   return figure
 
 
@@ -133,8 +142,8 @@ def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str],
     for (row, column), share in np.ndenumerate(shares):
       axes.text(column, row, f'{share:.2f}'.lstrip('0') if share < 0.995 else '1', ha='center', va='center', fontsize=7,
                 color='white' if share > 0.5 else '0.25')
-    axes.set_xticks(range(len(pieces)), pieces, rotation=60, fontsize=8)
-    axes.set_yticks(range(len(steps)), steps, fontsize=8)
+    axes.set_xticks(range(len(pieces)), pieces, rotation=60, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(steps)), steps, fontsize=8, parse_math=False)
     axes.set_title(title, fontsize=9)
     axes.tick_params(length=0)
   return figure

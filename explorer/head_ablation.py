@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from explorer import gates
-from explorer.capture import TokenPair, padded_batch
+from explorer.capture import TokenPair, by_group, padded_batch
 from explorer.gates import Gates, Head
 from transformer import tokens
 from transformer.model import Model, Params
@@ -49,15 +49,19 @@ def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
     Log-probabilities [sentences] with every head open, and for each sentence the effect of every head.
   """
   model, source, target = translator.parts
-  batch = padded_batch(model, pairs, source.pad_id, target.pad_id)
   score, whole = forced_scorer(model, target.bos_id), translator.params[0]
   opened = gates.open_gates(whole)
-  before = np.asarray(score(whole, opened, *batch))
+
+  def scored(of: Gates) -> np.ndarray:
+    return np.asarray(by_group(pairs, lambda some: np.asarray(
+        score(whole, of, *padded_batch(model, some, source.pad_id, target.pad_id)))))
+
+  before = scored(opened)
   effects: list[dict[Head, Effect]] = [{} for _ in lines]
   try:
     for head in gates.heads(opened):
       closed = gates.closing(opened, head)
-      changes = np.asarray(score(whole, closed, *batch)) - before
+      changes = scored(closed) - before
       translator.params = [gates.apply(whole, closed)]
       for of_line, change, written in zip(effects, changes, translator.translate(lines)):
         of_line[head] = Effect(float(change), written.text)

@@ -15,7 +15,7 @@ import numpy as np
 from checks.refusals import refuse
 from corpora.vocabulary import Vocabulary
 from decoding.translator import Translator
-from explorer import live_weights, reports
+from explorer import beam, live_weights, reports
 from transformer import architectures, attention_scores, layers, positions, search
 from transformer.config import LanguageModelConfig, ModelConfig
 from transformer.search import SearchConfig
@@ -157,4 +157,4 @@ def _search_record(config: SearchConfig, longest: int, target: Vocabulary) -> di
   lengths = np.arange(1, longest + config.extra_length + 1)
   return {'beam_size': config.beam_size, 'extra_length': config.extra_length, 'min_length': config.min_length,
           'early_stopping': config.early_stopping, 'noise': search.NOISE, 'bos': target.bos_id, 'eos': target.eos_id,
-          'temperature': 1, 'penalties': np.asarray(config.penalty(lengths), np.float64).tolist()}
+          'temperature': 1, 'penalty': beam.penalty_name(config), 'penalties': np.asarray(config.penalty(lengths), np.float64).tolist()}

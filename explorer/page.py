@@ -57,7 +57,8 @@ class Sentence:
   lens: Sequence[Sequence[tuple[str, float]]] = ()  # for each decoder layer, the piece it would predict at each step
   log_prob: float | None = None  # of the target, under teacher forcing
   effects: Mapping[Head, Effect] = dataclasses.field(default_factory=dict)  # of closing each head
-  beam: Mapping[str, Any] | None = None  # the search tree, see beam_record
+  beam: Mapping[str, Any] | None = None  # the search tree, see beam_record; {'refused': why there is none}
+  written: str | None = None  # what the search writes, where the target is another text, such as a reference
 
 
 def packed(numbers: np.ndarray) -> str:
@@ -110,19 +111,21 @@ def vectors_fit(captures: Sequence[Capture]) -> bool:
   return all(sum(values.size for values in vectors(capture).values()) <= _MOST_NUMBERS for capture in captures)
 
 
-def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], departure: Departure | None, compared: bool
-                ) -> dict[str, Any]:
+def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], penalty: str, departure: Departure | None,
+                compared: bool) -> dict[str, Any]:
   """Return a search tree as JSON for page/panels/beam.js.
 
   Args:
     name: spells token ids.
+    penalty: the length penalty in words, see beam.penalty_name.
     departure: where the reference leaves the beam, if it does.
     compared: whether there is a reference.
   """
   labels = name([node.token for node in tree.nodes])
   record = {'nodes': [[node.parent, node.step, label, round(node.log_prob, 4), node.fate,
                        None if node.score is None else round(node.score, 4)]
-                      for node, label in zip(tree.nodes, labels)], 'best': tree.best, 'compared': compared}
+                      for node, label in zip(tree.nodes, labels)], 'best': tree.best, 'penalty': penalty,
+            'compared': compared}
   if departure:
     record['left'] = {**departure._asdict(), 'token': name([departure.token])[0]}
   return record
@@ -150,7 +153,8 @@ def sentence_record(sentence: Sentence, with_vectors: bool, scaled: bool) -> dic
     record['beam'] = sentence.beam
   if sentence.effects:
     as_json = lambda effect: {'change': round(effect.change, 5), 'text': effect.text}
-    record['effects'] = {'log_prob': sentence.log_prob, 'heads': {
+    written = {} if sentence.written is None else {'written': sentence.written}
+    record['effects'] = {'log_prob': sentence.log_prob, **written, 'heads': {
         kind: [[as_json(sentence.effects[Head(kind, layer, head)]) for head in range(capture.weights[kind].shape[1])]
                for layer in range(capture.weights[kind].shape[0])] for kind in kinds}}
   return record

@@ -90,7 +90,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   Args:
     translator: a trained run, tasks.load(workdir).
     lines: sentences, or prompts; blank ones are left out.
-    references: other translations of the same lines, shown beside those that the search finds.
+    references: other translations of the same lines, shown beside those that the search finds; a line whose reference
+      is blank is left out.
     card: further rows (name, value) that describe the model.
     with_effects: whether each head is closed in turn.
     with_vectors: whether the page has queries, keys and values; None: if they are few.
@@ -101,11 +102,13 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
     ValueError: when there is no line, or not one reference for each, or the model has no attention.
   """
   translator = readable(translator)
-  lines = [line for line in lines if line.strip()]
-  references = [line for line in references if line.strip()] if references is not None else []
-  if not lines or references and len(references) != len(lines):
-    raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected at least one sentence, and '
-                     'one reference for each or none')
+  if references is not None and len(references) != len(lines):
+    raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected one reference for each '
+                     'sentence, or none')
+  lines, references = without_blanks(lines, references)
+  if not lines:
+    raise ValueError('all sentences, or the references of all, are blank; expected at least one sentence, with its '
+                     'reference where references are given')
   model, source, target = translator.parts
   found = translator.translate(lines)
   sources = translator.encode(lines)
@@ -117,7 +120,8 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   spelt = [*lines, *lines[:len(references)]]
   written = [*(each.text for each in found), *references]
   with_products = computable(model)
-  captures = capture.record(model, translator.params[0], pairs, source, target, with_operands=with_products)
+  captures = capture.by_group(pairs, lambda some: capture.record(
+      model, translator.params[0], some, source, target, with_operands=with_products))
   if not captures[0].weights:
     raise ValueError('the model has no attention, so there is nothing to show; expected a model with attention heads')
   open_gates = gates.open_gates(translator.params[0])
@@ -129,15 +133,23 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   trees += [None] * (len(pairs) - len(trees))
   sentences = tuple(
       page.Sentence(text if has_source else '', translation, one, by_layer,
-                    None if log_prob is None else float(log_prob), change, tree)
-      for text, translation, one, by_layer, log_prob, change, tree in zip(
-          spelt, written, captures, _layer_predictions(translator, pairs), log_probs, changes, trees))
+                    None if log_prob is None else float(log_prob), change, tree, usual)
+      for text, translation, one, by_layer, log_prob, change, tree, usual in zip(
+          spelt, written, captures, _layer_predictions(translator, pairs), log_probs, changes, trees,
+          [*[None] * len(found), *(each.text for each in found)]))
   first = first_view.choose(captures[:len(lines)])
   with_vectors = page.vectors_fit(captures) if with_vectors is None else with_vectors
   content = page.report(sentences, first, [*_card(model), *card], with_vectors and with_products,
                         scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live,
                         projected=_projected(model.config, captures[0], with_vectors) if with_products else None)
   return Report(page.page(content), first, sentences)
+
+
+def without_blanks(lines: Sequence[str], references: Sequence[str] | None) -> tuple[list[str], list[str]]:
+  """Return the lines that are not blank, nor are their references, and these references; [] where none are given."""
+  kept = [number for number, line in enumerate(lines)
+          if line.strip() and (references is None or references[number].strip())]
+  return [lines[number] for number in kept], [references[number] for number in kept] if references is not None else []
 
 
 def shortest_names(paths: Sequence[str]) -> list[str]:
@@ -168,26 +180,35 @@ def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list
   model, source, target = translator.parts
   if not logit_lens.layers_of(model):
     return [[] for _ in pairs]
-  batch = capture.padded_batch(model, pairs, source.pad_id, target.pad_id)
-  ids, probabilities = logit_lens.predictions(model, translator.params[0], *batch, target.bos_id)
-  return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
-           for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(pairs))]
+
+  def predict(some: Sequence[TokenPair]) -> list[list[list[tuple[str, float]]]]:
+    batch = capture.padded_batch(model, some, source.pad_id, target.pad_id)
+    ids, probabilities = logit_lens.predictions(model, translator.params[0], *batch, target.bos_id)
+    return [[list(zip(texts.labels(of_layer.tolist(), target), map(float, shares)))
+             for of_layer, shares in zip(ids[row], probabilities[row])] for row in range(len(some))]
+
+  return capture.by_group(pairs, predict)
 
 
 def _trees(translator: Any, pairs: Sequence[TokenPair], captures: Sequence[capture.Capture], count: int
            ) -> list[dict[str, Any] | None]:
-  """Return the search tree of each of the first `count` pairs, compared with the pair's reference if there is one."""
+  """Return the search tree of each of the first `count` pairs, compared with the pair's reference if there is one.
+
+  None stands for a search that has no beam, {'refused': why} for one whose tree cannot be shown.
+  """
   model, _, target = translator.parts
   config = translator.search_config
-  if config.strategy != 'beam' or config.beam_size < 2 or config.coverage_penalty:  # the tree has no coverage penalty
+  if config.strategy != 'beam' or config.beam_size < 2:
     return [None] * count
+  if reason := beam.refusal(config):
+    return [{'refused': reason}] * count
   found = []
   for number in range(count):
     tree = beam.search(model, translator.params[0], pairs[number].source, target.bos_id, target.eos_id, config)
     reference = number + count  # references follow what the search found
     compared = reference < len(pairs)
     left = beam.departure(tree, pairs[reference].target, captures[reference].log_probs) if compared else None
-    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), left, compared))
+    found.append(page.beam_record(tree, lambda ids: texts.labels(ids, target), beam.penalty_name(config), left, compared))
   return found
 
 

@@ -40,23 +40,29 @@ class Text:
     return tuple(self.special[self.word_of_piece.index(word)] for word in range(len(self.words)))
 
 
+def _is_mark(character: str) -> bool:
+  """Return whether the character is drawn on the one before it, such as a vowel sign or a combining accent."""
+  return unicodedata.category(character) in ('Mn', 'Mc')
+
+
 def _letter(character: str) -> bool:
   """Return whether the character continues the word of a letter before it."""
   if character in _INSIDE:
     return True
-  return character.isalnum() and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
+  return (character.isalnum() or _is_mark(character)) and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
 
 
 def begins_word(before: str, piece: str) -> bool:
   """Return whether a piece begins a word, after the piece `before` ('' at the text's beginning).
 
-  A space begins one, so does a character other than a letter, and so does each piece in scripts without spaces.
+  A space begins one, so does a character other than a letter, and so does each piece in scripts without spaces. A
+  combining mark belongs to the character before it in every script.
   """
   if not before or piece.startswith(_SPACE):
     return True
   if not piece:  # a further byte of the same character
     return False
-  return before != _SPACE and not (_letter(before[-1]) and _letter(piece[0]))
+  return before != _SPACE and not _is_mark(piece[0]) and not (_letter(before[-1]) and _letter(piece[0]))
 
 
 def describe(ids: Sequence[int], vocabulary: Vocabulary) -> Text:

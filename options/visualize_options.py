@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from checks.errors import ConfigError
 from options import parsing
 from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, input_mistakes, output_mistakes
 from options.programs import answering
@@ -33,6 +34,7 @@ FLAGS = (
     Flag('open', 'shows the page in the browser', bool, False),
 )
 _OF_A_SENTENCE = ('encoder', 'decoder', 'cross', 'distributions')  # figures that read --input
+_OF_SEVERAL = ('curves', 'pruning')  # figures that read --beside
 _WITH_TRAINING = ('workdir', 'output', 'training', 'open')
 
 
@@ -60,6 +62,9 @@ def parse(argv: Sequence[str], doc: str) -> VisualizeOptions:
   """Return the options of visualize.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS, 'search'):
     values, _, given, _ = parsing.parse(argv, FLAGS, 'search', _mistakes)
+    if given and (reason := _not_searched(values)):
+      raise ConfigError(f'{reason}, and nothing is searched; leave out '
+                        f'{", ".join(f"--search.{name}" for name in given)}')
     return VisualizeOptions(**values | {'input': _input(values), 'output': behind_link(_output(values))}, search=given)
 
 
@@ -76,8 +81,8 @@ def _output(values: Mapping[str, Value]) -> str:
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
-  """Yield a sentence when there is no input or no way to write, and for each flag that has no effect beside --training."""
-  if not values['training'] and (values['format'] == 'html' or values['figure'] in _OF_A_SENTENCE):
+  """Yield a sentence when there is no input or no way to write, and for flags that have no effect beside others."""
+  if not values['training'] and _shows_sentences(values):
     if (path := _input(values)) is not None:
       yield from input_mistakes(path)
   if values['live'] and values['format'] != 'html':
@@ -86,3 +91,36 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
       yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'
+  if not values['training']:
+    yield from _idle(values)
+
+
+def _shows_sentences(values: Mapping[str, Value]) -> bool:
+  """Return whether what is written is about sentences: a page, or a figure of one."""
+  return values['format'] == 'html' or values['figure'] in _OF_A_SENTENCE
+
+
+def _not_searched(values: Mapping[str, Value]) -> str:
+  """Return why nothing is translated, as half a sentence; '' where a search finds translations."""
+  if values['training']:
+    return '--training shows the targets that were watched'
+  if not _shows_sentences(values):
+    return f'--figure={values["figure"]} shows no sentence'
+  is_given = values['format'] != 'html' and values['reference']
+  return f'--reference gives what --figure={values["figure"]} shows' if is_given else ''
+
+
+def _idle(values: Mapping[str, Value]) -> Iterator[str]:
+  """Yield a sentence for flags that have no effect on the page or figure."""
+  form, figure = values['format'], values['figure']
+  given = lambda *names: ', '.join(flag.label for flag in FLAGS if flag.name in names and values[flag.name] != flag.default)
+  if form == 'html':
+    if idle := given('figure', 'beside'):
+      yield f'{idle}: only a figure has these, and a page is written; give --format=png or svg, or leave out {idle}'
+    return
+  if idle := given('effects', 'vectors', 'open'):
+    yield f'--format={form} with {idle}: only a page has these; leave out {idle}, or give --format=html'
+  if figure not in _OF_A_SENTENCE and (idle := given('input', 'reference', 'checkpoint')):
+    yield f'--figure={figure} with {idle}: the figure shows no sentence and reads no checkpoint; leave out {idle}'
+  if figure not in _OF_SEVERAL and given('beside'):
+    yield f'--figure={figure} with --beside: only {" and ".join(_OF_SEVERAL)} are drawn beside others; leave out --beside'

@@ -1,6 +1,7 @@
 """Vocabularies, translators and captures small enough to look into in a test."""
 
 import functools
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -41,6 +42,19 @@ def small_translator(**changes) -> Translator:
   params = shaken(jax.jit(model.init)(jax.random.key(3)))
   return Translator([model], [params], small_vocabulary(), small_vocabulary(), SearchConfig(beam_size=2, extra_length=3),
                     batch_tokens=8, devices=jax.devices()[:1])
+
+
+class Chains(NamedTuple):
+  """Markov chains, one for each sentence, in place of a model's cache; other ones at each step: no two paths tie."""
+
+  beams: Any
+  logits: Any  # [B, T, V, V] of the next token after each
+  step: Any  # [B]
+
+
+def step_of_chains(chains, last):
+  logits = jax.vmap(lambda table, step, tokens: table[step][tokens])(chains.logits, chains.step, last)
+  return logits, chains._replace(step=chains.step + 1)
 
 
 WIDTH = 7  # of the vectors that queries and keys are made of, in drawn()

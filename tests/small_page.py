@@ -24,7 +24,7 @@ def sentence(capture):
   nodes = [beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(-1, 0, 1, -1.5, beam.PRUNED, None),
            beam.Node(0, 1, 2, -0.9, beam.FINISHED, -0.8)]
   tree = page.beam_record(beam.Tree(nodes, [0, 2]), lambda ids: [HOSTILE[i] for i in ids],
-                          beam.Departure(1, 3, -4.0, -0.9), compared=True)
+                          'length, alpha 0.17', beam.Departure(1, 3, -4.0, -0.9), compared=True)
   lens = [[(piece, 0.5) for piece in capture.written]] * 2
   return page.Sentence(' '.join(capture.source.words), 'Das Tier ist müde', capture, lens, -3.5, effects, tree)
 

@@ -1,13 +1,16 @@
 """The tree is the search's: the same result, and every hypothesis it considered."""
 
+import types
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from explorer import beam
-from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
+from explorer import beam, reports
+from tests.explorer_stand_ins import LINES, Chains, small_translator, small_vocabulary, step_of_chains
 from transformer import tokens
-from transformer.search import SearchConfig, SearchProblem, Sentences, search
+from transformer.search import SearchConfig, SearchProblem, Sentences, constraints, search
 
 
 @pytest.fixture(scope='module')
@@ -35,6 +38,54 @@ def test_the_best_path_is_what_beam_search_finds(parts, config):
     at = [node for node in tree.nodes if node.step == step]
     assert len(at) <= 2 * config.beam_size and sum(node.fate == beam.KEPT for node in at) <= config.beam_size
     assert all(node.parent == -1 if not step else tree.nodes[node.parent].fate == beam.KEPT for node in at)
+
+
+@pytest.mark.parametrize('options', [
+    dict(beam_size=3), dict(beam_size=3, min_length=4), dict(beam_size=3, no_repeat_ngram=1, min_length=2),
+    dict(beam_size=2, no_repeat_ngram=2), dict(beam_size=4, early_stopping='full', length_penalty='length', alpha=1.0),
+    dict(beam_size=4, early_stopping='heuristic', length_penalty='length', alpha=2.0), dict(beam_size=3, n_best=3)])
+def test_every_rule_of_the_search_is_the_trees_too(options):
+  draw, count, size, bos, eos, limit = np.random.default_rng(2), 12, 6, 1, 4, 9
+  logits = draw.normal(0, 2, (count, limit, size, size)).astype(np.float32)
+  logits[..., eos] += draw.uniform(-4, 2, (count, 1, 1)).astype(np.float32)
+  config, limits = SearchConfig(**options), np.full(count, limit, np.int32)
+  rules, known = [], []
+  if config.no_repeat_ngram:
+    rules.append(constraints.no_repeat_ngram(config.no_repeat_ngram, limit, eos, config.min_length))
+    known.append(constraints.Repeatable(limits, None))
+  problem = SearchProblem(step_of_chains, limit, bos, eos, 0, rules)
+  chains = Chains(jnp.zeros((count, config.width)), jnp.asarray(logits), jnp.zeros(count, jnp.int32))
+  found = jax.jit(lambda: search(problem, Sentences(chains, limits, rules=known), config))()
+  step, ended_at = jax.jit(step_of_chains), set()
+  for row in range(count):
+    one = Chains(jnp.zeros((1, config.width)), jnp.asarray(logits[row:row + 1]), jnp.zeros(1, jnp.int32))
+    tree = beam.grow(step, one, limit, bos, eos, config)
+    ends = sorted((place for place, node in enumerate(tree.nodes) if node.fate == beam.FINISHED),
+                  key=lambda place: -tree.nodes[place].score)[:config.width]
+    assert tree.best[-1] == ends[0]
+    ranks = np.flatnonzero(found.found[row])
+    assert [tree.tokens_of(place) for place in ends] == [
+        found.tokens[row, rank, :found.lengths[row, rank]].tolist() for rank in ranks]
+    np.testing.assert_allclose([tree.nodes[place].score for place in ends], found.scores[row][ranks], atol=1e-4)
+    ended_at.add(tree.nodes[-1].step)
+  assert len(ended_at) > 1
+
+
+@pytest.mark.parametrize('options, reason', [(dict(groups=2), 'search.groups is 2'), (
+    dict(coverage_penalty=0.2), 'search.coverage_penalty is 0.2')])
+def test_searches_that_are_not_repeated_have_no_tree_and_the_report_says_why(options, reason):
+  config = SearchConfig(beam_size=2, **options)
+  with pytest.raises(ValueError, match=reason):
+    beam.grow(None, None, 3, 2, 3, config)
+  asked = types.SimpleNamespace(parts=(None, None, None), search_config=config)
+  one, other = reports._trees(asked, [], [], 2)
+  assert one == other and one['refused'].startswith(reason)
+
+
+def test_a_length_penalty_is_called_by_its_own_name():
+  names = [beam.penalty_name(SearchConfig(**options)) for options in (
+      {}, dict(length_penalty='length', alpha=1.0), dict(length_penalty='none'))]
+  assert names == ['gnmt, alpha 0.6', 'length, alpha 1', 'none']
 
 
 def test_a_markov_chain_by_hand():

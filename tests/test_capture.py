@@ -31,7 +31,9 @@ def captures(readings):
 @pytest.mark.parametrize('pieces, begins', [
     (['▁the', '▁dog', 's'], [1, 1, 0]), (['▁', 'dog', 's'], [1, 0, 0]), (['▁did', 'n', "'", 't', '.'], [1, 0, 0, 0, 1]),
     (['▁well', '-', 'known', ',', '▁"', 'yes', '"'], [1, 0, 0, 1, 1, 1, 1]), (['▁我', '爱', '狗'], [1, 1, 1]),
-    (['▁של', 'ום'], [1, 0]), (['▁カ', 'タ'], [1, 1]), (['▁'], [1])])
+    (['▁של', 'ום'], [1, 0]), (['▁カ', 'タ'], [1, 1]), (['▁'], [1]),
+    # Combining marks: Hindi's vowel signs, an accent of its own, and a Thai vowel, on a letter that is a word.
+    (['▁ह', 'ि', 'न', '्', 'दी'], [1, 0, 0, 0, 0]), (['▁e', '\u0301', 't'], [1, 0, 0]), (['▁ก', '\u0e34', 'น'], [1, 0, 1])])
 def test_where_words_begin(pieces, begins):
   found = [texts.begins_word(before, piece) for before, piece in zip(['', *pieces], pieces)]
   assert found == [bool(mark) for mark in begins]

@@ -3,6 +3,7 @@
 import io
 import json
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -66,6 +67,22 @@ def test_pruning_needs_its_curve():
     figures.pruning_curves({'a': {}})
 
 
+def test_a_dollar_begins_no_formula():
+  """Not in words, pieces, or the names of runs; a formula without an end would be an error."""
+  words = ['$', '$5$', '$x_$', '_a']
+  lines = [{'step': 1, 'train/loss': 3.0, 'validation/bleu': 2.0}]
+  record = {'pruning': [{'closed': 0, 'bleu': 9.0}], 'least_important_first': ['a'], 'sentences': 3}
+  for figure, expected in (
+      (figures.attention(constructed(words, encoder=[]), 'encoder'), words),
+      (figures.distributions(np.eye(4), np.eye(4), words, words), words),
+      (figures.learning_curves(dict.fromkeys(words, lines)), words),
+      (figures.pruning_curves(dict.fromkeys(words, record)), [f'{word} (1 heads, 3 sentences)' for word in words])):
+    file = io.StringIO()
+    with matplotlib.rc_context({'svg.fonttype': 'none'}):  # text stays text
+      figure.savefig(file, format='svg')
+    assert all(f'>{word}</text>' in file.getvalue() for word in expected)
+
+
 def test_the_smoothed_target_by_hand():
   found = figures.smoothed_target([4, 2], [2, 4, 5], size=10, smoothing=0.1)
   np.testing.assert_allclose(found, [[0.01, 0.91, 0.01], [0.91, 0.01, 0.01]])
@@ -85,9 +102,9 @@ def test_visualize_draws(figure, tmp_path, monkeypatch):
   (tmp_path / 'in').write_text(f'\n{LINES[0]}\n')
   (tmp_path / 'ref').write_text(f'\n{LINES[1]}\n')
   monkeypatch.setattr(Translation, 'load', lambda *_, **__: small_translator())
-  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}',
-                                          f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
-                                          f'--output={tmp_path}/out.svg'], '')
+  given = [] if figure == 'positions' else [f'--input={tmp_path}/in', f'--reference={tmp_path}/ref']
+  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}', *given,
+                                     f'--output={tmp_path}/out.svg'], '')
   assert visualize.main(options) == 0 and '<svg' in (tmp_path / 'out.svg').read_text()
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import types
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +14,14 @@ from corpora import vocabulary
 from decoding.translator import Translator
 from explorer import capture, gates, head_ablation, live, live_weights, page, reports, texts
 from explorer.capture import TokenPair
-from tests.explorer_stand_ins import LINES, small_translator, small_vocabulary
+from tests.explorer_stand_ins import LINES, Chains, small_translator, small_vocabulary, step_of_chains
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
 from transformer import architectures, search, tokens
 from transformer.config import LanguageModelConfig, RecurrentConfig
 from transformer.search import SearchProblem, Sentences
 
 TEXTS = [*LINES, *HOSTILE, 'the  street ', ' it', 'Gr\u00fc\u00dfe \U0001f600', '\u2581a\x00b', 'tiredtired\tdogs',
-         '\u3042\u30fc\u6f22\u5b57', 'e\u0301 it\u2019s d\u2019', '']
+         '\u3042\u30fc\u6f22\u5b57', 'e\u0301 it\u2019s d\u2019', 'हिन्दी दो', 'กินข้าว', '']
 # Every choice of the model's options that the page computes, several at once.
 MODELS = {
     'the_paper': {},
@@ -135,6 +134,16 @@ def test_texts_become_the_same_tokens_names_and_texts(engine, vocabulary):
   assert found[3] == [texts.labels(one, vocabulary) for one in drawn]
 
 
+def test_the_last_symbol_of_a_text_joins_nothing(engine):
+  """Not even where the name of nothing, put behind it, spells a piece."""
+  config = vocabulary.VocabularyConfig(kind='bpe', size=300)
+  learnt = vocabulary.Vocabulary(vocabulary.train(config, ['it is undefined', 'a cat'] * 20), 'undefined')
+  assert '\u2581undefined' in [piece.piece for piece in learnt.proto.pieces]
+  found = engine.page.evaluate('([record, text]) => new Subwords(record).encode(text)',
+                               [live._vocabulary_record(learnt), 'a cat '])
+  assert found == learnt.encode('a cat ')
+
+
 # ------------------------------------------------------------------------------------------------- logits and searches
 
 
@@ -150,19 +159,6 @@ def hypotheses(translator, ids, **options):
   found = jax.jit(lambda: search.search(problem, Sentences(beginning(), jnp.array([limit])), config))()
   return [(found.tokens[0, rank, :found.lengths[0, rank]].tolist(), float(found.scores[0, rank]))
           for rank in np.flatnonzero(found.found[0])]
-
-
-class Chains(NamedTuple):
-  """Markov chains, one for each sentence, in place of a model's cache; other ones at each step: no two paths tie."""
-
-  beams: Any
-  logits: Any  # [B, T, V, V] of the next token after each
-  step: Any  # [B]
-
-
-def step_of_chains(chains, last):
-  logits = jax.vmap(lambda table, step, tokens: table[step][tokens])(chains.logits, chains.step, last)
-  return logits, chains._replace(step=chains.step + 1)
 
 
 @pytest.mark.parametrize('options', [
@@ -222,6 +218,7 @@ def test_logits_and_hypotheses_are_pythons_with_the_same_weights(engine, name):
 def test_the_tree_of_the_beam_holds_what_was_found(engine, prepared):
   tree = engine.page.evaluate('text => sentenceRecord(text, live, live.search).beam', LINES[2])
   best, nodes = tree['best'], tree['nodes']
+  assert tree['penalty'] == 'gnmt, alpha 0.6'
   assert [nodes[node][0] for node in best] == [-1, *best[:-1]] and nodes[best[-1]][4] == 'finished'
   assert max(node[5] for node in nodes if node[4] == 'finished') == nodes[best[-1]][5]
   ids = prepared.translator.translate([LINES[2]])[0].ids
@@ -388,6 +385,24 @@ def test_what_is_saved_is_a_report_without_the_model(browser, tab, tmp_path):
     np.testing.assert_allclose(saved.page.evaluate(shown), tab.page.evaluate(shown), atol=1e-3)
   assert saved.state()['k'] == 'cross'
   saved.close()
+
+
+def test_a_sentence_that_was_not_shown_is_saved_where_the_page_has_no_vectors(browser, written, tmp_path):
+  before, held = written.read_text(encoding='utf-8').split('id="report">')
+  held, after = held.split('</script>', 1)
+  content = json.loads(held)
+  for each in content['sentences']:
+    del each['vectors']
+  write_whole(path := str(tmp_path / 'plain.html'), f'{before}id="report">{page.as_script_text(content)}</script>{after}')
+  tab = Tab(browser, path, '#s=0&c=-1')
+  assert tab.page.evaluate('() => report.sentences.map(each => Boolean(each.snapshots))') == [True, False]
+  with tab.page.expect_download(timeout=5000) as kept:
+    tab.page.click('#save')
+  kept.value.save_as(tmp_path / 'report.html')
+  saved = Tab(browser, tmp_path / 'report.html', '#s=1')
+  assert saved.page.evaluate('() => sentence().source') == LINES[1] and saved.arcs() > 100
+  saved.close()
+  tab.close()
 
 
 @pytest.mark.parametrize('width', [1280, 390])

@@ -312,6 +312,31 @@ def test_a_step_is_a_row_of_the_decoder_and_a_column_of_the_beam(tab):
   assert steps() == ('1', '1', '1') and '2 of' in tab.text('#step-count')
 
 
+def test_the_step_follows_the_row_into_another_sentence(tab):
+  """Its first pieces go together, and so does the row of its third word."""
+  tab.page.click('#kind-cross')
+  tab.page.locator('.queries button').nth(3).click()
+  steps = lambda: (tab.state()['t'], tab.state()['q'], tab.page.locator('#beam').get_attribute('data-step'))
+  assert steps() == ('4', '3', '4')
+  tab.page.select_option('#sentence', '1')
+  tab.ready()
+  assert steps() == ('4', '3', '4') and '5 of' in tab.text('#step-count')
+  tab.page.keyboard.press('Escape')
+  tab.page.select_option('#sentence', '0')
+  tab.ready()
+  assert steps() == ('0', '', '0')
+
+
+def test_the_second_piece_of_a_word_stays_the_step(tab):
+  tab.page.click('#kind-cross')
+  tab.page.locator('#step').fill('2')
+  tab.page.click('#all-heads')
+  assert (tab.state()['t'], tab.state()['q']) == ('2', '1')
+  tab.page.reload()
+  tab.ready()
+  assert (tab.state()['t'], tab.state()['q']) == ('2', '1')
+
+
 def test_buttons_go_to_the_step_before_and_after(tab):
   at = lambda: tab.state()['t']
   tab.page.click('#step-on')
@@ -342,14 +367,43 @@ def test_closing_a_head_marks_the_words_that_change(tab):
   assert tab.page.locator('#effect mark').all_inner_texts() == ['breit']
 
 
+def test_what_closing_a_head_does_to_a_reference_is_compared_with_what_the_search_writes(browser, captures, tmp_path):
+  heads = sentence(captures[0]).effects
+  reference = dataclasses.replace(sentence(captures[0]), target='Ein Tier ruht', written='Das Tier ist breit', effects={
+      **heads, Head('encoder', 0, 1): Effect(-0.25, 'Das Tier ist müde')})
+  first = first_view.FirstView(0, 'encoder', 0, 0, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'reference.html'), page.page(page.report([reference], first, [])))
+  tab = Tab(browser, path)
+  assert 'which writes “Das Tier ist breit” with all heads open, then writes: the same as with' in tab.text('#effect')
+  assert tab.page.locator('#effect mark, #strongest mark').count() == 0
+  tab.page.click('#effects button[data-layer="0"][data-head="1"]')
+  assert tab.page.locator('#effect mark').all_inner_texts() == ['müde']
+  tab.close()
+
+
 def test_the_beam_is_described_and_drawn(tab):
   assert '1 kept, 1 finished, 1 pruned' in tab.text('#beam-text')
+  assert '(length, alpha 0.17: 1.13 for the 2 tokens of the result)' in tab.text('#beam-text')  # 0.9 / 0.8
   assert 'leaves the beam at step 2 with “javascript:hurt()”' in tab.text('#beam-text')
   with tab.page.expect_download() as kept:
     tab.page.locator('#beam-text').get_by_text('SVG').click()
   with open(kept.value.path(), encoding='utf-8') as file:
     text = file.read()
   assert text.count('<path') == 3 and '■ -0.80' in text and '<img' not in text and '<script' not in text
+
+
+def test_a_search_whose_tree_is_not_known_says_so(browser, captures, tmp_path):
+  refused = dataclasses.replace(sentence(captures[0]), beam={'refused': 'search.groups is 2: <b>.'})
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'refused.html'), page.page(page.report([refused, sentence(captures[1])], first, [])))
+  tab = Tab(browser, path)
+  assert tab.text('#beam-text') == 'There is no tree of this search. search.groups is 2: <b>.'
+  assert not tab.page.locator('#beam').is_visible()
+  tab.page.locator('#step').fill('2')
+  tab.page.select_option('#sentence', '1')
+  tab.ready()
+  assert tab.page.locator('#beam').is_visible() and '1 kept' in tab.text('#beam-text')
+  tab.close()
 
 
 def test_it_shows_itself_in_the_frame_of_a_notebook(browser, written, tmp_path):

@@ -157,6 +157,38 @@ def test_long_words_wrap_and_arcs_end_at_their_tokens(browser, tmp_path):
   tab.close()
 
 
+@pytest.mark.parametrize('kind', ['decoder', 'cross'])
+def test_what_is_read_stands_left_of_what_is_predicted_in_every_script(browser, tmp_path, kind):
+  words = text_of(['שלום', 'עולם', 'طابق' * 7, 'Tier'])
+  path, first = str(tmp_path / 'hebrew.html'), first_view.FirstView(0, kind, 1, 2, 1, 0, 0.5)
+  write_whole(path, page.page(page.report([sentence(drawn(words, words, seed=5))], first, [])))
+  tab = Tab(browser, path, viewport={'width': 1280, 'height': 900})
+  read, predicted = tab.page.locator('.queries button').nth(1).locator('bdi').all()
+  assert read.bounding_box()['x'] + read.bounding_box()['width'] < predicted.bounding_box()['x']
+  drawings = [tab.page.evaluate(f'() => {make}.text()') for make in (
+      'panes[0].arcs.picture((w, h) => new SvgPen(w, h))',
+      'panes[0].heatMap.draw(panes[0].focus(), (w, h) => new SvgPen(w, h))')]
+  for drawing in drawings:
+    assert '>\u2068שלום\u2069 → \u2068עולם\u2069<' in drawing
+    assert drawing.count('\u2068') == drawing.count('\u2069') == 8  # also where a name is cut
+  assert f">\u2068{('طابق' * 7)[:21]}…\u2069\u2068\u2069<" in drawings[1]
+  tab.close()
+
+
+def test_the_list_of_heads_is_one_tab_stop_and_keeps_the_focus(tab):
+  button = tab.page.locator('#strongest button').nth(2)
+  focused = lambda: tab.page.evaluate('() => document.activeElement.textContent')
+  name = button.inner_text()
+  button.focus()
+  tab.page.keyboard.press('Enter')
+  tab.ready()
+  assert focused() == name and tab.page.locator('#strongest tr.chosen button').inner_text() == name
+  tab.page.keyboard.press('ArrowDown')
+  tab.ready()
+  assert focused() == tab.page.locator('#strongest button').nth(3).inner_text() != name
+  assert tab.page.locator('#strongest button[tabindex="0"]').count() == 1
+
+
 def numbers_of(strip):
   """The numbers that the cells of a strip tell."""
   titles = strip.locator('span').evaluate_all('cells => cells.map(c => c.title)')

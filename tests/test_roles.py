@@ -230,6 +230,43 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
     pruned_run.write(RunFolder.open(str(run)), f'{tmp_path}/pruned', pruned, [])
 
 
+def test_what_cannot_be_analysed_is_refused_before_anything_is_computed(run, tmp_path, monkeypatch):
+  monkeypatch.setattr(analysis, 'head_table', lambda *_: pytest.fail('the analysis has begun'))
+  files = [f'--workdir={run}', f'--input={tmp_path}/in', f'--reference={tmp_path}/ref', f'--output={tmp_path}/heads.json']
+  (tmp_path / 'in').write_text(f'{LINES[0]}\n\n')
+  (tmp_path / 'ref').write_text(f'\n{LINES[0]}\n')
+  with pytest.raises(ConfigError, match='at least one sentence with its translation'):
+    analyze.main(options(*files))
+  (tmp_path / 'ref').write_text(f'{LINES[1]}\n{LINES[0]}\n')
+  for count in (12, 99):
+    with pytest.raises(ConfigError, match=f'--prune={count}: the model has 12 heads, .*expected at most 11'):
+      analyze.main(options(*files, f'--prune={count}', f'--pruned_workdir={tmp_path}/pruned'))
+
+
+def test_pairs_that_the_model_has_no_positions_for_are_left_out_in_words(capsys):
+  pairs = [analysis.Pair(one, other) for one, other in zip(LINES, reversed(LINES))]
+  readings = analysis.token_pairs(pairs, (small_vocabulary(), small_vocabulary()))
+  sizes = [max(map(len, reading[:2])) for reading in readings]
+  assert analyze.within_reach(pairs, readings, None) == analyze.within_reach(pairs, readings, max(sizes)) == pairs
+  assert capsys.readouterr().err == ''
+  longest = max(sizes) - 1
+  kept = analyze.within_reach(pairs, readings, longest)
+  assert kept == [pair for pair, size in zip(pairs, sizes) if size <= longest] and 0 < len(kept) < 4
+  assert f'{4 - len(kept)} of 4 sentences are left out' in capsys.readouterr().err
+  with pytest.raises(ConfigError, match=f'the shortest has {min(sizes)}: give shorter ones'):
+    analyze.within_reach(pairs, readings, 2)
+
+
+def test_a_long_line_does_not_end_the_analysis_of_a_model_with_learned_positions(run, tmp_path, monkeypatch):
+  monkeypatch.setattr(Translation, 'load', lambda *_, **__: small_translator(positions='learned', max_positions=41))
+  monkeypatch.setattr(analysis, 'head_table', lambda model, params, pairs, *_: pytest.fail(f'{len(pairs)} sentences'))
+  (tmp_path / 'in').write_text('\n'.join([LINES[0], 'the dog ' * 40]) + '\n')
+  (tmp_path / 'ref').write_text('\n'.join(LINES[:2]) + '\n')
+  with pytest.raises(pytest.fail.Exception, match='^1 sentences'):
+    analyze.main(options(f'--workdir={run}', f'--input={tmp_path}/in', f'--reference={tmp_path}/ref',
+                         f'--output={tmp_path}/heads.json'))
+
+
 def test_a_treebank_and_a_runs_own_counts(run, tmp_path, capsys):
   words, heads = LINES[0].split(), [3, 3, 4, 0, 8, 8, 8, 4]  # the tired dog sleeps because it was tired
   names = ['det', 'amod', 'nsubj', 'root', 'mark', 'nsubj', 'cop', 'advcl']

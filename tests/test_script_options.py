@@ -153,8 +153,8 @@ def test_compare_takes_its_files_in_order(capsys):
 @pytest.mark.parametrize('script, paths, plain', [
     (decode_options, 'workdirs input output references target', '--workdir=~/a,~/b --input=~/i --output=~/o --target=~/t'),
     (decode_options, 'references', '--workdir=a --input=i --reference=~/r,~/s'),
-    (visualize_options, 'workdir input output reference beside', '--workdir=~/a --input=~/i --output=~/o --reference=~/r '
-     '--beside=~/b,~/c'),
+    (visualize_options, 'workdir input output reference', '--workdir=~/a --input=~/i --output=~/o --reference=~/r'),
+    (visualize_options, 'workdir output beside', '--workdir=~/a --output=~/o --format=svg --figure=curves --beside=~/b,~/c'),
     (analyze_options, 'workdir input output reference pruned_workdir', '--workdir=~/a --input=~/i --output=~/o '
      '--reference=~/r --prune=1 --pruned_workdir=~/p'),
     (compare_options, 'references systems', '~/r,~/s ~/a ~/b'),
@@ -178,6 +178,29 @@ def test_what_does_nothing_beside_other_flags_is_refused(capsys):
   for words in ('3 mistakes', '--training with --effects', '--training with --beside', '--figure=head: expected one of '):
     assert words in told
   assert '--search.beam_size=2 is no option' in refused(capsys, analyze_options, '--workdir=a', '--search.beam_size=2')
+
+
+@pytest.mark.parametrize('flags, words', [
+    ('--figure=cross', '--figure: only a figure has these'), ('--beside=b', '--beside: only a figure has these'),
+    ('--format=png --open', '--format=png with --open: only a page'),
+    ('--format=svg --figure=cross --vectors --effects=false', '--format=svg with --effects, --vectors'),
+    ('--format=png --figure=curves --input=i --reference=r', '--figure=curves with --input, --reference'),
+    ('--format=png --figure=positions --checkpoint=best', '--figure=positions with --checkpoint'),
+    ('--format=png --figure=cross --beside=b', '--figure=cross with --beside'),
+    ('--format=png --figure=curves --search.beam_size=1', 'shows no sentence, and nothing is searched; leave out --search.'),
+    ('--training --search.beam_size=1', '--training shows the targets that were watched, and nothing is searched'),
+    ('--format=png --figure=distributions --input=i --reference=r --search.alpha=1.0', 'leave out --search.alpha')])
+def test_what_does_nothing_for_a_page_or_a_figure_is_refused(flags, words, capsys):
+  assert words in refused(capsys, visualize_options, '--workdir=a', *flags.split())
+
+
+@pytest.mark.parametrize('flags', [
+    '--input=i --reference=r --search.beam_size=1 --vectors --open --checkpoint=best', '--live --search.alpha=1.0',
+    '--format=png --figure=cross --input=i --search.beam_size=1 --checkpoint=best', '--format=svg --figure=positions',
+    '--format=png --figure=pruning --beside=a,b', '--format=png --figure=curves', '--training --open',
+    '--format=png --figure=distributions --input=i --reference=r'])
+def test_what_has_an_effect_on_a_page_or_a_figure_is_accepted(flags):
+  visualize_options.parse(['x.py', '--workdir=a', *flags.split()], '')
 
 
 @pytest.mark.parametrize('flags, idle', [

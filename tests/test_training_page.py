@@ -87,3 +87,12 @@ def test_a_chart_follows_a_weight_through_training(trained):
   assert trained.text('#chart-caption') == 'Choose a query to follow its weight.'
   trained.page.set_viewport_size({'width': 390, 'height': 800})
   assert trained.page.evaluate('() => document.documentElement.scrollWidth') <= 390
+
+
+def test_keys_of_steps_leave_the_choice_alone_where_there_are_no_steps(trained):
+  trained.page.click('#kind-cross')
+  trained.page.locator('.queries button').nth(2).click()
+  for key in ',.':
+    trained.page.keyboard.press(key)
+    trained.ready()
+    assert (trained.state()['q'], trained.state()['t']) == ('2', '0')

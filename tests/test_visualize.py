@@ -11,7 +11,8 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from decoding.translator import Translator
-from explorer import page, reports, snapshots, texts, training_page
+from explorer import capture, head_ablation, page, reports, snapshots, texts, training_page
+from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import configurations, visualize_options
 from tasks.language_model import Continuer
@@ -66,6 +67,25 @@ def test_references_stand_beside_what_the_search_found(run):
   found, reference = held(run / 'page.html')['sentences']
   assert found['source'] == reference['source'] == LINES[0] and reference['target'] == LINES[3]
   assert 'reference' in reference['origin'] and 'effects' not in found
+
+
+def test_a_reference_belongs_to_its_own_line_where_others_are_blank(run):
+  (run / 'in.txt').write_text(f'{LINES[0]}\n\n{LINES[1]}\n{LINES[2]}\n')
+  (run / 'ref.txt').write_text(f'\n{LINES[0]}\n\n{LINES[3]}\n')
+  given = [f'--workdir={run}', f'--input={run}/in.txt', f'--reference={run}/ref.txt']
+  visualize.main(options(*given, f'--output={run}/page.html'))
+  found, reference = held(run / 'page.html')['sentences']
+  assert found['source'] == reference['source'] == LINES[2] and reference['target'] == LINES[3]
+  assert reference['effects']['written'] == found['target'] and 'written' not in found['effects']
+  (run / 'ref.txt').write_text(f'\n{LINES[0]}\n\n\n')
+  for more in ([], ['--format=svg', '--figure=cross']):
+    with pytest.raises(ConfigError, match='at least one sentence with its translation'):
+      visualize.main(options(*given, f'--output={run}/page.html', *more))
+
+
+def test_as_many_references_as_lines_are_expected_blank_ones_included():
+  with pytest.raises(ValueError, match='2 sentences and 1 references'):
+    reports.explain(small_translator(), [LINES[0], ''], [LINES[1]])
 
 
 def test_a_living_page_opens_with_what_the_run_suggests(run):
@@ -172,6 +192,32 @@ def test_a_report_says_what_queries_and_keys_are_made_from():
   assert '"projected":{"d_model":14,"rotary":false,"biased":false,"matrices":{' in shown.html
   without = reports.explain(small_translator(), LINES[:1], with_effects=False, with_vectors=False)
   assert '"matrices":null' in without.html
+
+
+def test_a_long_line_does_not_pad_the_others(monkeypatch):
+  lines, laid, pad = [LINES[0], LINES[3], LINES[1]], [], capture.padded_batch
+  together = reports.explain(small_translator(), lines)
+  assert len({sentence.capture.padded for sentence in together.sentences}) == 1
+
+  def recorded(*given):
+    batch = pad(*given)
+    laid.append(max(side.ids.shape[1] for side in batch))
+    return batch
+
+  monkeypatch.setattr(capture, '_COARSE', 8)
+  monkeypatch.setattr(capture, 'padded_batch', recorded)
+  monkeypatch.setattr(head_ablation, 'padded_batch', recorded)
+  apart = reports.explain(small_translator(), lines)
+  alike = capture.alike([TokenPair((1,) * size, (2,)) for size in (9, 3, 8, 30, 10)])
+  assert alike == [[3], [0, 4], [1, 2]]
+  sizes = {length: laid.count(length) for length in laid}
+  assert len(sizes) > 1 and set(sizes.values()) == {1 + 1 + 13}  # captures, layers, each head closed or none
+  for one, other in zip(together.sentences, apart.sentences, strict=True):
+    assert (one.source, one.target) == (other.source, other.target)
+    predicted = [[[piece for piece, _ in layer[:len(one.capture.written)]] for layer in each.lens] for each in (one, other)]
+    assert predicted[0] == predicted[1]
+    assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+    np.testing.assert_allclose(one.capture.weights['cross'], other.capture.weights['cross'], atol=1e-5)
 
 
 def test_a_report_shows_itself_in_a_notebook():

@@ -82,11 +82,12 @@ class ArcView {
   // A token as a button: hovered it shows its arcs, clicked it is chosen.
   token(side, unit, i) {
     const {pane} = this, hover = () => ({query: side === 'query' ? i : null, key: side === 'key' ? i : null});
-    const button = element('button', {type: 'button', dir: 'auto', title: unit.label,
+    // What is read and what is predicted stand from left to right, each in its own direction.
+    const button = element('button', {type: 'button', dir: unit.reads === null ? 'auto' : 'ltr', title: unit.label,
       onmouseenter: () => pane.follow(hover()), onmouseleave: () => pane.follow(null),
       onclick: () => side === 'query' ? pane.choose(i, null) : pane.choose(undefined, i)});
-    const name = element('span', {className: 'name'}, element('span', {textContent: unit.label}));
-    if (unit.reads !== null) name.prepend(element('span', {className: 'reads', textContent: `${unit.reads} → `}));
+    const part = text => element('bdi', {textContent: text}), name = element('span', {className: 'name'}, part(unit.label));
+    if (unit.reads !== null) name.prepend(element('span', {className: 'reads'}, part(unit.reads), ' → '));
     button.append(name);
     if (unit.special) button.classList.add('special');
     if (pane.other && matches(pane.axis(side), pane.axis(side, pane.other))[i] < 0) button.classList.add('differs');
@@ -139,7 +140,7 @@ class ArcView {
       pen.textAlign = align;
       pen.fillStyle = unit.special ? look.dim : look.ink;
       pen.font = `${bold === i ? 'bold ' : ''}13px sans-serif`;
-      pen.fillText(fullName(unit), x, i * ROW + 16);
+      pen.fillText(drawnName(unit), x, i * ROW + 16);
     });
     write(queries, side - 6, 'end', focus.query);
     write(keys, side + arcs + 6, 'start', focus.key ?? focus.chosen);

@@ -77,19 +77,18 @@ class HeatMap {
   // Names of rows and columns, the chosen ones bold; of small squares only every second, third, … has room for one.
   drawNames(pen, look, {left, top, size, query, key}) {
     const every = Math.ceil(11 / size);
-    const short = (text, most) => [...text].length > most ? [...text].slice(0, most - 1).join('') + '…' : text;
     const write = (units, chosen, place) => units.forEach((unit, i) => {
       if (i % every) return;
       pen.fillStyle = unit.special ? look.dim : look.ink;
       pen.font = `${i === chosen ? 'bold ' : ''}12px sans-serif`;
-      place(fullName(unit), i);
+      place(unit, i);
     });
     pen.textAlign = 'end';
-    write(this.pane.queries, query, (text, i) =>
-      pen.fillText(short(text, 22), left - 4, top + i * size + size / 2 + 4));
+    write(this.pane.queries, query, (unit, i) =>
+      pen.fillText(drawnName(unit, 22), left - 4, top + i * size + size / 2 + 4));
     pen.textAlign = 'start';
-    write(this.pane.keys, key, (text, j) =>
-      upwards(pen, short(text, 20), left + j * size + size / 2 + 2, top - 4));
+    write(this.pane.keys, key, (unit, j) =>
+      upwards(pen, drawnName(unit, 20), left + j * size + size / 2 + 2, top - 4));
   }
 
   // [row, column] under the pointer, or null.

@@ -3,6 +3,15 @@
 // A query of the decoder is named by what it has read last and what it predicts.
 const fullName = unit => unit.reads === null ? unit.label : `${unit.reads} → ${unit.label}`;
 
+// The same for a canvas, at most so many characters. Both parts are isolated, so that each is written in its own direction
+// and what is read stands left of what is predicted in every script.
+function drawnName(unit, most = Infinity) {
+  const text = [...fullName(unit)], cut = text.length > most ? [...text.slice(0, most - 1), '…'] : text;
+  if (unit.reads === null) return cut.join('');
+  const read = [...unit.reads].length, arrow = read + 3, isolated = part => `\u2068${part.join('')}\u2069`;
+  return isolated(cut.slice(0, read)) + cut.slice(read, arrow).join('') + isolated(cut.slice(arrow));
+}
+
 class Pane {
   // `other`: the sentence beside it, if any. `place`: of this pane among them.
   constructor(sentence, other, place) {

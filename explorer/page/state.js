@@ -60,15 +60,17 @@ function restore() {
   if (found.has('padded')) state.padded = found.get('padded') === '1';
   state.q = number('q', axis(sentence(), state.k, 'query', state.words).length - 1, state.q);
   state.m = number('m', axis(sentence(), state.k, 'key', state.words).length - 1, state.m);
-  state.t = rowsStep() ?? number('t', sentence().steps.length - 1, 0) ?? 0;
+  state.t = number('t', sentence().steps.length - 1, 0) ?? 0;
+  followRow();
   state.d = number('d', Infinity, 0) ?? 0;
   state.e = number('e', (report.training?.length ?? 1) - 1, state.e) ?? 0;
   if (['', 'light', 'dark'].includes(found.get('theme'))) state.theme = found.get('theme');
 }
 
-// The step of decoding in which the chosen row is written, or null: the encoder's rows are written in none.
+// The step of decoding in which the chosen row is written, or null: the encoder's rows are written in none, and a page on
+// training has no steps.
 function rowsStep() {
-  if (state.k === 'encoder' || state.q === null) return null;
+  if (state.k === 'encoder' || state.q === null || !sentence().steps.length) return null;
   return Math.min(axis(sentence(), state.k, 'query', state.words)[state.q].first, sentence().steps.length - 1);
 }
 
@@ -76,6 +78,12 @@ function rowsStep() {
 function stepsRow(t) {
   const row = state.k === 'encoder' ? -1 : axis(sentence(), state.k, 'query', state.words).findIndex(unit => t <= unit.last);
   return row < 0 ? null : row;
+}
+
+// Goes to the step of the chosen row, unless another piece of its word is written in the present one.
+function followRow() {
+  const step = rowsStep();
+  if (step !== null && stepsRow(state.t) !== state.q) state.t = step;
 }
 
 // Where a chosen token is after a change: the same piece among words, the token that goes with it in another sentence.
@@ -104,6 +112,7 @@ function set(changes) {
   if (!('q' in changes)) for (const [name, side] of [['q', 'query'], ['m', 'key']])
     state[name] = carried(state[name], side, before, of);
   if (sentence() !== of) state.t = 0;
-  if ('q' in changes && !('t' in changes) && rowsStep() !== null) state.t = rowsStep();
+  if ('q' in changes && !('t' in changes)) state.t = rowsStep() ?? state.t;
+  followRow();
   return show();
 }

@@ -28,16 +28,15 @@ async function packedVectors({scaled, parts}) {
 
 // A sentence as the report's JSON has it.
 async function savedSentence({snapshots, unpacked, madeOf, ids, hypotheses, ...of}) {
-  if (of.vectors?.data) {  // the report's own: unpacking has only added to it
-    of.vectors = {...of.vectors, parts: of.vectors.parts.map(({numbers, ...part}) => part)};
-  } else {
-    if (of.vectors) of.vectors = await packedVectors(of.vectors);
-    const {maps} = snapshots[0], kinds = ['encoder', 'decoder', 'cross'].filter(kind => maps[kind]);
-    const all = new Uint16Array(kinds.reduce((sum, kind) => sum + maps[kind].length, 0));
-    kinds.reduce((at, kind) => { all.set(maps[kind], at); return at + maps[kind].length; }, 0);
-    of.weights ??= await deflated(all);
+  if (of.weights) {  // the report's own, which need not be unpacked: unpacking only adds to it
+    if (of.vectors) of.vectors = {...of.vectors, parts: of.vectors.parts.map(({numbers, ...part}) => part)};
+    return of;
   }
-  return of;
+  if (of.vectors) of.vectors = await packedVectors(of.vectors);
+  const {maps} = snapshots[0], kinds = ['encoder', 'decoder', 'cross'].filter(kind => maps[kind]);
+  const all = new Uint16Array(kinds.reduce((sum, kind) => sum + maps[kind].length, 0));
+  kinds.reduce((at, kind) => { all.set(maps[kind], at); return at + maps[kind].length; }, 0);
+  return {...of, weights: await deflated(all)};
 }
 
 // The report's JSON: it opens with what is shown. Closed heads, beam size and temperature are told on its card.

@@ -37,7 +37,8 @@ class Subwords {
   // Byte-pair encoding: joins the neighbours with the best score, the first of equals, while there are any.
   merged(characters) {
     const symbols = [...characters];
-    const joining = i => this.scores[this.ids.get(symbols[i] + symbols[i + 1])] ?? -Infinity;
+    const joining = i => i + 1 < symbols.length  // the last has no neighbour to join
+      ? this.scores[this.ids.get(symbols[i] + symbols[i + 1])] ?? -Infinity : -Infinity;
     const scores = symbols.map((_, i) => joining(i));
     for (;;) {
       let best = 0;

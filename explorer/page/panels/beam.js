@@ -33,13 +33,21 @@ function drawBeam(make) {
   return pen;
 }
 
+// What the length penalty is, and what it comes to for the result.
+function penaltyInWords({nodes, best, penalty}) {
+  const [, , , logProb, , score] = nodes[best.at(-1)];
+  return penalty + (score ? `: ${(logProb / score).toFixed(2)} for the ${best.length} tokens of the result` : '');
+}
+
 function showBeam() {
   const {beam} = sentence();
   $('beam-panel').hidden = !beam;
   if (!beam) return;
+  $('beam').hidden = Boolean(beam.refused);
+  if (beam.refused) return $('beam-text').replaceChildren(`There is no tree of this search. ${beam.refused}`);
   const count = fate => beam.nodes.filter(node => node[4] === fate).length;
   let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
-    'score, its log-probability divided by the length penalty (gnmt: ((5 + n) / 6)^alpha for n tokens): ' +
+    `score, its log-probability divided by the length penalty (${penaltyInWords(beam)}): ` +
     `${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
   if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
     `log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +

@@ -20,33 +20,56 @@ function effectsTable(effects) {
 
 const MOST_LISTED = 10;  // heads below the table
 
-// What the search writes without a head, the words marked that it would not write otherwise.
-const writtenWithout = (of, effect) =>
-  effect.text === of.target ? ['the same'] : markedWords(effect.text, of.target);
+// What the search writes with all heads open: the text itself, unless that is a reference.
+const usuallyWritten = of => of.effects.written ?? of.target;
 
-// The heads of all kinds whose closing changes the text's log-probability most, with what it does to the sentence beside.
-function effectsList(of, beside) {
+// What the search writes without a head, the words marked that it would not write otherwise.
+function writtenWithout(of, effect) {
+  if (effect.text !== usuallyWritten(of)) return markedWords(effect.text, usuallyWritten(of));
+  return ['the same' + (of.effects.written === undefined ? '' : ' as with all heads open')];
+}
+
+// The heads of all kinds, the one whose closing changes the text's log-probability most first, as many as are listed, with
+// what each does to the sentence beside.
+function strongestHeads(of, beside) {
   const all = Object.entries(of.effects.heads).flatMap(([k, layers]) => layers.flatMap((heads, l) =>
     heads.map((effect, h) => ({k, l, h, effect, there: beside?.effects?.heads[k][l][h]}))));
-  all.sort((a, b) => Math.abs(b.effect.change) - Math.abs(a.effect.change));
+  return all.sort((a, b) => Math.abs(b.effect.change) - Math.abs(a.effect.change)).slice(0, MOST_LISTED);
+}
+
+const isShown = ({k, l, h}) => k === state.k && l === state.l && h === state.h;
+const toHead = ({k, l, h}) => set({k, l, h, on: [h]});
+
+// Those heads as a table.
+function effectsList(listed, of, beside) {
   const columns = (of, effect) => [element('td', {textContent: brief(effect.change)}),
                                    element('td', {className: 'wraps', dir: 'auto'}, ...writtenWithout(of, effect))];
   const titles = ['without', 'change', 'the search writes', ...(beside?.effects ? ['change', 'beside it writes'] : [])];
   return element('table', {}, element('tr', {}, ...titles.map(text => element('th', {textContent: text, className: text.endsWith('writes') ? 'wraps' : ''}))),
-    ...all.slice(0, MOST_LISTED).map(({k, l, h, effect, there}) => element('tr',
-      {className: k === state.k && l === state.l && h === state.h ? 'chosen' : ''},
-      element('td', {}, element('button', {type: 'button', textContent: `${KINDS[k]} ${l + 1}.${h + 1}`,
-                                           onclick: () => set({k, l, h, on: [h]})})),
-      ...columns(of, effect), ...(there ? columns(beside, there) : []))));
+    ...listed.map(head => element('tr', {className: isShown(head) ? 'chosen' : ''},
+      element('td', {}, element('button', {type: 'button', textContent: `${KINDS[head.k]} ${head.l + 1}.${head.h + 1}`,
+                                           onclick: () => toHead(head)})),
+      ...columns(of, head.effect), ...(head.there ? columns(beside, head.there) : []))));
+}
+
+// The table, one tab stop: arrow keys go to the head above or below.
+function showStrongest(of, beside) {
+  const listed = strongestHeads(of, beside), at = listed.findIndex(isShown);
+  const next = by => () => toHead(listed[(at + by + listed.length) % listed.length]);
+  $('strongest').replaceChildren(element('h3', {textContent: 'The heads whose closing changes this text most, of every kind'}),
+                                 element('div', {className: 'scrolls'}, effectsList(listed, of, beside)));
+  rove($('strongest'), 'strongest', Math.max(at, 0), {ArrowUp: next(-1), ArrowDown: next(1)});
 }
 
 // One sentence's log-probability with and without the chosen head, and what the search then writes.
 function effectInWords(of) {
-  const effect = of.effects.heads[state.k][state.l][state.h], {log_prob} = of.effects;
+  const effect = of.effects.heads[state.k][state.l][state.h], {log_prob, written} = of.effects;
   const decimals = Math.abs(effect.change) >= 0.1 ? 2 : 4;
   const [open, closed] = [log_prob, log_prob + effect.change].map(value => rounded(value, decimals));
   return element('p', {dir: 'auto'}, `Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of ` +
-    `“${of.target}” goes from ${open} to ${closed}, and the search writes: `, ...writtenWithout(of, effect), '.');
+    `“${of.target}” goes from ${open} to ${closed}, and the search` +
+    (written === undefined ? ' writes: ' : `, which writes “${written}” with all heads open, then writes: `),
+    ...writtenWithout(of, effect), '.');
 }
 
 function showEffects() {
@@ -60,8 +83,7 @@ function showEffects() {
     `the larger the change; full at ${brief(Math.max(...Object.values(effects.heads).flat(2).map(e => Math.abs(e.change))))}`);
   rove($('effects'), 'effects', state.l * shape()[1] + state.h, headMoves);
   $('effect').replaceChildren(...[of, beside].filter(one => one?.effects).map(effectInWords));
-  $('strongest').replaceChildren(element('h3', {textContent: 'The heads whose closing changes this text most, of every kind'}),
-                                 element('div', {className: 'scrolls'}, effectsList(of, beside)));
+  showStrongest(of, beside);
 }
 
 addPanel({

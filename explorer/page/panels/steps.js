@@ -57,6 +57,7 @@ function showStep() {
 
 // Goes to a step, and to its row where the decoder's rows are shown.
 function toStep(t) {
+  if (!sentence().steps.length) return;  // a page on training has none
   state.t = clamp(t, sentence().steps.length - 1);
   const q = stepsRow(state.t);
   if (q !== null && q !== state.q) return set({q, m: null, t: state.t});
