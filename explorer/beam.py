@@ -104,7 +104,14 @@ class _Bans:
 
 
 def _is_done(scores: Sequence[float], live: float, length: int, limit: int, config: SearchConfig) -> bool:
-  """Return whether the search is done: `scores` of what is found, best first, log-probability of the best live hypothesis."""
+  """Return whether a search is done, whose finished hypotheses have these `scores`, best first.
+
+  Args:
+    live: log-probability of the best live hypothesis.
+    length: tokens of what ends now.
+    limit: tokens of the longest output.
+    config: how to search.
+  """
   listed = np.full((1, 1, config.beam_size), NEVER, np.float32)
   listed[0, 0, :len(scores)] = scores
   penalty = lambda length: config.penalty(length).reshape(1, 1)

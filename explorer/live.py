@@ -157,4 +157,5 @@ def _search_record(config: SearchConfig, longest: int, target: Vocabulary) -> di
   lengths = np.arange(1, longest + config.extra_length + 1)
   return {'beam_size': config.beam_size, 'extra_length': config.extra_length, 'min_length': config.min_length,
           'early_stopping': config.early_stopping, 'noise': search.NOISE, 'bos': target.bos_id, 'eos': target.eos_id,
-          'temperature': 1, 'penalty': beam.penalty_name(config), 'penalties': np.asarray(config.penalty(lengths), np.float64).tolist()}
+          'temperature': 1, 'penalty': beam.penalty_name(config),
+          'penalties': np.asarray(config.penalty(lengths), np.float64).tolist()}

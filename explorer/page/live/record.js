@@ -130,8 +130,8 @@ function sentenceRecord(text, live, search) {
     snapshots: [{maps: witness.weights, pooled: new Map()}], unpacked: Promise.resolve(),
     hypotheses: found.map(({tokens, score}) => ({text: spellOut(tokens, live), score}))};
   if (live.computable) record.vectors = witness.vectorRecord(live.model.options.score === 'scaled_dot');
-  if (nodes) record.beam = {best, penalty: search.penalty, compared: false, nodes: nodes.map(([parent, step, token, ...rest]) =>
-    [parent, step, tokenName(token, live.target), ...rest])};
+  if (nodes) record.beam = {best, penalty: search.penalty, compared: false, nodes: nodes.map(
+    ([parent, step, token, ...rest]) => [parent, step, tokenName(token, live.target), ...rest])};
   return record;
 }
 

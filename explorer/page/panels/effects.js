@@ -45,7 +45,8 @@ function effectsList(listed, of, beside) {
   const columns = (of, effect) => [element('td', {textContent: brief(effect.change)}),
                                    element('td', {className: 'wraps', dir: 'auto'}, ...writtenWithout(of, effect))];
   const titles = ['without', 'change', 'the search writes', ...(beside?.effects ? ['change', 'beside it writes'] : [])];
-  return element('table', {}, element('tr', {}, ...titles.map(text => element('th', {textContent: text, className: text.endsWith('writes') ? 'wraps' : ''}))),
+  const title = text => element('th', {textContent: text, className: text.endsWith('writes') ? 'wraps' : ''});
+  return element('table', {}, element('tr', {}, ...titles.map(title)),
     ...listed.map(head => element('tr', {className: isShown(head) ? 'chosen' : ''},
       element('td', {}, element('button', {type: 'button', textContent: `${KINDS[head.k]} ${head.l + 1}.${head.h + 1}`,
                                            onclick: () => toHead(head)})),
@@ -56,8 +57,9 @@ function effectsList(listed, of, beside) {
 function showStrongest(of, beside) {
   const listed = strongestHeads(of, beside), at = listed.findIndex(isShown);
   const next = by => () => toHead(listed[(at + by + listed.length) % listed.length]);
-  $('strongest').replaceChildren(element('h3', {textContent: 'The heads whose closing changes this text most, of every kind'}),
-                                 element('div', {className: 'scrolls'}, effectsList(listed, of, beside)));
+  $('strongest').replaceChildren(
+    element('h3', {textContent: 'The heads whose closing changes this text most, of every kind'}),
+    element('div', {className: 'scrolls'}, effectsList(listed, of, beside)));
   rove($('strongest'), 'strongest', Math.max(at, 0), {ArrowUp: next(-1), ArrowDown: next(1)});
 }
 
