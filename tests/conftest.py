@@ -36,7 +36,6 @@ gc.set_threshold(200_000, 50, 100)
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
-from checks import machine
 from transformer import model as models
 from transformer import tokens
 from transformer.config import ModelConfig
@@ -50,12 +49,6 @@ SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_l
 LONG = ('processes', 'buckets', 'trust', 'reliability', 'recipes', 'pods', 'runs', 'sweep', 'language_model',
         'ahead_of_time', 'outputs', 'fourth_task', 'live', 'snapshots', 'fine_tuning', 'partitioning', 'training', 'search',
         'model_family', 'recurrent', 'sweep_search')
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers():
-  """Return three workers for two cores: for a fifth of its time a worker waits, for processes that it starts and stops."""
-  return -(-3 * machine.cores() // 2)
 
 
 def pytest_collection_modifyitems(items):
