@@ -239,6 +239,28 @@ def test_H2_a_stalled_process_ends_with_every_thread_s_stack():
   assert 'line 12 in <module>' in done.stderr
 
 
+STOPPED = '''
+import os, signal, time
+from training.watchdog import Watchdog
+with Watchdog(2.0) as watchdog:
+  watchdog.beat()
+  time.sleep(0.2)
+  print('stopping', flush=True)
+  os.kill(os.getpid(), signal.SIGSTOP)
+  time.sleep(0.3)
+  watchdog.beat()
+'''
+
+
+def test_H2_a_process_that_was_stopped_by_its_terminal_has_not_stalled():
+  process = subprocess.Popen([sys.executable, '-c', STOPPED], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+  assert process.stdout.readline() == b'stopping\n'
+  time.sleep(3.5)
+  process.send_signal(signal.SIGCONT)
+  _, errors = process.communicate(timeout=60)
+  assert process.returncode == 0 and not errors
+
+
 def test_H2_each_batch_of_an_evaluation_and_of_the_scoring_is_progress(corpus, run, tmp_path, monkeypatch):
   shutil.copytree(run, tmp_path / 'run')
   happened = []

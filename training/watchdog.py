@@ -44,9 +44,16 @@ class Watchdog:
     self._ended.set()
 
   def _watch(self) -> None:
-    while not self._ended.wait(min(1.0, self._seconds / 4)):
-      silent = time.monotonic() - self._last
-      if silent > self._seconds:
+    interval = min(1.0, self._seconds / 4)
+    seen, silent, woken = math.inf, 0.0, time.monotonic()
+    while not self._ended.wait(interval):
+      now = time.monotonic()
+      # Behind Ctrl-Z, or on a machine that was asleep, this thread has not woken either: that time is no stall.
+      passed, woken = min(now - woken, 2 * interval), now
+      if self._last != seen:
+        seen, silent = self._last, 0.0
+      silent += passed
+      if silent > self._seconds and math.isfinite(seen):
         print(f'error: stalled: nothing happened for {silent:.0f} s (train.stall_seconds is {self._seconds:g}). '
               f'The stack of each thread of process {jax.process_index()}:', file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
