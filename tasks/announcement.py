@@ -72,9 +72,10 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
 def is_scored(task: Task, step: int) -> bool:
   """Return whether results.json holds the final scores of this step; print what has changed since, if it does not."""
   folder = task.folder
-  if not folder.has(folder.results) or read_json(folder.results)['step'] != step:
+  results = read_json(folder.results) if folder.has(folder.results) else {}
+  if results.get('step') != step:
     return False
-  if changes := finished_runs.changed_since(read_json(folder.results), task.setup.saved):
+  if changes := finished_runs.changed_since(results, task.setup.saved):
     print(f'This run is scored again: {"; ".join(changes)}.', flush=True)
   return not changes
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from checks import cache_root, machine
-from checks.whole_files import write_whole
+from checks.whole_files import whole
 from training import background, hardware
 from transformer import model as models
 from transformer import training
@@ -53,9 +53,8 @@ def _program_seconds(path: str) -> float:
   measured = round(measure(), 2)  # as it is read at later starts
   if (kept := _kept(path)) is not None:  # by another start, which took the same seconds to measure
     return kept
-  own = f'{path}.{os.getpid()}'  # two starts that write one file would get into each other's way
-  write_whole(own, json.dumps({'program_seconds': measured}))
-  os.replace(own, path)
+  with whole(path, shared=True) as file:
+    file.write(json.dumps({'program_seconds': measured}).encode())
   return measured
 
 
