@@ -120,7 +120,7 @@ class Evaluator:
         which each of its batches, and of the task's, is progress.
     """
     self.mesh, self._task, self._axes = mesh, task, task.model.axes()
-    self._averaged, self._folder, self._stop, self._run = averaged, run.folder, run.stop, run
+    self._averaged, self._folder, self._run = averaged, run.folder, run
     task.progress = run.progress
     objective = partitioning.gathering(task.evaluation_objective(), self._axes, mesh)
     self._eval_step = partitioning.compile_step(training.make_eval_step(objective), mesh, compiled, donate=False)
@@ -133,7 +133,7 @@ class Evaluator:
 
     def batches():
       for step in range(plan.batches_per_epoch):
-        self._stop.check()
+        self._run.stop.check()
         yield plan.batch_at(step, *share)
         self._run.progress()  # the batch is evaluated
 
@@ -173,8 +173,8 @@ class Evaluator:
       stopping.Stopped: when a stop is requested meanwhile; `progress` is then unchanged.
     """
     measure = self._task.measure
-    sums = self._stop.run_together(self.sums, self._params(state), self._task.corpus.validation)
-    found = self._stop.run(self._task.evaluate, self.whole(state), sums, step)
+    sums = self._run.stop.run_together(self.sums, self._params(state), self._task.corpus.validation)
+    found = self._run.stop.run(self._task.evaluate, self.whole(state), sums, step)
     measured = per_token(sums) | found.measures
     if peers.is_main():
       self._folder.files.write(os.path.join(self._folder.samples, f'step_{step:08d}.txt'), samples_text(step, found.samples))
