@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from explorer import gates
-from explorer.capture import TokenPair, alike, padded_batch
+from explorer.capture import TokenPair, by_group, padded_batch
 from explorer.gates import Gates, Head
 from transformer import tokens
 from transformer.model import Model, Params
@@ -52,14 +52,9 @@ def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
   score, whole = forced_scorer(model, target.bos_id), translator.params[0]
   opened = gates.open_gates(whole)
 
-  batches = [(places, padded_batch(model, [pairs[place] for place in places], source.pad_id, target.pad_id))
-             for places in alike(pairs)]
-
   def scored(of: Gates) -> np.ndarray:
-    found = np.empty(len(pairs), np.float32)
-    for places, batch in batches:
-      found[places] = score(whole, of, *batch)
-    return found
+    return np.asarray(by_group(pairs, lambda some: np.asarray(
+        score(whole, of, *padded_batch(model, some, source.pad_id, target.pad_id)))))
 
   before = scored(opened)
   effects: list[dict[Head, Effect]] = [{} for _ in lines]
