@@ -144,12 +144,10 @@ class PackedPlan(Plan):
   lengths change places, and rows their order, so that an epoch's batches are known without those before it.
   """
 
-  for_evaluation = 'buckets'
-
   def __init__(self, store: Store, config: BatchConfig, seed: int, shuffle: bool = True):
     """Plan batches; `shuffle` draws sentences' places, and the order of rows, anew in each epoch."""
     super().__init__()
-    limit = min(config.max_length, config.packed_length)
+    limit = config.max_length if config.stretched else min(config.max_length, config.packed_length)
     kept = store.within((limit, limit))
     refuse_nothing_left(kept, store, f'{limit} tokens on one; raise data.max_length and data.packed_length')
     self._store, self._seed, self._shuffle, self._sentences = store, seed, shuffle, kept

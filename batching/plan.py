@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,8 @@ class BatchConfig:
   fixed_target_length: int | None = None
   accumulation_steps: int = 1  # micro-batches that a batch is to be split into
   row_multiple: int = ROWS  # rows of each micro-batch, and of each batch of evaluation, are a multiple of this
-  packed_length: int = 256  # tokens of a packed row's longer side; longer pairs are left out
+  packed_length: int = 256  # tokens of a packed row's longer side; longer pairs are left out, unless rows are stretched
+  stretched: bool = False  # packed rows are as long as the longest pair, where packed_length is not
   subword_sampling: str = 'none'
 
   def __post_init__(self):
@@ -89,10 +90,12 @@ class BatchConfig:
     return rows
 
   def for_evaluation(self) -> 'BatchConfig':
-    """Return the options of evaluation: batches as large as one micro-batch, in few shapes, to compile little."""
+    """Return the options of evaluation: batches as large as one micro-batch, in few shapes, to compile little.
+
+    No pair of at most max_length tokens is left out.
+    """
     return dataclasses.replace(
-        self, batching=BATCHINGS[self.batching].for_evaluation or self.batching, accumulation_steps=1,
-        max_shapes=min(4, self.max_shapes),
+        self, accumulation_steps=1, max_shapes=min(4, self.max_shapes), stretched=True,
         batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
         fixed_rows=self.fixed_rows and max(self.row_multiple, self.fixed_rows // self.accumulation_steps))
 
@@ -111,7 +114,6 @@ class Plan(abc.ABC):
   batches_per_epoch: int
   dropped: int
   max_shapes: int | None = None
-  for_evaluation: ClassVar[str | None] = None  # batching of splits that are only evaluated, where it differs
 
   @property
   def store(self) -> Store | None:

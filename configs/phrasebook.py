@@ -22,9 +22,9 @@ def get_corpus():
 
   config.train.batch_tokens = 2048  # twice the updates of 4096 in the same time
   config.train.log_every = 20
-  config.train.checkpoint_every = 100
+  config.train.checkpoint_every = 250  # each takes a second
   config.train.first_eval = 100
-  config.train.eval_every = 300
+  config.train.eval_every = 500
   config.train.eval_sentences = 100
   return config
 

@@ -63,7 +63,7 @@ class Translator:
 
   def __init__(self, models: Sequence[Model], params: Sequence[Params], source_vocabulary: Vocabulary,
                target_vocabulary: Vocabulary, config: SearchConfig, batch_tokens: int = 2048,
-               say: Callable[[str], object] | None = None, devices: Sequence[jax.Device] | None = None):
+               say: Callable[[str], object] | None = None, devices: Sequence[jax.Device] | None = None, least: int = FINE):
     """Make a translator; nothing is computed yet.
 
     Args:
@@ -73,11 +73,12 @@ class Translator:
       batch_tokens: bounds rows × beams × source length of a device's search batch, padding included.
       say: called with a message, such as that a line is cut, before the search that it concerns.
       devices: those to search on; by default all of this process.
+      least: see length_class: COARSE compiles fewer programs, which few lines repay.
     """
     for model in models:
       check_attention(model, config)
     self._models, self._source, self._target = list(models), source_vocabulary, target_vocabulary
-    self._config, self._batch_tokens, self.say = config, batch_tokens, say or _unheard
+    self._config, self._batch_tokens, self._least, self.say = config, batch_tokens, least, say or _unheard
     devices = list(devices or jax.local_devices())
     self._mesh = jax.make_mesh((len(devices),), (partitioning.DATA,), axis_types=(jax.sharding.AxisType.Auto,),
                                devices=devices)
@@ -189,7 +190,7 @@ class Translator:
       (padded length, numbers of the lines).
     """
     lengths = {i: len(encoded[i]) for i in members}
-    for length, some in length_classes(lengths, self.longest_source, COARSE if to_the_limit else FINE).items():
+    for length, some in length_classes(lengths, self.longest_source, COARSE if to_the_limit else self._least).items():
       classes: dict[tuple[int, ...], list[int]] = {}
       for i in some:
         classes.setdefault(wish_class(wishes[i]), []).append(i)

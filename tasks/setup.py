@@ -87,7 +87,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         vocabulary=build(vocabularies.VocabularyConfig, config['vocabulary']),
         sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config['vocabulary']['kind']),
         batches=build(BatchConfig, data, batch_tokens=train['batch_tokens'],
-                      accumulation_steps=train['accumulation_steps'],
+                      accumulation_steps=train['accumulation_steps'], stretched=False,
                       row_multiple=ROWS if data['row_multiple'] is None else data['row_multiple'],
                       max_shapes=MOST if data['max_shapes'] is None else data['max_shapes']),
         model=model,

@@ -14,6 +14,7 @@ from corpora import cleaning, loading
 from corpora.splits import Corpus, Pair, Split
 from decoding import scores
 from decoding.answers import TranslationAnswers, TranslationOptions
+from decoding.batches import COARSE, FINE
 from decoding.long_lines import Splitter
 from decoding.output_formats import Format
 from decoding.translator import Translator
@@ -63,15 +64,15 @@ class Translation(Task):
 
   # ------------------------------------------------------------------------------------------------- evaluation
 
-  def _make_translator(self, search: SearchConfig) -> Translator:
+  def _make_translator(self, search: SearchConfig, least: int = FINE) -> Translator:
     return Translator([self.model], [None], self.source, self.target, search,
-                      hardware.search_tokens(self.setup.decoding.batch_tokens))
+                      hardware.search_tokens(self.setup.decoding.batch_tokens), least=least)
 
   @functools.cached_property
   def _greedy(self) -> Translator:
-    """The greedy translator of all evaluations: made once, so that it compiles once."""
+    """The greedy translator of all evaluations: made once, so that it compiles once, and for few lengths."""
     return self._make_translator(dataclasses.replace(
-        self.setup.search, strategy='beam', beam_size=1, groups=1, coverage_penalty=0.0))
+        self.setup.search, strategy='beam', beam_size=1, groups=1, coverage_penalty=0.0), COARSE)
 
   @functools.cached_property
   def _searching(self) -> Translator:

@@ -9,7 +9,6 @@ import pytest
 
 import input_pipeline
 from batching import packed
-from batching.buckets import BucketPlan
 from batching.packed import PackedPlan
 from batching.store import Side, Store
 from input_pipeline import BatchConfig
@@ -107,13 +106,18 @@ def test_figures_are_what_a_count_finds(plan):
   assert plan.sentences_per_batch() == 487 / len(batches)
 
 
-def test_longer_pairs_are_left_out_and_evaluation_is_not_packed():
+def test_training_leaves_out_pairs_that_are_longer_than_a_row_and_evaluation_has_longer_rows():
   lengths = captions(200)
   lengths[0][:5] = 45
-  plan = PackedPlan(store_of(lengths), BatchConfig('packed', 8 * 40, max_length=50, packed_length=40), 0)
-  assert plan.dropped == ((lengths[0] > 40) | (lengths[1] > 40)).sum() >= 5
-  held_out = input_pipeline.make_plan(store_of(lengths), CONFIG.for_evaluation(), 0, shuffle=False)
-  assert type(held_out) is BucketPlan and isinstance(input_pipeline.make_plan(store_of(lengths), CONFIG, 0), PackedPlan)
+  lengths[1][7] = 51
+  store, config = store_of(lengths), BatchConfig('packed', 8 * 50, max_length=50, packed_length=40)
+  assert PackedPlan(store, config, 0).dropped == ((lengths[0] > 40) | (lengths[1] > 40)).sum() > 5
+  held_out = input_pipeline.make_plan(store, config.for_evaluation(), 0, shuffle=False)
+  assert held_out.dropped == 1 and [(shape.rows, shape.source) for shape in held_out.shapes] == [(8, 45)]
+  real = sum(int((held_out.batch_at(step).target.segments > 0).sum()) for step in range(held_out.batches_per_epoch))
+  assert real == lengths[1].sum() - 51
+  short = store_of(captions(200, most=30))
+  assert input_pipeline.make_plan(short, config.for_evaluation(), 0, shuffle=False).shapes == PackedPlan(short, config, 0).shapes
 
 
 def test_packing_refuses_lengths_that_change():
