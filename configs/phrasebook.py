@@ -52,13 +52,13 @@ def get_config(arg: str = ''):
   config.optimizer.schedule = 'linear'
   config.optimizer.peak = 4.4e-3
   config.optimizer.warmup_steps = 100
-  config.optimizer.decay_steps = 2000
+  config.optimizer.decay_steps = 1900
   config.optimizer.final_share = 0.05  # the rate with which a lengthened run goes on
   # Without decay, what decides "it" is remembered word by word, and words in new places are not understood.
   config.optimizer.weight_decay = 0.8
   config.optimizer.clip_norm = 1.0
 
   config.train.label_smoothing = 0.0  # every sentence has one right translation
-  config.train.num_steps = 2000  # steps, not minutes: a slow machine takes longer and learns as much
+  config.train.num_steps = 1900  # steps, not minutes: a slow machine takes longer and learns as much
   config.train.average_last = 1  # at its end the rate is so small that a mean of states gains nothing
   return config
