@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -80,6 +81,22 @@ def line_numbers(members: Sequence[int], rows: int) -> Int[np.ndarray, ' rows']:
   return np.pad(np.array(members, np.int32), (0, rows - len(members)))
 
 
+def dealt(count: int, rows: int, devices: int) -> Int[np.ndarray, ' count']:
+  """Return the row of each of `count` lines, dealt in turn to the queues of devices that search so many rows at once."""
+  line = np.arange(count)
+  return line % devices * (rows * QUEUE) + line // devices
+
+
+def spread(batch: SearchBatch, places: Int[np.ndarray, ' count'], rows: int, devices: int) -> SearchBatch:
+  """Put the lines of a batch into these rows of the queues of all devices."""
+  def put(leaf: np.ndarray) -> np.ndarray:
+    whole = np.zeros((rows * QUEUE * devices, *leaf.shape[1:]), leaf.dtype)
+    whole[places] = leaf
+    return whole
+
+  return jax.tree.map(put, batch)
+
+
 def _places(longest: int) -> int:
   """Return the length that prefixes are padded to."""
   return -(-longest // ROWS) * ROWS
@@ -95,6 +112,25 @@ def lay_prefixes(wishes: Sequence[Wishes], rows: int, filler: int) -> tokens.Tok
 def wish_class(wishes: Wishes) -> tuple[int, ...]:
   """Return the sizes of the arrays that wishes are laid in: lines that differ in them do not share a batch."""
   return _places(len(wishes.prefix)), *(automaton.sizes(wishes.phrases) if wishes.phrases else ())
+
+
+def by_program(lengths: dict[int, int], wishes: Sequence[Wishes], most: int | None, least: int
+               ) -> Iterator[tuple[int, list[int]]]:
+  """Divide lines by the program that searches for them: by its length class and its wishes', thus by the line alone.
+
+  Args:
+    lengths, most, least: see length_classes.
+    wishes: of each line, by its number.
+
+  Yields:
+    (padded length, numbers of the lines).
+  """
+  for length, some in length_classes(lengths, most, least).items():
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for line in some:
+      classes.setdefault(wish_class(wishes[line]), []).append(line)
+    for alike in classes.values():
+      yield length, alike
 
 
 def lay_automata(wishes: Sequence[Wishes], rows: int) -> Automaton | None:

@@ -4,6 +4,7 @@
     translator.translate(['The dog sleeps.'])[0].text
 """
 
+import concurrent.futures
 import contextlib
 import functools
 import hashlib
@@ -15,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Int
 
+from checks import machine
 from checks.errors import ConfigError
 from corpora.vocabulary import Vocabulary
 from decoding import text_lines
@@ -26,14 +27,15 @@ from decoding.batches import (
     QUEUE,
     ROWS,
     SearchBatch,
+    by_program,
+    dealt,
     lay_automata,
     lay_prefixes,
-    length_classes,
     line_numbers,
     search_batches,
     search_rows,
+    spread,
     until,
-    wish_class,
 )
 from decoding.limits import LONGEST_SOURCE, check_attention, longest_source
 from decoding.requests import Request, Translation
@@ -85,6 +87,7 @@ class Translator:
     self.params = params
     self._searcher = Searcher(models, target_vocabulary, config)
     self._compiled: dict[tuple[int, bool], Callable] = {}  # by rows, and whether the cache reaches to the limit
+    self._ready: set[str] = set()  # what tells the programs apart that are compiled, or will be when they are needed
     self._scoring = self._sharded(self._searcher.score)
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
@@ -170,9 +173,12 @@ class Translator:
     out, left = [Translation('')] * len(lines), [i for i, ids in enumerate(encoded) if ids]
     for to_the_limit in (False, True):
       given_up: list[int] = []
-      for length, alike in self._programs(left, encoded, wishes, to_the_limit):
-        lay = lambda some, length=length: self._batch(some, encoded, wishes, len(some), length, draws, draw)
-        for index, found in self._search_all(alike, length, lay, to_the_limit, progress or (lambda finished: None)):
+      programs = self._programs(left, encoded, wishes, to_the_limit)
+      lay = lambda some, length: self._batch(some, encoded, wishes, len(some), length, draws, draw)
+      self._compile_together([lay(alike[:1], length) for length, alike in programs], to_the_limit)
+      for length, alike in programs:
+        for index, found in self._search_all(alike, length, functools.partial(lay, length=length), to_the_limit,
+                                             progress or (lambda finished: None)):
           if found is None:
             given_up.append(index)
           else:
@@ -181,33 +187,45 @@ class Translator:
     return out
 
   def _programs(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence[Wishes], to_the_limit: bool
-                ) -> Iterator[tuple[int, list[int]]]:
-    """Divide lines by the program that searches for them, which depends on the line alone.
-
-    That is its length class, coarser where the cache reaches to the limit, since few lines need that; and its wishes'.
-
-    Yields:
-      (padded length, numbers of the lines).
-    """
+                ) -> list[tuple[int, list[int]]]:
+    """Divide lines by their program, see by_program(): coarsely where the cache reaches to the limit, as few lines need."""
     lengths = {i: len(encoded[i]) for i in members}
-    for length, some in length_classes(lengths, self.longest_source, COARSE if to_the_limit else self._least).items():
-      classes: dict[tuple[int, ...], list[int]] = {}
-      for i in some:
-        classes.setdefault(wish_class(wishes[i]), []).append(i)
-      for alike in classes.values():
-        yield length, alike
+    return list(by_program(lengths, wishes, self.longest_source, COARSE if to_the_limit else self._least))
 
   def compilations(self, params: Sequence[Params], lines: Sequence[str]) -> Iterator[Callable[[], object]]:
     """Yield calls that each compile a search that translate(lines) begins with; of `params` only the shapes count."""
+    encoded, wishes, numbers = self.encode(lines), [Wishes()] * len(lines), [0] * len(lines)
+    for length, alike in self._programs([i for i, ids in enumerate(encoded) if ids], encoded, wishes, False):
+      yield self._compilation(params, self._batch(alike[:1], encoded, wishes, 1, length, numbers, 0), False)
+
+  def _compilation(self, params: Sequence[Params], one: SearchBatch, to_the_limit: bool) -> Callable[[], object]:
+    """Return a call that compiles the search for lines that are laid out as this one is."""
     every = NamedSharding(self._mesh, PartitionSpec())
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=every), list(params))
-    encoded, wishes = self.encode(lines), [Wishes()] * len(lines)
-    for length, alike in self._programs([i for i, ids in enumerate(encoded) if ids], encoded, wishes, False):
-      rows = search_rows(length, self._batch_tokens, self._config.width)
-      one = self._batch(alike[:1], encoded, wishes, 1, length, [0] * len(lines), 0)
-      batch, counts = self._spread(one, np.zeros(1, int), rows), np.zeros(self._mesh.size, np.int32)
-      yield lambda rows=rows, batch=batch, counts=counts: self._searching(rows, False).lower(
-          abstract, batch, counts).compile()
+    rows = self._rows(one.source.ids.shape[1], to_the_limit)
+    batch = spread(one, np.zeros(1, int), rows, self._mesh.size)
+    return lambda: self._searching(rows, to_the_limit).lower(abstract, batch, np.zeros(self._mesh.size, np.int32)).compile()
+
+  def _compile_together(self, first_lines: Sequence[SearchBatch], to_the_limit: bool) -> None:
+    """Compile the programs for lines that are laid out as these are, at once, where several are not ready yet.
+
+    One after the other, each when it is needed, they would take one core of many, and the searches would wait.
+    """
+    new = {key: one for one in first_lines if (key := f'{jax.tree.map(np.shape, one)} {to_the_limit}') not in self._ready}
+    self._ready |= new.keys()
+    if len(new) < 2:
+      return
+    started = time.perf_counter()
+    with (self._announced(f'{len(new)} searches'),
+          concurrent.futures.ThreadPoolExecutor(min(machine.cores(), len(new))) as pool):
+      # The search that needs a program raises what compiling it does.
+      concurrent.futures.wait([pool.submit(self._compilation(self.params, one, to_the_limit)) for one in new.values()])
+    self.tally.wait(time.perf_counter() - started)
+
+  def _rows(self, length: int, to_the_limit: bool) -> int:
+    """Return the rows of a search; the few lines that need the long cache fill no more than the fewest."""
+    wanted = ROWS if to_the_limit else search_rows(length, self._batch_tokens, self._config.width)
+    return max(1, wanted >> self._halvings)
 
   def _settle(self, request: Request, length: int, number: int) -> Wishes:
     """Return the wishes of a line of so many tokens that can be met, and report those that cannot, once."""
@@ -232,9 +250,7 @@ class Translator:
       progress: see translate.
     """
     while members:
-      # The few lines that need the long cache fill no more rows.
-      wanted = ROWS if to_the_limit else search_rows(length, self._batch_tokens, self._config.width)
-      rows = max(1, wanted >> self._halvings)
+      rows = self._rows(length, to_the_limit)
       chosen = members[:rows * QUEUE * self._mesh.size]
       self._report_memory(rows, length)
       try:
@@ -246,7 +262,7 @@ class Translator:
         self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
                  f'half as many; set --search.batch_tokens={self._batch_tokens >> self._halvings} to begin with them')
         continue
-      places = self._rows_of(len(chosen), rows)
+      places = dealt(len(chosen), rows, self._mesh.size)
       for index, row in zip(chosen, places, strict=True):
         given_up = outcome.given_up[row]
         yield index, None if given_up else jax.tree.map(lambda leaf, row=row: leaf[row], outcome.hypotheses)
@@ -255,44 +271,28 @@ class Translator:
 
   def _search(self, chosen: list[int], rows: int, lay: Callable[[list[int]], SearchBatch], to_the_limit: bool
               ) -> search.Outcome:
-    """Search for some lines on all devices; a line's row is as in _rows_of."""
-    places, devices = self._rows_of(len(chosen), rows), self._mesh.size
+    """Search for some lines on all devices; a line's row is as in dealt()."""
+    places = dealt(len(chosen), rows, devices := self._mesh.size)
     counts = np.array([len(range(device, len(chosen), devices)) for device in range(devices)], np.int32)
-    batch = self._spread(lay(chosen), places, rows)
+    batch = spread(lay(chosen), places, rows, devices)
     started = time.perf_counter()
-    with self._announced(rows, batch):
+    with self._announced(f'the search for {rows} rows of up to {batch.source.ids.shape[1]} tokens'):
       found = self._searching(rows, to_the_limit)(self.params, batch, counts)
     ready = time.perf_counter()
     outcome = jax.device_get(found)
     self.tally.count(outcome, places, rows, time.perf_counter() - started, ready - started)
     return outcome
 
-  def _spread(self, batch: SearchBatch, places: Int[np.ndarray, ' count'], rows: int) -> SearchBatch:
-    """Put the lines of a batch into these rows of the queues of all devices."""
-    def put(leaf: np.ndarray) -> np.ndarray:
-      whole = np.zeros((rows * QUEUE * self._mesh.size, *leaf.shape[1:]), leaf.dtype)
-      whole[places] = leaf
-      return whole
-
-    return jax.tree.map(put, batch)
-
   @contextlib.contextmanager
-  def _announced(self, rows: int, batch: SearchBatch) -> Iterator[None]:
-    """Say so when the call within takes long, as it does when a program has to be compiled for these shapes."""
-    text = (f'compiling the search for {rows} rows of up to {batch.source.ids.shape[1]} tokens; later runs find it in '
-            'the cache …')
-    timer = threading.Timer(PATIENCE, self.say, [text])
+  def _announced(self, what: str) -> Iterator[None]:
+    """Say that this is being compiled when the call within takes long."""
+    timer = threading.Timer(PATIENCE, self.say, [f'compiling {what}; later runs find it in the cache …'])
     timer.daemon = True
     timer.start()
     try:
       yield
     finally:
       timer.cancel()
-
-  def _rows_of(self, count: int, rows: int) -> Int[np.ndarray, ' count']:
-    """Return the row of each of `count` lines, which are dealt to the devices in turn."""
-    line = np.arange(count)
-    return line % self._mesh.size * (rows * QUEUE) + line // self._mesh.size
 
   def _encode(self, lines: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
     """Encode as encode() does, and report lines that are cut; `numbers` are those of the lines, from 0."""
