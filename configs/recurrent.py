@@ -34,7 +34,7 @@ def cho(config) -> None:
   """Set "Learning Phrase Representations using RNN Encoder-Decoder" (Cho et al., 2014): a summary enters every step.
 
   The paper: 1,000 units, Adadelta, phrases scored for another system; the output's maxout is followed by a
-  projection of rank 100.
+  projection of rank 100; in the decoder the reset gate acts behind the product with the state, and on the summary.
   """
   config.recurrent.cell = 'gru'
   config.recurrent.bidirectional = False

@@ -10,7 +10,7 @@ from checks.errors import DataError
 from corpora import input_formats, labelled
 from corpora.labelled import Example, LabelledSplit
 from corpora.vocabulary import Vocabulary
-from decoding.batches import length_class
+from decoding.batches import length_classes
 from transformer import tokens
 from transformer.model import Model, Params
 
@@ -50,10 +50,8 @@ class Classifier:
     encoded = input_formats.encode(split, self._task.name, self._vocabulary, self._length)
     self.cut += encoded.cut
     out: list[Label] = [Label('', 0, 0.0)] * len(examples)
-    classes: dict[int, list[int]] = {}
-    for index, sequences in enumerate(encoded.sequences):
-      classes.setdefault(length_class(max(map(len, sequences))), []).append(index)
-    for length, members in classes.items():
+    lengths = {index: max(map(len, sequences)) for index, sequences in enumerate(encoded.sequences)}
+    for length, members in length_classes(lengths, self._model.longest).items():
       for start in range(0, len(members), _ROWS):
         chosen = members[start:start + _ROWS]
         batch = _rows([encoded.sequences[index] for index in chosen], length)

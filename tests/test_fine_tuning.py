@@ -28,7 +28,7 @@ from transformer.tokens import Tokens
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.model.num_layers=1',
         '--config.model.d_ff=24', '--config.vocabulary.size=320', '--config.data.max_shapes=1',
-        '--config.data.max_length=24', '--config.train.log_every=5',
+        '--config.data.max_length=24', '--config.model.max_positions=30', '--config.train.log_every=5',
         '--config.model.dropout=0.0', '--config.train.checkpoint_every=20']
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from training import hardware
 from transformer import architectures, optimizer, training
-from transformer.config import LossConfig, ModelConfig, OptimizerConfig
+from transformer.config import LossConfig, ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.tokens import Batch, Tokens
 
 B, S, T, D, N = 16, 19, 23, 64, 2
@@ -35,6 +35,18 @@ def test_model_flops_and_attention_s_own_products_are_what_xla_counts(changes):
   attention = 3 * 4 * B * D * N * (S * S + T * T + T * S)
   assert attention < 0.08 * formula
   assert 1.0 < counted / (formula + attention) < 1.06
+
+
+def test_what_a_recurrent_model_computes_of_the_source_counts_for_source_tokens():
+  model = architectures.build(RecurrentConfig(307, 307, D, num_layers=N, dropout=0.0))
+  update = optimizer.build(OptimizerConfig(D))
+  state = jax.eval_shape(lambda key: training.init_state(model, update, key), jax.random.key(0))
+  step = training.make_train_step(training.cross_entropy(model, LossConfig(0.1), 2), update)
+  products = lambda source: hardware.product_flops(jax.make_jaxpr(step)(state, Batch(side(source), side(T))).jaxpr)
+  of_source = hardware.flops_per_token(state.params)[0]
+  further = (products(3 * S) - products(S)) / (B * 2 * S)
+  attention = 3 * 2 * T * 2 * 2 * D  # sums of the keys' and the values' 2 D units for each of T queries
+  assert of_source < further < 1.1 * (of_source + attention)
 
 
 @pytest.mark.parametrize('kind, expected', [

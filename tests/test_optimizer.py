@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import SIZES
-from transformer import architectures, optimizer
+from transformer import architectures, layers, optimizer
 from transformer import model as models
 from transformer.config import ModelConfig, OptimizerConfig, RecurrentConfig
 from transformer.registries import OPTIMIZERS
@@ -283,6 +283,22 @@ def test_muon_turns_every_matrix_of_a_model_by_as_much(sizes):
     assert 0.5 < np.quantile(values, 0.2) and values.max() < 1.4, name  # those near 0 in the gradient stay behind
     found.add(name)
   assert found >= ({'w_input', 'w_state'} if isinstance(sizes, RecurrentConfig) else {'w_query', 'w_out', 'w1', 'w2'})
+
+
+@pytest.mark.parametrize('kind', ['adafactor', 'muon'])
+def test_layers_of_a_scan_are_updated_as_layers_that_are_written_out(kind):
+  scanned, draw = architectures.build(ModelConfig(**SIZES, scan_layers=True)), np.random.default_rng(0)
+  shapes = jax.eval_shape(scanned.init, jax.random.key(0))
+  params = jax.tree.map(lambda leaf: np.float32(draw.normal(size=leaf.shape)), shapes)
+  stacks = [name for name in params if name.endswith('layers')]
+  for name in stacks:  # the layers' sizes differ, and so do those of their gradients
+    params[name] = jax.tree.map(lambda leaf: leaf * np.float32([1, 30]).reshape(2, *[1] * (leaf.ndim - 1)), params[name])
+  gradients = jax.tree.map(lambda leaf: np.float32(draw.normal(size=leaf.shape) * leaf), params)
+  rule = optimizer.build(OptimizerConfig(kind=kind, schedule='constant', peak=1.0, warmup_steps=0))
+  update = lambda gradients, params: rule.update(gradients, rule.init(params), params)[0]
+  written_out = lambda tree: layers.unstacked(tree, stacks)
+  jax.tree.map(lambda found, expected: np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5),
+               written_out(update(gradients, params)), update(written_out(gradients), written_out(params)))
 
 
 def test_defaults_are_the_papers():

@@ -29,6 +29,7 @@ PEAKS = {
 _MOST_PARTS = 8  # devices on one processor; more have not been tried
 _SEARCH_TOKENS, _SEARCH_TOKENS_ELSEWHERE = {'cpu': 2048}, 8192  # the second is a guess: accelerators need more rows
 _NO_PRODUCT = re.compile(r'positions|norm|bias|scale|(^|\.)b(\d|_)|source_embedding')
+_OF_SOURCE = re.compile(r'encoder|cross_attention\.w_(key|value)|(for|back)ward_layers|link\.attention\.score\.w_key')
 
 
 def peak_tflops(kind: str, given: float | None) -> float | None:
@@ -50,8 +51,8 @@ def peak_of(mesh: jax.sharding.Mesh, given: float | None) -> float | None:
 def flops_per_token(params: Any) -> tuple[float, float]:
   """Return the operations of a training step for each source token and for each target token, as defined above.
 
-  The encoder's parameters, and those of the keys and values of cross-attention, apply to source tokens; all others to
-  target tokens. Looking up an embedding costs nothing: a tied table counts once, as the output projection.
+  The encoder's parameters, and those of the keys and values that the decoder attends to, apply to source tokens; all
+  others to target tokens. Looking up an embedding costs nothing: a tied table counts once, as the output projection.
   """
   of_source = of_target = 0
   names = {jax.tree_util.keystr(path, simple=True, separator='.'): leaf
@@ -60,7 +61,7 @@ def flops_per_token(params: Any) -> tuple[float, float]:
   for name, leaf in names.items():
     if _NO_PRODUCT.search(name) or untied and name.endswith('embedding'):
       continue
-    if re.search(r'encoder|cross_attention\.w_(key|value)', name):
+    if _OF_SOURCE.search(name):
       of_source += math.prod(leaf.shape)
     else:
       of_target += math.prod(leaf.shape)

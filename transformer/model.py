@@ -291,7 +291,7 @@ def check_length(model: Model, length: int) -> None:
   """Raise ValueError when texts of `length` tokens are longer than the model can read."""
   if model.longest is not None and length > model.longest:
     raise ValueError(f'texts have up to {length} tokens, but the model has learned positions for {model.longest}; '
-                     'raise model.max_positions or lower data.max_length')
+                     'raise model.max_positions, or lower data.max_length and, for packed rows, data.packed_length')
 
 
 def count_parameters(model: Model) -> int:

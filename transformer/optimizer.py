@@ -140,7 +140,16 @@ def _adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
   stand for its second moments: embeddings, feed-forward matrices. All others keep every second moment: heads'
   projections with d_k below 128, as the base model's [512, 8, 64], biases and scales.
   """
-  return optax.chain(optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms())
+  return optax.chain(optax.scale_by_factored_rms(), _each_layer(optax.clip_by_block_rms(1.0)),
+                     _each_layer(optax.scale_by_param_block_rms()))
+
+
+def _each_layer(rule: optax.GradientTransformation) -> optax.GradientTransformation:
+  """Apply a rule without a state to each layer of a scanned stack by itself, as where layers are written out."""
+  one = lambda update, param: rule.update(update, optax.EmptyState(), param)[0]
+  is_stacked = lambda path: any(str(getattr(key, 'key', '')).endswith('layers') for key in path)
+  return optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(
+      lambda path, update, param: (jax.vmap(one) if is_stacked(path) else one)(update, param), updates, params))
 
 
 def _sgd(config: OptimizerConfig) -> optax.GradientTransformation:
