@@ -10,6 +10,7 @@ what is written, stands for a line end. Search options take the place of the run
 --search.beam_size=8 --search.alpha=1.0. docs/decoding.md describes every option.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -49,7 +50,8 @@ def main(options: DecodeOptions) -> int:
   task = task_of(folder.read_config())
   check(options, task)
   records = setup.of_folder(folder, options.search)
-  lines, references = inputs.read(options, records.corpus, as_they_come=task.line_by_line)
+  read = functools.partial(inputs.read, options, records.corpus, as_they_come=task.line_by_line)
+  found = None if options.input == '-' else read()
   if peers.found() is None:  # of several processes, each has to have as many devices as the others
     hardware.split_processor()
   peers.join(records.guards.heartbeat_seconds)
@@ -57,7 +59,8 @@ def main(options: DecodeOptions) -> int:
   for note in filter(None, map(trained.immaturity, options.workdirs)):
     say(note)
   with peers.errors_end_all(), outputs.claimed(options.output):
-    jobs.check_sharing(options.output != '-' and not options.target and task.references)
+    jobs.check_sharing('-' not in (options.input, options.output) and not options.target and task.references)
+    lines, references = found or read()  # standard input only now: several processes would each read a part of it
     hardware.keep_programs()
     answers = task.answering(folders, options, records, say)
     if options.target:
@@ -66,7 +69,7 @@ def main(options: DecodeOptions) -> int:
       converse(answers, folder)
     else:
       texts = answer_all(options, answers, lines, folder)
-      if references and peers.is_main():
+      if references and options.format == 'text' and peers.is_main():
         report_scores(options, texts, references, records.corpus.target_language)
     for note in answers.notes():
       say(note)
@@ -106,6 +109,7 @@ def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], f
 
   A large job into a file is written in parts, and resumes where it was stopped.
   """
+  answers.check(lines)
   if peers.is_main():
     unseen.warn([answers.plain(line) for line in lines], folder, say)
   shown = PARTS_BAR if options.long_lines == 'split' else None
@@ -134,8 +138,7 @@ def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> N
 
 def report_scores(options: DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
   """Print BLEU, chrF and TER and, on request, BLEU as papers on this test set compute it."""
-  name = ','.join(options.references) or options.input
-  name = name if name.startswith('tfds:') else os.path.basename(name)
+  name = ','.join(map(os.path.basename, options.references)) or options.input
   say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))
   if options.paper_bleu:
     say(scores.describe_paper(scores.paper_bleu(texts, references[0], options.paper_bleu, language)))

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
+import sentencepiece
 from jaxtyping import Float, Int
 
+from corpora import vocabulary as vocabularies
+from corpora.marian_vocabulary import MarianVocabulary
+from corpora.vocabulary import Vocabulary
 from decoding.batches import length_classes
 from decoding.requests import Translation
+from decoding.tags import marian_tag
 from decoding.translator import Translator
 from transformer import tokens
 from transformer.model import Params
@@ -66,6 +71,42 @@ def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> Int[np.ndarr
   of_byte = np.repeat(before, np.array([len(letter.encode(errors='surrogateescape')) for letter in letters], int))
   begins = np.cumsum([0, *map(len, spelt)])[:-1]
   return np.minimum(np.searchsorted(ends, of_byte[begins], side='right'), max(len(words) - 1, 0))
+
+
+def surfaces_of_text(vocabulary: Vocabulary, text: str) -> list[str]:
+  """Return the part of a text, as it is typed, that each piece of encode(text) stands for.
+
+  The piece itself is spelt otherwise where the vocabulary normalises the text, and where it has no entry for a
+  character. What several pieces stand for together is given to the last of them, as SentencePiece does; one that is no
+  SentencePiece vocabulary gives its pieces.
+  """
+  if not isinstance(vocabulary, Vocabulary):
+    return vocabulary.pieces(vocabulary.encode_batch([text])[0])
+  tag = marian_tag(text) if isinstance(vocabulary, MarianVocabulary) else ''
+  encode = _processor(vocabulary).encode
+  return [tag] * bool(tag) + _surfaces(encode(text[len(tag):], out_type='serialized_proto'))
+
+
+def surfaces_of_ids(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
+  """Return the part of decode(ids) that each id stands for, as surfaces_of_text() does."""
+  if not isinstance(vocabulary, Vocabulary):
+    return vocabulary.pieces(ids)
+  entries = vocabulary.pieces(ids) if isinstance(vocabulary, MarianVocabulary) else list(map(int, ids))
+  return _surfaces(_processor(vocabulary).decode(entries, out_type='serialized_proto'))
+
+
+def _surfaces(proto: bytes) -> list[str]:
+  from sentencepiece import sentencepiece_pb2  # slow to import
+  return [piece.surface for piece in sentencepiece_pb2.SentencePieceText.FromString(proto).pieces]
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(model: bytes) -> sentencepiece.SentencePieceProcessor:
+  return vocabularies.processor(model, 'the vocabulary')
+
+
+def _processor(vocabulary: Vocabulary) -> sentencepiece.SentencePieceProcessor:
+  return _loaded(vocabulary.spm if isinstance(vocabulary, MarianVocabulary) else vocabulary.model)
 
 
 def word_links(weights: Float[np.ndarray, 'T S'], source_words: Sequence[int], target_words: Sequence[int]) -> Links:
@@ -166,7 +207,8 @@ def of_translations(translator: Translator, sources: Sequence[str], found: Seque
   for place, layers in _attention_of_ids(translator, [pairs[i] for i in real], METHODS[method], _mean_of_middle):
     for weights, in layers:  # one layer, of one head; none where the model has no attention
       i = real[place]
-      places = [words_of_pieces(spelling.pieces(ids), words_of(text)) for spelling, ids, text in zip(
-          (vocabulary, target), pairs[i], (sources[i], found[i].text))]
+      read = surfaces_of_text(vocabulary, sources[i])[:len(pairs[i][0])]
+      places = [words_of_pieces(parts, words_of(text)) for parts, text in (
+          (read, sources[i]), (surfaces_of_ids(target, pairs[i][1]), found[i].text))]
       out[i] = word_links(weights, *places), weights
   return out

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from checks.errors import ConfigError
 from decoding import minimum_bayes_risk, output_formats
-from decoding.requests import Request, Translation
+from decoding.long_lines import Splitter
 from decoding.translator import Translator
 
 Progress = Callable[[int], Any]  # is called with the number of lines just finished
@@ -19,6 +19,9 @@ class Answers(Protocol):
 
   def answer(self, lines: Sequence[str], first: int = 0, progress: Progress | None = None) -> list[str]:
     """Return a line of output for each line; `first` is the number of the first, from 0."""
+
+  def check(self, lines: Sequence[str]) -> None:
+    """Raise ConfigError, naming the line, where one of a job cannot be answered: before the first part is."""
 
   def plain(self, line: str) -> str:
     """Return the text that a line of input stands for."""
@@ -53,6 +56,10 @@ class PlainAnswers:
     del first
     return [found.text for found in self._write(lines, progress)]
 
+  def check(self, lines: Sequence[str]) -> None:
+    """Check nothing: all lines are answered at once, and whoever answers them says what is wrong."""
+    del lines
+
   def fingerprint(self) -> str:
     """Return '': such answers are not written in parts."""
     return ''
@@ -69,26 +76,21 @@ class TranslationOptions(NamedTuple):
   stats: bool = False  # whether the notes say what the search computed
 
 
-class LineTranslator(Protocol):
-  """A Translator, or a Splitter around one."""
-
-  def translate(self, lines: Sequence[str | Request], progress: Progress | None = None, first: int = 0, draw: int = 0
-                ) -> list[Translation]:
-    """See Translator.translate."""
-
-  def notes(self) -> list[str]:
-    """See Translator.notes."""
-
-
 class TranslationAnswers:
   """Translations in the requested format."""
 
   verb = 'translating'
 
-  def __init__(self, translator: Translator, options: TranslationOptions, splitter: LineTranslator | None = None):
+  def __init__(self, translator: Translator, options: TranslationOptions, splitter: Splitter | None = None):
     """Wrap a translator; `splitter` splits lines that are too long for it."""
-    self._translator, self._options, self._lines = translator, options, splitter or translator
+    self._translator, self._options, self._splitter, self._lines = translator, options, splitter, splitter or translator
     self.part_lines = options.part_lines
+
+  def check(self, lines: Sequence[str]) -> None:
+    """Raise ConfigError naming the first line with too many columns, or that cannot be split as it would have to be."""
+    asked = output_formats.requests(lines, self._options.columns)
+    if self._splitter:
+      self._splitter.check(asked)
 
   def plain(self, line: str) -> str:
     """Return the sentence to translate, without the columns of wishes."""

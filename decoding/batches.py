@@ -23,8 +23,9 @@ class SearchBatch(NamedTuple):
   """The lines of a search. None: no line of the batch has any."""
 
   source: tokens.Tokens  # [B, S]
-  lines: Int[Array, ' B']  # numbers of the lines, on which sampling depends ...
-  seeds: Int[Array, ' B']  # ... as it does on these
+  lines: Int[Array, ' B']  # numbers of the lines, on which sampling depends, see row_keys ...
+  seeds: Int[Array, ' B']  # ... as it does on these ...
+  draws: Int[Array, ' B']  # ... and on these
   prefix: tokens.Tokens | None  # [B, P]
   phrases: Automaton | None  # required and forbidden ones, see constraints.phrases
 

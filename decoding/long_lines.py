@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from checks.errors import ConfigError
 from decoding.requests import Request, Translation
+from decoding.tags import Tags
 from decoding.translator import Translator
 
 # Where a text is split: between sentences, else between clauses, else between words, else anywhere.
 _SENTENCES = re.compile(r'(?<=[.!?…])\s+|(?<=[.!?…]["”“’»)\]])\s+|(?<=[。！？])')
-_FINER = ((re.compile(r'(?<=[,;:–—])\s+|(?<=[，；：、])'), ' '), (re.compile(r'\s+'), ' '), (re.compile(''), ''))
+_FINER = re.compile(r'(?<=[,;:–—])\s+|(?<=[，；：、])'), re.compile(r'\s+'), re.compile('')
 _WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between sentences
 _AT_ONCE = 20_000  # parts that are made and translated together: bounds the memory that a very long line takes
 
@@ -34,29 +35,34 @@ def split(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
       yield from _split_finer(sentence, fits, _FINER)
 
 
-def _split_finer(text: str, fits: Callable[[str], bool], seams: Sequence[tuple[re.Pattern, str]]) -> Iterator[str]:
+def _split_finer(text: str, fits: Callable[[str], bool], seams: Sequence[re.Pattern]) -> Iterator[str]:
   """Yield a text, or else its parts at the first of the seams, each of which is split at the others if it has to be."""
   if not seams or fits(text):
     yield text
     return
-  (seam, between), *finer = seams
-  pieces = list(filter(None, seam.split(text))) if seam.pattern else text
-  for part in _packed(pieces, between, fits):
+  seam, *finer = seams
+  for part in _packed(text, seam, fits):
     yield from _split_finer(part, fits, finer)
 
 
-def _packed(pieces: Sequence[str], between: str, fits: Callable[[str], bool]) -> Iterator[str]:
-  """Join the pieces, in order, to as few parts as hold them; a piece that does not fit alone is a part."""
+def _packed(text: str, seam: re.Pattern, fits: Callable[[str], bool]) -> Iterator[str]:
+  """Cut a text at some of its seams into as few parts as hold it; what has no seam within and does not fit is a part."""
+  if seam.pattern:
+    starts = [0, *(found.end() for found in seam.finditer(text))]
+    ends = [*(found.start() for found in seam.finditer(text)), len(text)]
+  else:  # between any two characters, which lists of a very long text have no room for
+    starts, ends = range(len(text)), range(1, len(text) + 1)
   start = 0
-  while start < len(pieces):
-    end, more, growing = start + 1, 1, True
+  while start < len(starts):
+    end, more, growing = start, 1, True  # the part has the pieces from `start` to `end`
     while more:  # twice as many pieces as long as they fit, then half as many
-      fit = end + more <= len(pieces) and fits(between.join(pieces[start:end + more]))
+      fit = end + more < len(ends) and fits(text[starts[start]:ends[end + more]])
       end += more * fit
       growing = growing and fit
       more = more * 2 if growing else more // 2
-    yield between.join(pieces[start:end])
-    start = end
+    if part := text[starts[start]:ends[end]]:
+      yield part
+    start = end + 1
 
 
 class _Part(NamedTuple):
@@ -85,6 +91,7 @@ class Splitter:
     self._translator = translator
     self._longest = min(longest, translator.longest_source)
     self._between = '' if language in _WITHOUT_SPACES else ' '
+    self._tags = Tags(translator.parts[1])
     self._split: dict[int, int] = {}  # parts of each line split so far, by its number from 1
 
   def translate(self, lines: Sequence[str | Request], progress: Callable[[float], object] | None = None, first: int = 0,
@@ -102,28 +109,37 @@ class Splitter:
 
   def _parts(self, requests: Sequence[Request], first: int) -> Iterator[_Part]:
     """Yield the parts of the lines of some requests; `first` is the number of the first, from 0."""
-    vocabulary = self._translator.parts[1]
-    fits = lambda text: len(vocabulary.encode(text)) < self._longest  # EOS needs a place
     for place, request in enumerate(requests):
-      line, size, number = first + place, len(vocabulary.encode(request.source)) + 1, 0
+      line, size, number = first + place, self._size(request.source), 0
       if size <= self._longest:
         yield _Part(request._replace(line=line), place, 1.0, whole=True)
         continue
-      self._report(line + 1, size, request)
-      for number, text in enumerate(split(request.source, fits)):
-        yield _Part(request._replace(source=text, prefix='' if number else request.prefix, line=line, part=number),
-                    place, len(text) / len(request.source), whole=False)
+      self._refuse(line + 1, size, request)
+      self._report(line + 1, size)
+      tag, rest = self._tags.split(request.source)  # every part needs the tag
+      for number, text in enumerate(split(rest, lambda text, tag=tag: self._size(tag + text) <= self._longest)):
+        yield _Part(request._replace(source=tag + text, prefix='' if number else request.prefix, line=line, part=number),
+                    place, len(text) / len(rest), whole=False)
       self._split[line + 1] = number + 1
 
-  def _report(self, line: int, size: int, request: Request) -> None:
-    """Report that a line is split, once.
+  def _size(self, text: str) -> int:
+    """Return the tokens of a source, EOS included."""
+    return len(self._translator.parts[1].encode(text)) + 1
 
-    Raises:
-      ConfigError: when it has required phrases.
-    """
+  def check(self, requests: Sequence[Request]) -> None:
+    """Raise ConfigError naming the first line that has required phrases and would be split."""
+    for line, request in enumerate(requests, 1):
+      if request.required and (size := self._size(request.source)) > self._longest:
+        self._refuse(line, size, request)
+
+  def _refuse(self, line: int, size: int, request: Request) -> None:
+    """Raise ConfigError when a line to split has required phrases."""
     if request.required:
       raise ConfigError(f'line {line:,} has {size:,} tokens and would be split into parts of up to {self._longest:,}, '
                         'but it is not known which part its required phrases belong to; split the line yourself, or leave them out')
+
+  def _report(self, line: int, size: int) -> None:
+    """Report that a line is split, once."""
     if line not in self._split:  # minimum Bayes risk translates the same line many times
       self._split[line] = 0  # until they are counted
       self._translator.say(f'line {line:,} has {size:,} tokens and is translated in parts of up to {self._longest:,}')

@@ -48,7 +48,7 @@ class Searcher:
       cache = self._cache(params, some.source, places)
       if some.prefix is not None:
         cache = self._read(params, cache, some.prefix, problem.step)
-      return Sentences(cache, self._limits(some), search.row_keys(some.seeds, some.lines),
+      return Sentences(cache, self._limits(some), search.row_keys(some.seeds, some.lines, some.draws),
                        [known for _, known in self._rules(some)], some.prefix)
 
     waiting = search.Queue(batch, count[0], begin, rows, max(1, rows // _AT_ONCE))

@@ -163,18 +163,18 @@ class Translator:
       lines: raw text without line ends, or requests.
       progress: called with the number of lines just finished, after each batch.
       first: number of the first line, from 0; what is sampled for a line depends on its number ...
-      draw: ... and on this number, which is added to the seed: 0, 1, … give different samples.
+      draw: ... and on this number: 0, 1, … give different samples, which no other seed gives.
     """
     requests = [Request(line) if isinstance(line, str) else line for line in lines]
     numbers = [first + place if request.line is None else request.line for place, request in enumerate(requests)]
-    draws = [number + request.part * _PARTS & 0x7fffffff for number, request in zip(numbers, requests)]
+    parts = [number + request.part * _PARTS & 0x7fffffff for number, request in zip(numbers, requests)]
     encoded = self._encode([request.source for request in requests], numbers)
     wishes = [self._settle(request, len(ids), number + 1) for request, ids, number in zip(requests, encoded, numbers)]
     out, left = [Translation('')] * len(lines), [i for i, ids in enumerate(encoded) if ids]
     for to_the_limit in (False, True):
       given_up: list[int] = []
       programs = self._programs(left, encoded, wishes, to_the_limit)
-      lay = lambda some, length: self._batch(some, encoded, wishes, len(some), length, draws, draw)
+      lay = lambda some, length: self._batch(some, encoded, wishes, len(some), length, parts, draw)
       self._compile_together([lay(alike[:1], length) for length, alike in programs], to_the_limit)
       for length, alike in programs:
         for index, found in self._search_all(alike, length, functools.partial(lay, length=length), to_the_limit,
@@ -306,14 +306,13 @@ class Translator:
     return [self._cut_to_fit(ids) for ids in whole]
 
   def _batch(self, members: Sequence[int], encoded: Sequence[list[int]], wishes: Sequence[Wishes], rows: int,
-             length: int, draws: Sequence[int], draw: int) -> SearchBatch:
-    """Lay out the lines that are `members` as rows to search; `draws` number the lines for sampling."""
-    theirs = [wishes[i] for i in members]
+             length: int, parts: Sequence[int], draw: int) -> SearchBatch:
+    """Lay out the lines that are `members` as rows to search; `parts` number the lines for sampling."""
+    theirs, all_rows = [wishes[i] for i in members], lambda number: np.full(rows, number, np.int32)
     return SearchBatch(
-        source=tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
-        lines=line_numbers([draws[i] for i in members], rows),
-        seeds=np.full(rows, self._config.seed + draw, np.int32), prefix=lay_prefixes(theirs, rows, self._target.pad_id),
-        phrases=lay_automata(theirs, rows))
+        tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
+        line_numbers([parts[i] for i in members], rows), all_rows(self._config.seed), all_rows(draw),
+        prefix=lay_prefixes(theirs, rows, self._target.pad_id), phrases=lay_automata(theirs, rows))
 
   def _report_memory(self, rows: int, length: int) -> None:
     """Report how large the cache of a search batch will be, when it is the largest so far and somebody listens."""

@@ -47,13 +47,21 @@ def settle(request: Request, vocabulary: Vocabulary, limit: int, line: int) -> W
     line: the number, from 1, that notes name.
   """
   wishes, notes = list(dict.fromkeys(_spelt(request, vocabulary))), []
+  if unknown := [wish for wish in wishes if vocabulary.unk_id in wish.ids]:
+    wishes = [wish for wish in wishes if wish not in unknown]
+    notes.append(_note(line, unknown, f'the vocabulary has no entry for a part of {_listed(unknown)}'))
   while refused := _refused(wishes, limit):
     left_out, reason = refused
-    notes.append(f'line {line:,}: {reason}; the line is translated without {"it" if len(left_out) == 1 else "them"}')
+    notes.append(_note(line, left_out, reason))
     wishes = [wish for wish in wishes if wish not in left_out]
   prefix, required, forbidden = _parts(wishes)
   return Wishes(prefix, automaton.build(required, forbidden) if required or forbidden else None,
                 bool(required), tuple(notes))
+
+
+def _note(line: int, left_out: Sequence[_Wish], reason: str) -> str:
+  """Return what a note says of the wishes of a line that are left out."""
+  return f'line {line:,}: {reason}; the line is translated without {"it" if len(left_out) == 1 else "them"}'
 
 
 def _spelt(request: Request, vocabulary: Vocabulary) -> Iterator[_Wish]:

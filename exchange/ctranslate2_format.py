@@ -26,9 +26,9 @@ def mistakes(config: ModelConfig) -> Iterator[str]:
     yield '--to=ctranslate2 needs the package ctranslate2; install it: pip install ctranslate2'
 
 
-def notes(config: ModelConfig) -> Iterator[str]:
-  """Yield nothing: what is computed is the same."""
-  del config
+def notes(config: ModelConfig, search: SearchConfig) -> Iterator[str]:
+  """Yield nothing: what is computed is the same, and how to search is said with each call."""
+  del config, search
   yield from ()
 
 

@@ -11,6 +11,7 @@ from tasks import setup as setups
 from tasks.trained import Trained
 from training.run_folder import RunFolder
 from transformer.config import ModelConfig
+from transformer.search import SearchConfig
 
 
 class Format(NamedTuple):
@@ -18,7 +19,8 @@ class Format(NamedTuple):
 
   mistakes: Callable[[Any], Iterator[str]]  # a sentence for each option of the model that it does not have
   write: Callable[[str, Trained, str], None]  # (folder, run, quantization)
-  notes: Callable[[Any], Iterator[str]] = lambda config: iter(())  # a sentence for each thing that is not exact
+  # (options of the model, of the search) -> a sentence for each thing that is not exact
+  notes: Callable[[Any, SearchConfig], Iterator[str]] = lambda config, search: iter(())
 
 
 def _of_arrays(module: Any) -> Format:
@@ -66,4 +68,4 @@ def write(workdir: str, checkpoint: str, to: str, output: str, quantization: str
   run = trained.read_run(folder, checkpoint)
   with new_folder.filling(output, 'output') as unfinished:
     form.write(unfinished, run, quantization)
-  return list(form.notes(setup.model))
+  return list(form.notes(setup.model, run.setup.search))

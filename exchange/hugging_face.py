@@ -13,7 +13,7 @@ from checks.errors import DataError
 from checks.whole_files import write_whole
 from corpora.marian_vocabulary import MarianVocabulary
 from exchange import marian, safetensors
-from exchange.importing import PAD_LOGIT
+from exchange.importing import PAD_LOGIT, STOPPING
 from exchange.translator_arrays import Translation, pieces, sentencepiece_model
 from training.json_files import write_json
 from transformer import positions
@@ -34,11 +34,16 @@ def mistakes(config: ModelConfig) -> Iterator[str]:
            'target and output; --to=ctranslate2 can hold it')
 
 
-def notes(config: ModelConfig) -> Iterator[str]:
-  """Yield a sentence for each thing that these models compute in another way."""
+def notes(config: ModelConfig, search: SearchConfig) -> Iterator[str]:
+  """Yield a sentence for each thing that these models compute in another way, or generate() does not do."""
   if config.layer_norm_epsilon != marian.EPSILON:
     yield (f'model.layer_norm_epsilon is {config.layer_norm_epsilon:g}, and {marian.EPSILON:g} in every MarianMT and Pegasus: '
            'logits differ by about that much')
+  for name, is_there, instead in (('groups', search.groups == 1, 'with a plain beam'),
+                                  ('coverage_penalty', not search.coverage_penalty, 'without it'),
+                                  ('length_penalty', _exponent(search) is not None, 'with the mean, length^1')):
+    if not is_there:
+      yield f'search.{name} is {getattr(search, name)!r}, which generate() does not have: there the search is {instead}'
 
 
 def write(folder: str, made: Translation, search: SearchConfig, quantization: str) -> None:
@@ -47,7 +52,7 @@ def write(folder: str, made: Translation, search: SearchConfig, quantization: st
   Args:
     folder: an existing, empty one.
     made: the translator.
-    search: whose beam_size becomes num_beams.
+    search: whose options become those of generation_config.json, as far as it has them; see notes().
     quantization: 'float32'; there is no other.
 
   Raises:
@@ -75,9 +80,29 @@ def write(folder: str, made: Translation, search: SearchConfig, quantization: st
       'separate_vocabs': not config.share_embeddings, 'model_max_length': _LONGEST})
   write_json(place('config.json'), _config(made))
   write_json(place('generation_config.json'), _special_ids(made) | {
-      'num_beams': search.beam_size, 'max_length': _LONGEST, 'early_stopping': 'never', 'renormalize_logits': True,
-      'length_penalty': search.alpha if search.length_penalty == 'length' else 0.0 if search.length_penalty == 'none' else 1.0,
-      'bad_words_ids': [[made.target.pad_id]]})
+      'max_length': _LONGEST, 'renormalize_logits': True, 'bad_words_ids': [[made.target.pad_id]], **_generation(search)})
+
+
+def _exponent(search: SearchConfig) -> float | None:
+  """Return what their length penalty, length^exponent, has to be; None where it is of another form."""
+  if search.length_penalty == 'none' or not search.alpha:
+    return 0.0
+  return search.alpha if search.length_penalty == 'length' else None
+
+
+def _generation(search: SearchConfig) -> dict[str, Any]:
+  """Return the options of a search as generate() calls them, those that it has."""
+  exponent = _exponent(search)
+  found: dict[str, Any] = {
+      'num_beams': search.width, 'length_penalty': 1.0 if exponent is None else exponent,
+      'early_stopping': next(theirs for theirs, ours in STOPPING.items() if ours == search.early_stopping)}
+  if search.min_length:  # not their min_length, which counts what the decoder starts from, too
+    found['min_new_tokens'] = search.min_length
+  if search.no_repeat_ngram:
+    found['no_repeat_ngram_size'] = search.no_repeat_ngram
+  if search.strategy == 'sample':
+    found |= {'do_sample': True, 'temperature': search.temperature, 'top_k': search.top_k, 'top_p': search.top_p}
+  return found
 
 
 def _written_out(config: ModelConfig, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -22,6 +22,7 @@ from training import parameter_run
 from training.json_files import as_json
 from transformer import architectures
 from transformer.config import ModelConfig
+from transformer.search import SearchConfig
 
 _SHARED = 'share_encoder_decoder_embeddings'
 _PICKLE, _WEIGHTS = 'pytorch_model.bin', 'model.safetensors'
@@ -33,7 +34,7 @@ _ALIASES = {marian.SHARED: ('model.encoder.embed_tokens.weight', 'model.decoder.
             'model.decoder.embed_tokens.weight': ('lm_head.weight',)}
 _IGNORED = ('model.encoder.embed_positions.weight', 'model.decoder.embed_positions.weight')  # sines
 _NORMS = {'marian': 'post', 'pegasus': 'pre'}  # their model_type, our model.norm
-_STOPPING = {False: 'heuristic', True: 'full', 'never': 'exact'}  # their early_stopping, ours
+STOPPING = {False: 'heuristic', True: 'full', 'never': 'exact'}  # their early_stopping, ours
 
 
 class Imported(NamedTuple):
@@ -190,11 +191,18 @@ def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[st
       'data.kind': 'text', 'data.directory': found.folder,
       'data.source_language': source, 'data.target_language': target,
       'search.beam_size': generation.get('num_beams') or 1,
-      'search.early_stopping': _STOPPING.get(generation.get('early_stopping') or False, 'exact'),
+      'search.early_stopping': STOPPING.get(generation.get('early_stopping') or False, 'exact'),
+      'search.no_repeat_ngram': generation.get('no_repeat_ngram_size') or 0, **_min_length(generation),
       **_length_penalty(generation.get('length_penalty')), **found.options}
   whole = with_options(default_tree().to_dict(), options)
   setups.records(whole)
   return whole
+
+
+def _min_length(generation: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the options of the shortest output; their min_length counts what the decoder starts from, and ours does not."""
+  least = generation.get('min_new_tokens') or max((generation.get('min_length') or 0) - 1, 0)
+  return {'search.min_length': least, 'search.extra_length': max(least, SearchConfig.extra_length)}
 
 
 def _length_penalty(exponent: float | None) -> dict[str, Any]:

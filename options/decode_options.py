@@ -9,6 +9,7 @@ from options import parsing
 from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, input_mistakes, output_mistakes
 from options.programs import answering
 
+_PART_LINES = 20_000  # enough that starting a search for each part costs next to nothing
 FLAGS = (
     dataclasses.replace(WORKDIR, kind=tuple, paths=True, help=f'{WORKDIR.help}; several, separated by commas, translate as an '
                         'ensemble'),
@@ -52,7 +53,7 @@ FLAGS = (
     Flag('stats', 'prints at the end how many rows and steps the search computed, and tokens per second', bool, False,
          only_for='translation'),
     Flag('part_lines', 'a longer job is written in parts of this many lines, and resumes where it was stopped', int,
-         20_000),
+         _PART_LINES, only_for='translation'),
 )
 _SAMPLING = 'sample'  # the strategy of --mbr
 # What has no effect where given translations are scored.
@@ -119,6 +120,13 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
     yield f'--format={form} with --reference or --paper_bleu: only text can be scored; expected --format=text'
   if values['paper_bleu'] and not values['reference'] and not values['input'].startswith(('split:', 'tfds:')):
     yield '--paper_bleu needs --reference'
+  if len(values['reference']) > 1 and values['paper_bleu']:
+    yield (f'--paper_bleu={values["paper_bleu"]} with {len(values["reference"])} references: papers on this test set have one; '
+           'expected --reference=FILE')
+  if twice := sorted({name for name in values['columns'] if values['columns'].count(name) > 1}):
+    yield f'--columns={",".join(values["columns"])} names {", ".join(twice)} twice; give it one column, with | between phrases'
+  if values['part_lines'] != _PART_LINES and values['output'] == '-' and not values['target']:
+    yield f'--part_lines={values["part_lines"]} has no effect with --output=-, which has no parts; give --output=FILE'
   if values['long_lines'] == 'split' and (form != 'text' or values['target']):
     yield ('--long_lines=split with --target or another --format than text: tokens, alignments and scores are of one '
            'translation, and a line in parts has several; expected --long_lines=cut')

@@ -144,9 +144,9 @@ class Translation(Task):
       raise ConfigError(f'--workdir names {len(folders)} runs and --checkpoint {len(wanted)}; expected one checkpoint '
                         'for all, or one for each')
     count = max(len(folders), len(wanted))
-    places = zip([*folders] * (count // len(folders)), [*wanted] * (count // len(wanted)))
+    of = [*folders] * (count // len(folders))
     runs = [trained.read_run(folder, step, search, 1 if number else n_best)  # the first run's search counts
-            for number, (folder, step) in enumerate(places)]
+            for number, (folder, step) in enumerate(zip(of, [*wanted] * (count // len(wanted))))]
     first = runs[0]
     for folder, run in zip(folders, runs):
       if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
@@ -154,7 +154,8 @@ class Translation(Task):
                           'one (--config.init_from, or vocabulary.source_model)')
     made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
                       first.setup.search, hardware.search_tokens(first.setup.decoding.batch_tokens))
-    made.longest_trained = min(run.setup.batches.max_length for run in runs)
+    known = [run.setup.batches.max_length for folder, run in zip(of, runs) if not folder.has(folder.imported)]
+    made.longest_trained = min(known, default=None)
     made.records = repr([(setup.model, setup.search, setup.decoding, setup.batches.max_length,
                           setup.corpus.target_language) for setup in (run.setup for run in runs)])
     return made
@@ -164,7 +165,7 @@ class Translation(Task):
     """Return the Answers of decode.py: translations in the format that its options choose."""
     translator = cls.load(folders, options.checkpoints, options.search, 1 if options.mbr else options.n_best)
     translator.say = say
-    splitter = Splitter(translator, translator.longest_trained, setup.corpus.target_language
+    splitter = Splitter(translator, translator.longest_trained or translator.longest_source, setup.corpus.target_language
                         ) if options.long_lines == 'split' else None
     form = Format(options.format, options.n_best, options.alignment, options.attention)
     asked = TranslationOptions(options.columns, form, options.mbr, options.utility, options.part_lines, options.stats)

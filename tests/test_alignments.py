@@ -1,14 +1,19 @@
 """Alignments out of attention, on sentences small enough to link by hand."""
 
+import io
 import types
 
 import jax
 import numpy as np
 import pytest
+import sentencepiece
 
+from corpora.vocabulary import Vocabulary
 from decoding import alignments
 from decoding.requests import Translation
 from tests.conftest import SIZES
+from tests.explorer_stand_ins import small_vocabulary
+from tests.test_long_lines import vocabulary_of_marian
 from transformer import architectures
 from transformer.config import ModelConfig, RecurrentConfig
 
@@ -43,6 +48,59 @@ def test_a_piece_belongs_to_the_word_that_it_begins_in(pieces, expected):
     (['▁a', '<0xE3>', '<0x80>', '▁b'], 'a�� b', [0, 0, 0, 1])])  # bytes of no character
 def test_pieces_and_words_agree_on_what_a_space_is(pieces, text, expected):
   np.testing.assert_array_equal(alignments.words_of_pieces(pieces, alignments.words_of(text)), expected)
+
+
+def vocabulary_of(**options):
+  model = io.BytesIO()
+  sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=iter(['the dog waits', 'a dog'] * 9), model_writer=model, vocab_size=20, hard_vocab_limit=False,
+      minloglevel=2, **options)
+  return Vocabulary(model.getvalue(), 'small')
+
+
+@pytest.mark.parametrize('make', [
+    small_vocabulary, lambda: vocabulary_of(normalization_rule_name='identity'),
+    lambda: vocabulary_of(normalization_rule_name='nmt_nfkc'),
+    lambda: vocabulary_of(model_type='word'), lambda: vocabulary_of(model_type='char', remove_extra_whitespaces=False)])
+def test_unknown_and_normalised_pieces_move_no_word_behind_them(make):
+  vocabulary = make()
+  for text in ('the 犬 犬 a dog', 'the waits… the ﬁ dog dog', '  a ½  dog the▁dog ', 'a\xa0dog the\u3000a dog'):
+    ids, words = vocabulary.encode(text), alignments.words_of(text)
+    typed = alignments.surfaces_of_text(vocabulary, text)
+    assert len(typed) == len(ids)
+    found = alignments.words_of_pieces(typed, words)
+    for place, word in enumerate(words):  # each whole word that the vocabulary knows is where it stands
+      own = ''.join(np.array(vocabulary.pieces(ids))[found == place]).replace('▁', '')
+      assert own.endswith(word) or word not in ('the', 'dog', 'a')
+    written = vocabulary.decode(ids)
+    assert ''.join(alignments.surfaces_of_ids(vocabulary, ids)) == written
+    found = alignments.words_of_pieces(alignments.surfaces_of_ids(vocabulary, ids), alignments.words_of(written))
+    known = [(place, word) for place, word in enumerate(alignments.words_of(written)) if word in ('the', 'dog', 'a')]
+    for place, word in known:
+      assert ''.join(np.array(vocabulary.pieces(ids))[found == place]).replace('▁', '').endswith(word)
+
+
+def test_tags_and_unknown_pieces_of_marian_have_their_places():
+  vocabulary = vocabulary_of_marian()
+  for text in ('>>de<< the 犬 dog', 'the 犬 dog', '>>fr<<the'):
+    assert len(alignments.surfaces_of_text(vocabulary, text)) == len(vocabulary.encode(text))
+  ids = vocabulary.encode('>>de<< the 犬 dog')
+  assert ''.join(alignments.surfaces_of_text(vocabulary, '>>de<< the 犬 dog')).split() == ['>>de<<the', '犬', 'dog']
+  assert ''.join(alignments.surfaces_of_ids(vocabulary, ids)) == vocabulary.decode(ids)
+
+
+def test_links_behind_an_unknown_word_are_of_the_right_words():
+  """A stand-in whose target pieces each attend to the source piece of the same place."""
+  vocabulary = vocabulary_of(model_type='word')
+  text = 'the 犬 犬 a a dog'
+  ids = tuple(vocabulary.encode('the dog a a dog'))
+  diagonal = lambda source, target: jax.numpy.broadcast_to(
+      jax.numpy.eye(target.ids.shape[1], source.ids.shape[1]), (len(source.ids), 1, target.ids.shape[1], source.ids.shape[1]))
+  model = types.SimpleNamespace(inspect=lambda params, source, target: (None, {'cross': [diagonal(source, target)]}), longest=None)
+  one = types.SimpleNamespace(parts=(model, vocabulary, vocabulary), params=[None], longest_source=99)
+  found = Translation(vocabulary.decode(ids), ids=ids)
+  (links, _), = alignments.of_translations(one, [text], [found], 'plain')
+  assert links == {(0, 0), (1, 1), (3, 2), (4, 3), (5, 4)}  # the second and the third word are one unknown piece
 
 
 def test_a_words_pieces_add_up():

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import decode
+from checks.errors import ConfigError
 from decoding import translator as translators
 from options import decode_options
 from tasks import trained
@@ -60,6 +61,18 @@ def test_decode_says_so_and_tells_what_it_computed(run, tmp_path, capsys):
     told = capsys.readouterr().err
     assert 'fewer than the' in told and ('searched 2 lines' in told) == bool(more)
   assert len((tmp_path / 'out').read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize('flags, last, words', [
+    (['--columns=source,prefix'], 'dog\tHund\tKatze', 'line 3 has 3 tab-separated columns'),
+    (['--columns=source,required', '--long_lines=split'], f'{"dog cat " * 20}\tHund', 'line 3 has .* its required phrases')])
+def test_a_mistake_in_the_last_line_is_found_before_the_first_part(flags, last, words, run, tmp_path, monkeypatch):
+  monkeypatch.setattr(translators.Translator, 'translate', lambda *given: pytest.fail('lines are translated'))
+  (tmp_path / 'in').write_text(f'one dog\ntwo cats\n{last}\n')
+  asked = [f'--workdir={run}', f'--input={tmp_path}/in', f'--output={tmp_path}/out', '--part_lines=1', *flags]
+  with pytest.raises(ConfigError, match=words):
+    decode.main(decode_options.parse(['decode.py', *asked], ''))
+  assert [path.name for path in tmp_path.iterdir()] == ['in']
 
 
 def test_rows_steps_and_tokens_are_counted(translator, monkeypatch):  # noqa: F811

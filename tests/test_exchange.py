@@ -14,6 +14,8 @@ import decode
 import tasks
 from checks.errors import ConfigError, DataError
 from corpora import marian_vocabulary, vocabulary
+from decoding import translator as translators
+from decoding.requests import Translation
 from exchange import exporting, importing, safetensors
 from options import convert_options, decode_options
 from options.configurations import default_tree, with_options
@@ -101,6 +103,19 @@ def test_decode_translates_with_an_imported_run(imported, tmp_path, capsys):
   assert len((tmp_path / 'out').read_text().split('\n')) == 2 and 'never seen' not in capsys.readouterr().err
 
 
+def test_nobody_knows_how_long_the_lines_were_that_an_imported_model_was_trained_on(imported, tmp_path, monkeypatch):
+  argv = ['decode.py', f'--workdir={imported}', '--input=in', f'--output={tmp_path}/out', '--long_lines=split']
+  folder, translated = RunFolder.open(imported), []
+  records = setup.of_folder(folder)
+  monkeypatch.setattr(translators.Translator, 'translate', lambda self, requests, *more: translated.extend(requests) or [
+      Translation(request.source) for request in requests])
+  answers = tasks.TASKS[records.task].answering([folder], decode_options.parse(argv, ''), records, print)
+  lines = ['the dog ' * 200, 'the dog ' * 700]  # longer than data.max_length is by default, and than any source may be
+  answers.answer(lines)
+  assert translated[0].source == lines[0] and len(translated) > 2
+  assert tasks.load(imported).longest_trained is None
+
+
 def test_a_model_goes_out_bit_for_bit_as_it_came_in(imported, tmp_path):
   exporting.write(imported, 'final', 'huggingface', str(tmp_path / 'out'))
   before, after = (safetensors.read(f'{place}/model.safetensors') for place in (FIXTURE, tmp_path / 'out'))
@@ -135,6 +150,48 @@ def test_the_length_penalty_of_a_model_is_that_of_its_run(exponent, expected, tm
   assert (search['length_penalty'], search['alpha']) == expected
 
 
+def searched(pieces, place, **search):
+  """Export a run of a search; return what the format's file has, what is said, and the search when it is imported again."""
+  workdir = own_run(place / 'run', pieces, {f'search.{name}': value for name, value in search.items()})
+  notes = exporting.write(workdir, 'final', 'huggingface', str(place / 'model'))
+  again = importing.read(str(place / 'model')).options['search']
+  return json.loads((place / 'model' / 'generation_config.json').read_text()), notes, again
+
+
+@pytest.mark.parametrize('search, theirs', [
+    (dict(early_stopping='heuristic', no_repeat_ngram=3, min_length=4, beam_size=7), (False, 3, 4, 7, 1.0)),
+    (dict(early_stopping='full', alpha=0.5), (True, None, None, 4, 0.5)),
+    (dict(early_stopping='exact', length_penalty='none', alpha=0.6), ('never', None, None, 4, 0.0))])
+def test_the_search_of_a_run_goes_out_and_comes_back(search, theirs, pieces, tmp_path):
+  written, notes, again = searched(pieces, tmp_path, **search)
+  assert not notes and 'min_length' not in written
+  assert tuple(map(written.get, ('early_stopping', 'no_repeat_ngram_size', 'min_new_tokens', 'num_beams', 'length_penalty'))) == theirs
+  assert {name: again[name] for name in search} == search
+
+
+def test_their_shortest_output_counts_what_the_decoder_starts_from(tmp_path):
+  place = folder_with(tmp_path)
+  path = pathlib.Path(place) / 'generation_config.json'
+  path.write_text(json.dumps(json.loads(path.read_text(encoding='utf-8')) | {'min_length': 61}))
+  search = importing.read(place).options['search']
+  assert (search['min_length'], search['extra_length']) == (60, 60)
+
+
+@pytest.mark.parametrize('search, words', [
+    (dict(length_penalty='gnmt', alpha=0.6), ["search.length_penalty is 'gnmt'"]),
+    (dict(length_penalty='gnmt', alpha=0.0), []),
+    (dict(groups=2, diversity=0.3, coverage_penalty=0.2), ['search.groups is 2', 'search.coverage_penalty is 0.2'])])
+def test_what_a_search_elsewhere_does_not_have_is_named(search, words, pieces, tmp_path):
+  _, notes, _ = searched(pieces, tmp_path, **search)
+  assert len(notes) == len(words) and all(note.startswith(word) for note, word in zip(notes, words))
+
+
+def test_a_run_that_samples_samples_elsewhere(pieces, tmp_path):
+  written, notes, _ = searched(pieces, tmp_path, strategy='sample', temperature=0.7, top_k=9, top_p=0.8)
+  wanted = {'do_sample': True, 'temperature': 0.7, 'top_k': 9, 'top_p': 0.8, 'num_beams': 1}
+  assert not notes and {name: written[name] for name in wanted} == wanted
+
+
 def test_bytes_of_half_and_brain_floats_are_read(tmp_path):
   numbers = np.array([1.5, -0.25, 3.0], np.float32)
   header = {'half': {'dtype': 'F16', 'shape': [3], 'data_offsets': [0, 6]},
@@ -163,7 +220,7 @@ def pieces():
   return vocabulary.train(config, lines)
 
 
-def own_run(place, pieces, **options):
+def own_run(place, pieces, search=None, **options):
   """Write a run of this project's own model, with random parameters, biases and scales included."""
   size = vocabulary.Vocabulary(pieces, 'test').size
   model = architectures.build(ModelConfig(vocab_size=size, target_vocab_size=size, **(BASE | options)))
@@ -173,7 +230,7 @@ def own_run(place, pieces, **options):
   shared = options.get('share_embeddings', True)
   config = with_options(default_tree().to_dict(), {f'model.{name}': value for name, value in (BASE | options).items()} | {
       'vocabulary.size': size, 'vocabulary.joint': shared, 'data.kind': 'text', 'data.directory': 'nowhere',
-      'search.length_penalty': 'length', 'search.alpha': 1.0, 'search.extra_length': 20})
+      'search.length_penalty': 'length', 'search.alpha': 1.0, 'search.extra_length': 20} | (search or {}))
   files = {'vocabulary.model': pieces} if shared else {'source.model': pieces, 'target.model': pieces}
   parameter_run.write(str(place), params, config, files | {'imported.json': b'{}'}, {})
   return str(place)

@@ -1,5 +1,7 @@
 """Lines longer than a model: taken apart at seams, nothing of them lost, one line out for each line in."""
 
+import json
+import pathlib
 import re
 
 import jax
@@ -7,12 +9,15 @@ import numpy as np
 import pytest
 
 from checks.errors import ConfigError
+from corpora.marian_vocabulary import MarianVocabulary, PieceList, packed
+from corpora.vocabulary import Vocabulary, VocabularyConfig, train
 from decoding import long_lines
-from decoding.requests import Request
+from decoding.requests import Request, Translation
 from decoding.translator import Translator
 from tests.explorer_stand_ins import small_translator, small_vocabulary
 from transformer.search import SearchConfig
 
+MARIAN = pathlib.Path(__file__).parent / 'marian_fixture'
 fits = lambda text: len(text) <= 20
 
 
@@ -22,6 +27,8 @@ fits = lambda text: len(text) <= 20
     ('When it rains, stay, or go: now, or never.', ['When it rains, stay,', 'or go: now,', 'or never.']),
     ('a b c d e f g h i j k l m n', ['a b c d e f g h i j', 'k l m n']),
     ('x' * 45, ['x' * 20, 'x' * 20, 'x' * 5]),
+    ('第一个词，第二个词，第三个词，第四个词，第五个词，', ['第一个词，第二个词，第三个词，第四个词，', '第五个词，']),
+    ('one  two, three  four five', ['one  two,', 'three  four five']), ('a  b  c  d  e  f  g  h', ['a  b  c  d  e  f  g', 'h']),
     ('这是第一句话。这是第二句话。这是第三句话。这是第四句话。', ['这是第一句话。', '这是第二句话。', '这是第三句话。', '这是第四句话。'])])
 def test_texts_come_apart_at_the_coarsest_seams(text, parts):
   assert list(long_lines.split(text, fits)) == parts
@@ -95,6 +102,48 @@ def test_required_phrases_of_a_split_line_are_refused():
   one = splitter()
   found = one.translate([Request(LONG, prefix='c', forbidden=('e',)), Request('cats sleep', required=('a',))])
   assert found[0].text.startswith('c') and 'a' in found[1].text
+
+
+class Listening:
+  """A translator that gives its sources back."""
+
+  longest_source, say = 99, staticmethod(lambda text: None)
+
+  def __init__(self, vocabulary):
+    self.parts = None, vocabulary, vocabulary
+
+  def translate(self, requests, progress, first, draw):
+    self.asked = [request.source for request in requests]
+    return [Translation(source) for source in self.asked]
+
+
+def vocabulary_with_tags():
+  options = VocabularyConfig(size=330, tags=('<2de>', '<bt>'))
+  return Vocabulary(train(options, [LONG, '<2de> <bt> the dog sees it'] * 5), 'tagged')
+
+
+def vocabulary_of_marian():
+  ids = json.loads((MARIAN / 'vocab.json').read_text(encoding='utf-8'))
+  listed = PieceList(tuple(sorted(ids, key=ids.get)), ids['<pad>'], ids['</s>'], ids['<unk>'], ids['<pad>'])
+  return MarianVocabulary(packed((MARIAN / 'source.spm').read_bytes(), listed), 'marian')
+
+
+@pytest.mark.parametrize('make, tags', [
+    (vocabulary_with_tags, ['<2de> ', '<bt> <2de> ', '']), (vocabulary_of_marian, ['>>de<< ', '>>de<<', ''])])
+def test_every_part_has_the_tags_of_its_line(make, tags):
+  vocabulary = make()
+  fits = lambda text: len(vocabulary.encode(text)) < 12
+  for tag in tags:
+    one = Listening(vocabulary)
+    long_lines.Splitter(one, 12, 'de').translate([tag + LONG, tag + 'the dog'])
+    *parts, whole = one.asked
+    assert len(parts) > 3 and whole == tag + 'the dog' and all(map(fits, parts))
+    assert all(part.startswith(tag) and not {*'<>'} & {*part[len(tag):]} for part in parts)
+    assert [part[len(tag):] for part in parts] == list(long_lines.split(LONG, lambda text, tag=tag: fits(tag + text)))
+  with_text = 'dog <2de> ' + LONG  # a tag elsewhere is text
+  one = Listening(vocabulary)
+  long_lines.Splitter(one, 12, 'de').translate([with_text])
+  assert sum('<2de>' in part for part in one.asked) == 1
 
 
 def test_lines_longer_than_training_read_are_counted():

@@ -178,11 +178,11 @@ with stopping.StopRequest() as stop:
 '''
 
 
-def share_decoding(workdir, *more):
+def share_decoding(workdir, *more, **given):
   """What two processes that translate together end with: exit codes, and what both said."""
   script = ['decode.py', f'--workdir={workdir}', *more]
   children = [subprocess.Popen(child.arguments, env=child.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               cwd=ROOT, text=True) for child in peers.commands(2, script, dict(os.environ))]
+                               cwd=ROOT, text=True, **given) for child in peers.commands(2, script, dict(os.environ))]
   told = [child.communicate(timeout=200)[0] for child in children]
   return [child.returncode for child in children], told
 
@@ -198,6 +198,13 @@ def test_two_processes_share_a_job(corpus, run, tmp_path):
   assert (tmp_path / 'out').read_text() == (tmp_path / 'one').read_text() and not parts.exists()
   codes, told = share_decoding(run, asked[0])
   assert codes == [exit_codes.CONFIG] * 2 and 'into --output=FILE, in a folder that all of them see' in told[0]
+  piped, into = os.pipe()
+  os.write(into, (tmp_path / 'in').read_bytes())
+  os.close(into)
+  codes, told = share_decoding(run, asked[1], stdin=piped)
+  assert codes == [exit_codes.CONFIG] * 2 and 'can share only the translation of a file' in told[0]
+  assert os.read(piped, 10_000) == (tmp_path / 'in').read_bytes()  # no process has read a part of it
+  os.close(piped)
 
 
 def test_K1_a_stop_of_one_process_gives_up_what_another_has_done():

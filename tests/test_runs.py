@@ -286,6 +286,8 @@ def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp
     assert decoded().out == expected
   own = decoded('--input=split:test', '--paper_bleu=multi30k')
   assert own.out == expected and 'on split:test' in own.err and 'multi30k (de)' in own.err
+  for form in ('jsonl', 'pharaoh'):  # which are no translations to score
+    assert 'BLEU' not in decoded('--input=split:test', f'--format={form}').err
   decoded(f'--input={corpus}/test.en', f'--output={tmp_path}/parts', '--part_lines=3')
   assert (tmp_path / 'parts').read_text() == expected
   scored = decoded(f'--input={corpus}/test.en', f'--target={corpus}/test.de').out.split('\n')
@@ -331,8 +333,8 @@ def test_minimum_bayes_risk_samples_whatever_the_strategy_of_the_run_is(run, tmp
   sampled = lambda *more: decode.main(decode_options.parse([*asked, f'--output={tmp_path}/out', *more], ''))
   assert json.loads((run / 'config.json').read_text())['search']['strategy'] == 'beam'
   assert sampled('--search.temperature=0.8', '--search.seed=3', '--search.top_k=9') == 0
-  draws = [tasks.load(str(run), strategy='sample', temperature=0.8, seed=3 + n, top_k=9).translate(['dog cat house'])[0].text
-           for n in range(3)]
+  one = tasks.load(str(run), strategy='sample', temperature=0.8, seed=3, top_k=9)
+  draws = [one.translate(['dog cat house'], draw=number)[0].text for number in range(3)]
   assert (tmp_path / 'out').read_text()[:-1] in draws
   with pytest.raises(ConfigError, match="search.beam_size has no effect: search.strategy is 'sample'"):
     sampled('--search.beam_size=2')

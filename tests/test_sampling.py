@@ -109,6 +109,34 @@ def test_what_is_drawn_for_a_line_depends_on_its_number_alone():
   assert (other != together).any()
 
 
+def test_samples_of_a_line_have_keys_that_no_other_seed_and_line_has():
+  lines = np.arange(5, dtype=np.int32)
+  keys = [search.row_keys(seed, lines, draw) for seed in range(5) for draw in range(5)]
+  assert len({tuple(key.tolist()) for each in keys for key in jax.random.key_data(each)}) == 125
+  plain = [jax.random.fold_in(jax.random.key(3), int(line)) for line in lines]  # the first sample's
+  np.testing.assert_array_equal(jax.random.key_data(search.row_keys(3, lines)), [jax.random.key_data(key) for key in plain])
+  mixed = search.row_keys(np.array([3, 1], np.int32), lines[3:], np.array([2, 0], np.int32))
+  for place, (seed, draw) in enumerate([(3, 2), (1, 0)]):
+    np.testing.assert_array_equal(jax.random.key_data(mixed)[place],
+                                  jax.random.key_data(search.row_keys(seed, lines[3:], draw))[place])
+
+
+def test_a_seed_of_more_than_32_bits_is_refused():
+  for seed in (2**31, -2**31 - 1):
+    with pytest.raises(ValueError, match=f'seed is {seed}; expected a number from -2147483648 to 2147483647'):
+      SearchConfig(seed=seed)
+  for seed in (2**31 - 1, -2**31):
+    search.row_keys(SearchConfig(seed=seed).seed, np.arange(2, dtype=np.int32), 9)
+
+
+def test_padding_of_a_prefix_beyond_the_longest_output_changes_nothing():
+  table, prefix = chain(3), [[4, 5], [], [4]]
+  for config in (SAMPLE, SearchConfig(beam_size=3)):
+    found = [run(table, np.full(3, LONGEST, np.int32), np.arange(3, dtype=np.int32), tokens.pad(prefix, 3, width, FILLER),
+                 config) for width in (3, LONGEST + 3)]
+    jax.tree.map(np.testing.assert_array_equal, *found)
+
+
 def test_a_top_k_of_one_is_greedy_search():
   one = SearchConfig(strategy='sample', top_k=1, length_penalty='none')
   greedy = SearchConfig(beam_size=1, length_penalty='none')

@@ -3,8 +3,10 @@
 import pytest
 import sacrebleu
 
+import decode
 from checks.errors import DataError
 from decoding import scores
+from options import decode_options
 
 REFERENCES = ['Der Hund schläft heute auf der Straße.', 'Das Tier überquerte die Straße nicht, weil es zu müde war.',
               'Ich bin ein Student.']
@@ -50,3 +52,9 @@ def test_description_names_set_and_signatures():
   text = scores.describe(found, 'wmt14/full (newstest2014, 3,003 lines)')
   assert 'wmt14/full (newstest2014, 3,003 lines)' in text and f'BLEU {found["bleu"]:.1f}' in text
   assert found['signature'] in text and found['chrf_signature'] in text
+
+
+def test_decode_names_each_reference_by_its_file(capsys):
+  options = decode_options.parse(['decode.py', '--workdir=a', '--input=in', '--reference=refs/one.de,more/two.de'], '')
+  decode.report_scores(options, HYPOTHESES, [REFERENCES, REFERENCES], 'de')
+  assert ' on one.de,two.de\n' in capsys.readouterr().err

@@ -59,12 +59,14 @@ def test_decode_tells_all_mistakes_together(capsys):
   assert '--long_lines=split with --target or another --format' in capsys.readouterr().err
   given = decode('--n_best=2', '--format=jsonl')
   assert given.not_for('language_modelling') == ['--format=jsonl', '--n_best=2'] and not given.not_for('translation')
+  assert decode('--part_lines=7', '--output=o').not_for('classification') == ['--part_lines=7']
   given = decode('--input=tfds:x:test', '--long_lines=split')
   assert given.not_for('fine_tuning') == ['--input=tfds:x:test', '--long_lines=split']
 
 
 def test_values_have_their_types():
-  options = decode('--columns=source,forbidden', '--mbr', '8', '--attention', '--format=jsonl', '--part_lines=7')
+  options = decode('--columns=source,forbidden', '--mbr', '8', '--attention', '--format=jsonl', '--part_lines=7',
+                   '--output=o')
   assert (options.columns, options.mbr, options.attention, options.part_lines) == (('source', 'forbidden'), 8, True, 7)
   assert (options.workdirs, options.n_best, options.paper_bleu, options.target) == (('runs/x',), 1, None, None)
   ensemble = decode('--workdir=a,b', '--checkpoint=best,7', '--reference=r,s', '--attention=false')
@@ -219,7 +221,10 @@ def test_scoring_refuses_what_only_translating_has(flags, idle, capsys):
 
 @pytest.mark.parametrize('flags, words', [
     ('--utility=bleu', '--utility=bleu has no effect without --mbr'),
-    ('--alignment=plain', '--alignment=plain has no effect with --format=text')])
+    ('--alignment=plain', '--alignment=plain has no effect with --format=text'),
+    ('--part_lines=7', '--part_lines=7 has no effect with --output=-'),
+    ('--columns=source,required,required', '--columns=source,required,required names required twice'),
+    ('--paper_bleu=wmt14 --reference=r,s', '--paper_bleu=wmt14 with 2 references')])
 def test_a_flag_that_needs_another_is_refused_without_it(flags, words, capsys):
   assert words in refused(capsys, decode_options, '--workdir=a', '--input=in', *flags.split())
 

@@ -349,6 +349,8 @@ def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
   one = translator(SearchConfig(strategy='sample', seed=7, extra_length=8))
   draws = [one.translate(LINES[:1], draw=number)[0].text for number in range(4)]
   assert len(set(draws)) > 1
+  other = translator(SearchConfig(strategy='sample', seed=8, extra_length=8))  # another seed shares no sample
+  assert not {*draws} & {other.translate(LINES[:1], draw=number)[0].text for number in range(4)}
   best = minimum_bayes_risk.translate(one, LINES[:1], 4, 'chrf')[0]
   assert {best.text, *(other.text for other in best.others)} == set(draws)
   assert draws[0] == one.translate(LINES[:1])[0].text

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from decoding import wishes
-from decoding.batches import lay_automata, wish_class
+from decoding.batches import lay_automata, lay_prefixes, length_class, wish_class
 from decoding.continuer import Continuer
 from decoding.requests import Request
 from tests.conftest import BOS, EOS, FILLER
-from tests.explorer_stand_ins import shaken, small_vocabulary
+from tests.explorer_stand_ins import shaken, small_translator, small_vocabulary
 from tests.test_constraints import ALL, LONGEST, V, draw_wishes, feasible_wishes, outputs, repeats, rules_of
 from tests.test_search import Cache, chain_step, log_probability
 from transformer import architectures, search, tokens
@@ -20,6 +20,8 @@ from transformer.search import SearchConfig, SearchProblem, Sentences, automaton
 
 class Letters:
   """A vocabulary of one token a letter; its other methods are not read."""
+
+  unk_id = -1  # of no letter
 
   def encode(self, text):
     return [ord(letter) - ord('a') for letter in text if letter != ' ']
@@ -110,6 +112,33 @@ def test_a_conflict_among_many_is_found_soon(monkeypatch):
   is_met = lambda some: tried.append(some) or not {17, 202, 203} <= {wish.ids[0] for wish in some}
   assert [wish.ids[0] for wish in wishes._conflict(asked, is_met)] == [17, 202, 203]
   assert len(tried) < 100
+
+
+def test_phrases_that_the_vocabulary_cannot_spell_are_left_out():
+  class Words(Letters):
+    unk_id = 25
+
+    def encode(self, text):
+      return [min(token, 25) if 0 <= token else 25 for token in super().encode(text)]
+
+  found = wishes.settle(Request('', prefix='?', required=('ab', 'a?'), forbidden=('c', '!')), Words(), 9, 3)
+  assert found.notes == ('line 3: the vocabulary has no entry for a part of prefix "?", required "a?" and forbidden "!"; '
+                         'the line is translated without them',)
+  assert found.prefix == () and found.phrases.goal == 2
+  assert automaton.shortest(found.phrases, [2]) > automaton.IMPOSSIBLE > automaton.shortest(found.phrases, [25])
+
+
+def test_a_prefix_nearly_as_long_as_its_translation_may_be_is_written():
+  one, vocabulary = small_translator(), small_vocabulary()
+  line, prefix = 'the tired dog sleeps ' * 3 + 'the dog sees', 'the dog sees it ' * 4 + 'cats'
+  limit = len(vocabulary.encode(line)) + 1 + one.search_config.extra_length
+  padded = length_class(len(vocabulary.encode(line)) + 1) + one.search_config.extra_length
+  assert len(vocabulary.encode(prefix)) < limit and lay_prefixes([settle_in(vocabulary, prefix)], 8, 0).ids.shape[1] > padded
+  assert one.translate([Request(line, prefix=prefix)])[0].text.startswith(prefix)
+
+
+def settle_in(vocabulary, prefix):
+  return wishes.settle(Request('', prefix=prefix), vocabulary, 99, 1)
 
 
 @pytest.mark.parametrize('count', [60, pytest.param(1000, marks=pytest.mark.drill)])

@@ -49,8 +49,8 @@ def beginning(problem: SearchProblem, sentences: Sentences, beams: int) -> Begin
   t = sentences.num_written
   if sentences.written is None:
     return Beginning(t, last, blank, states)
-  is_written = jnp.asarray(sentences.written.segments) > 0
-  ids = jnp.where(is_written, sentences.written.ids, problem.filler)
+  is_written = jnp.asarray(sentences.written.segments)[:, :problem.length] > 0  # beyond is padding alone
+  ids = jnp.where(is_written, jnp.asarray(sentences.written.ids)[:, :problem.length], problem.filler)
   tokens = jnp.broadcast_to(ids[:, None], (batch, beams, ids.shape[1]))
   newest = jnp.take_along_axis(ids, jnp.maximum(t - 1, 0)[:, None], axis=1)
   return Beginning(t, jnp.where((t > 0)[:, None], newest, last), blank.at[..., :ids.shape[1]].set(tokens),

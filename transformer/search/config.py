@@ -47,7 +47,7 @@ class SearchConfig:
   temperature: float = 1.0  # sample: logits are divided by it
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all
   top_p: float = 1.0  # sample: draw from the nucleus of this probability alone (Holtzman et al., 2020)
-  seed: int = 0  # sample: another seed draws other outputs
+  seed: int = 0  # sample: another seed draws other outputs; 32 bits with their sign
   n_best: int = 1  # beam: outputs wanted for a sentence, which is done once they are certain
   coverage_penalty: float = 0.0  # beam: β of Wu et al., 2016, §7, see coverage; 0: off
 
@@ -72,6 +72,8 @@ class SearchConfig:
       yield f'top_k is {self.top_k}; expected 0 (all tokens) or a positive number'
     if not 0.0 < self.top_p <= 1.0:
       yield f'top_p is {self.top_p}; expected a probability above 0, and 1 for all tokens'
+    if not -2**31 <= self.seed < 2**31:
+      yield f'seed is {self.seed}; expected a number from {-2**31} to {2**31 - 1}'
     if self.alpha < 0:
       yield f'alpha is {self.alpha}; expected 0 or more (else the search may stop too early)'
     if self.coverage_penalty < 0:

@@ -49,10 +49,22 @@ def sample(problem: SearchProblem, config: SearchConfig) -> Algorithm:
   return walk(problem, config, draw)
 
 
-def row_keys(seed: int | Int[AnyArray, '*B'], rows: Int[AnyArray, ' B']) -> Key[Array, ' B']:
-  """Make keys to sample with from a seed, or a seed of each row, and numbers that differ, such as those of lines."""
-  return jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))(
-      jnp.broadcast_to(jnp.asarray(seed), rows.shape), rows)
+def row_keys(seed: int | Int[AnyArray, '*B'], rows: Int[AnyArray, ' B'], draws: int | Int[AnyArray, '*B'] = 0
+             ) -> Key[Array, ' B']:
+  """Make keys to sample with.
+
+  Args:
+    seed: one for all rows, or one of each.
+    rows: numbers that differ, such as those of lines; 0 or more.
+    draws: which sample of its row each key is for, from 0.
+  """
+  def key(seed: Int[Array, ''], row: Int[Array, ''], draw: Int[Array, '']) -> Key[Array, '']:
+    first = jax.random.key(seed)
+    # Below 0 there is no row, so that no other seed, row and draw is folded into the same key.
+    return jax.random.fold_in(jnp.where(draw > 0, jax.random.fold_in(first, -draw), first), row)
+
+  each = lambda numbers: jnp.broadcast_to(jnp.asarray(numbers, jnp.int32), rows.shape)
+  return jax.vmap(key)(each(seed), jnp.asarray(rows), each(draws))
 
 
 STRATEGIES.add('sample', Strategy(sample, width=lambda config: 1, outputs='one draw gives',
