@@ -39,11 +39,6 @@ class Tally:
     self.seconds += seconds
     self.compiling += compiling
 
-  def wait(self, seconds: float) -> None:
-    """Add seconds in which programs were compiled, and nothing was searched."""
-    self.seconds += seconds
-    self.compiling += seconds
-
   def describe(self) -> str:
     """Return a sentence for the user."""
     searching = self.seconds - self.compiling

@@ -4,7 +4,6 @@
     translator.translate(['The dog sleeps.'])[0].text
 """
 
-import concurrent.futures
 import contextlib
 import functools
 import hashlib
@@ -17,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from checks import machine
 from checks.errors import ConfigError
 from corpora.vocabulary import Vocabulary
 from decoding import text_lines
@@ -87,7 +85,6 @@ class Translator:
     self.params = params
     self._searcher = Searcher(models, target_vocabulary, config)
     self._compiled: dict[tuple[int, bool], Callable] = {}  # by rows, and whether the cache reaches to the limit
-    self._ready: set[str] = set()  # what tells the programs apart that are compiled, or will be when they are needed
     self._scoring = self._sharded(self._searcher.score)
     self.longest_source = min(longest_source(model, config) for model in models)
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
@@ -173,12 +170,9 @@ class Translator:
     out, left = [Translation('')] * len(lines), [i for i, ids in enumerate(encoded) if ids]
     for to_the_limit in (False, True):
       given_up: list[int] = []
-      programs = self._programs(left, encoded, wishes, to_the_limit)
-      lay = lambda some, length: self._batch(some, encoded, wishes, len(some), length, parts, draw)
-      self._compile_together([lay(alike[:1], length) for length, alike in programs], to_the_limit)
-      for length, alike in programs:
-        for index, found in self._search_all(alike, length, functools.partial(lay, length=length), to_the_limit,
-                                             progress or (lambda finished: None)):
+      for length, alike in self._programs(left, encoded, wishes, to_the_limit):
+        lay = lambda some, length=length: self._batch(some, encoded, wishes, len(some), length, parts, draw)
+        for index, found in self._search_all(alike, length, lay, to_the_limit, progress or (lambda finished: None)):
           if found is None:
             given_up.append(index)
           else:
@@ -194,33 +188,14 @@ class Translator:
 
   def compilations(self, params: Sequence[Params], lines: Sequence[str]) -> Iterator[Callable[[], object]]:
     """Yield calls that each compile a search that translate(lines) begins with; of `params` only the shapes count."""
-    encoded, wishes, numbers = self.encode(lines), [Wishes()] * len(lines), [0] * len(lines)
-    for length, alike in self._programs([i for i, ids in enumerate(encoded) if ids], encoded, wishes, False):
-      yield self._compilation(params, self._batch(alike[:1], encoded, wishes, 1, length, numbers, 0), False)
-
-  def _compilation(self, params: Sequence[Params], one: SearchBatch, to_the_limit: bool) -> Callable[[], object]:
-    """Return a call that compiles the search for lines that are laid out as this one is."""
     every = NamedSharding(self._mesh, PartitionSpec())
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=every), list(params))
-    rows = self._rows(one.source.ids.shape[1], to_the_limit)
-    batch = spread(one, np.zeros(1, int), rows, self._mesh.size)
-    return lambda: self._searching(rows, to_the_limit).lower(abstract, batch, np.zeros(self._mesh.size, np.int32)).compile()
-
-  def _compile_together(self, first_lines: Sequence[SearchBatch], to_the_limit: bool) -> None:
-    """Compile the programs for lines that are laid out as these are, at once, where several are not ready yet.
-
-    One after the other, each when it is needed, they would take one core of many, and the searches would wait.
-    """
-    new = {key: one for one in first_lines if (key := f'{jax.tree.map(np.shape, one)} {to_the_limit}') not in self._ready}
-    self._ready |= new.keys()
-    if len(new) < 2:
-      return
-    started = time.perf_counter()
-    with (self._announced(f'{len(new)} searches'),
-          concurrent.futures.ThreadPoolExecutor(min(machine.cores(), len(new))) as pool):
-      # The search that needs a program raises what compiling it does.
-      concurrent.futures.wait([pool.submit(self._compilation(self.params, one, to_the_limit)) for one in new.values()])
-    self.tally.wait(time.perf_counter() - started)
+    encoded, wishes, numbers = self.encode(lines), [Wishes()] * len(lines), [0] * len(lines)
+    for length, alike in self._programs([i for i, ids in enumerate(encoded) if ids], encoded, wishes, False):
+      rows, one = self._rows(length, False), self._batch(alike[:1], encoded, wishes, 1, length, numbers, 0)
+      batch, counts = spread(one, np.zeros(1, int), rows, self._mesh.size), np.zeros(self._mesh.size, np.int32)
+      yield lambda rows=rows, batch=batch, counts=counts: self._searching(rows, False).lower(
+          abstract, batch, counts).compile()
 
   def _rows(self, length: int, to_the_limit: bool) -> int:
     """Return the rows of a search; the few lines that need the long cache fill no more than the fewest."""
@@ -276,7 +251,7 @@ class Translator:
     counts = np.array([len(range(device, len(chosen), devices)) for device in range(devices)], np.int32)
     batch = spread(lay(chosen), places, rows, devices)
     started = time.perf_counter()
-    with self._announced(f'the search for {rows} rows of up to {batch.source.ids.shape[1]} tokens'):
+    with self._announced(rows, batch):
       found = self._searching(rows, to_the_limit)(self.params, batch, counts)
     ready = time.perf_counter()
     outcome = jax.device_get(found)
@@ -284,9 +259,11 @@ class Translator:
     return outcome
 
   @contextlib.contextmanager
-  def _announced(self, what: str) -> Iterator[None]:
-    """Say that this is being compiled when the call within takes long."""
-    timer = threading.Timer(PATIENCE, self.say, [f'compiling {what}; later runs find it in the cache …'])
+  def _announced(self, rows: int, batch: SearchBatch) -> Iterator[None]:
+    """Say so when the call within takes long, as it does when a program has to be compiled for these shapes."""
+    text = (f'compiling the search for {rows} rows of up to {batch.source.ids.shape[1]} tokens; later runs find it in '
+            'the cache …')
+    timer = threading.Timer(PATIENCE, self.say, [text])
     timer.daemon = True
     timer.start()
     try:
