@@ -41,7 +41,7 @@ def measure(workdir: str, checkpoint: str, data: dict) -> dict[str, float]:
   pairs = [tuple(example[language] for language in languages) for example in examples]
   words = [[grammar.tokens(text) for text in pair] for pair in pairs]
   _, *vocabularies = translator.parts
-  places = [[alignments.words_of_pieces(vocabulary.pieces(vocabulary.encode(text)), spelt)
+  places = [[alignments.words_of_pieces(alignments.surfaces_of_text(vocabulary, text), spelt)
              for vocabulary, text, spelt in zip(vocabularies, pair, both)] for pair, both in zip(pairs, words)]
   seen = list(alignments.attention(translator, pairs))
   if not seen[0]:

@@ -19,7 +19,7 @@ from checks.errors import DataError
 from corpora.vocabulary import Vocabulary, processor, read_model
 
 _MODEL, _LIST = 'pieces.spm', 'list.json'
-_TAG = re.compile('>>.*?<<', re.DOTALL)
+TAG = re.compile('>>.*?<<', re.DOTALL)
 _MOST_BYTES = 1 << 28  # of a vocabulary's files; real ones take a few megabytes
 
 
@@ -52,7 +52,7 @@ class MarianVocabulary(Vocabulary):
 
   def encode_batch(self, texts: Sequence[str], first: int = 0) -> list[list[int]]:
     """Return the ids of each text."""
-    tags = [_TAG.match(text) for text in texts]
+    tags = [TAG.match(text) for text in texts]
     rest = [text[tag.end():] if tag else text for tag, text in zip(tags, texts)]
     cut = self._processor.encode(rest, out_type=str, num_threads=1)
     return [[self._ids.get(piece, self.unk_id) for piece in ([tag[0], *pieces] if tag else pieces)]

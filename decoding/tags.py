@@ -3,15 +3,14 @@
 import re
 from collections.abc import Iterable
 
-from corpora.marian_vocabulary import MarianVocabulary
+from corpora.marian_vocabulary import TAG, MarianVocabulary
 from corpora.vocabulary import Vocabulary
-
-_MARIAN = re.compile(r'(?:>>.*?<<)?', re.DOTALL)  # what MarianVocabulary.encode() looks up whole
 
 
 def marian_tag(text: str) -> str:
   """Return the tag with which a source begins for a MarianVocabulary; '' where there is none."""
-  return _MARIAN.match(text)[0]
+  found = TAG.match(text)
+  return found[0] if found else ''
 
 
 class Tags:
