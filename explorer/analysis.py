@@ -110,7 +110,7 @@ def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[
   """Divide a text that ends in EOS into other words; return it, and for each given word the one that contains it.
 
   Args:
-    pieces: as the vocabulary writes them, EOS left out.
+    pieces: the part of the text that each stands for, see alignments.surfaces_of_text; EOS left out.
     words: the text without its spaces, divided as wanted. Words that share a piece become one.
   """
   begun = alignments.words_of_pieces(pieces, words)
@@ -122,12 +122,18 @@ def regrouped(text: Text, pieces: Sequence[str], words: Sequence[str]) -> tuple[
   return dataclasses.replace(text, words=(*spelt, text.words[-1]), word_of_piece=of_piece), holder
 
 
+def _surfaces(pair: Pair, reading: TokenPair, vocabularies: tuple[Any, Any]) -> list[list[str]]:
+  """Return the part of source and target, as they are typed, that each token of a pair stands for, EOS left out."""
+  return [alignments.surfaces_of_text(vocabulary, text)[:len(ids) - 1] for vocabulary, text, ids in zip(
+      vocabularies, (pair.source, pair.target), (reading.source, reading.target))]
+
+
 def in_gold_words(seen: Capture, reading: TokenPair, pair: Pair, vocabularies: tuple[Any, Any]
                   ) -> tuple[Capture, list[int]]:
   """Divide the capture's source into gold words; return it, and for each of these the word that contains it."""
   if not pair.gold:
     return seen, []
-  source, holder = regrouped(seen.source, vocabularies[0].pieces(reading.source[:-1]), pair.gold.source_words)
+  source, holder = regrouped(seen.source, _surfaces(pair, reading, vocabularies)[0], pair.gold.source_words)
   return dataclasses.replace(seen, source=source), holder
 
 
@@ -166,9 +172,8 @@ def align_error(model_captures: Sequence[tuple[int, Capture]], sentences: Sequen
     return None
   layers, heads = known[0][1].weights['cross'].shape[:2]
   rates = np.zeros((layers, heads))
-  words = {place: [alignments.words_of_pieces(vocabulary.pieces(ids[:-1]), spelt) for vocabulary, ids, spelt in zip(
-      vocabularies, (sentences[place].source, sentences[place].target),
-      (pairs[place].gold.source_words, pairs[place].gold.target_words))] for place, _ in known}
+  words = {place: list(map(alignments.words_of_pieces, _surfaces(pairs[place], sentences[place], vocabularies),
+                           (pairs[place].gold.source_words, pairs[place].gold.target_words))) for place, _ in known}
   gold = [set(pairs[place].gold.links) for place, _ in known]
   for layer, head in np.ndindex(layers, heads):
     found = [alignments.word_links(seen.weights['cross'][layer, head, :-1, :-1], *words[place])
@@ -234,9 +239,9 @@ def pronoun_readings(model: Any, params: Any, vocabularies: tuple[Any, Any], spl
   sentences, found = token_pairs(pairs, vocabularies), [None] * len(examples)
   for number, seen in captures(model, params, sentences, vocabularies):
     pair, reading, example = pairs[number], sentences[number], examples[number]
-    sides = [regrouped(text, vocabulary.pieces(ids[:-1]), words) for text, vocabulary, ids, words in zip(
-        (seen.source, seen.predicts), vocabularies, reading[:2], (pair.gold.source_words, pair.gold.target_words))]
-    (source, in_source), (target, in_target) = sides
+    (source, in_source), (target, in_target) = map(
+        regrouped, (seen.source, seen.predicts), _surfaces(pair, reading, vocabularies),
+        (pair.gold.source_words, pair.gold.target_words))
     seen = dataclasses.replace(seen, source=source, predicts=target)
     at = lambda word: in_source[int(places[number][word])]
     german = [word.lower() for word in pair.gold.target_words]
