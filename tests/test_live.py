@@ -387,6 +387,34 @@ def test_what_is_saved_is_a_report_without_the_model(browser, tab, tmp_path):
   saved.close()
 
 
+def test_what_is_saved_opens_on_the_piece_that_was_chosen(browser, tab, tmp_path):
+  typed(tab, 'wide cats see the tired dogs')
+  tab.page.click('#kind-encoder')
+  tab.page.click('#pieces')
+  tab.page.evaluate('() => set({q: null, m: null})')
+  pane = tab.page.locator('.pane').nth(0)
+  last = pane.locator('.queries button').count() - 1
+  assert last >= tab.page.evaluate('() => sentence().texts.source.words.length')  # words have no such place
+  pane.locator('.queries button').nth(last).click()
+  pane.locator('.keys button').nth(last - 1).click()
+  tab.page.wait_for_function('place => state.m === place', arg=last - 1)
+  tab.ready()
+  with tab.page.expect_download() as kept:
+    tab.page.click('#save')
+  kept.value.save_as(tmp_path / 'report.html')
+  saved = Tab(browser, tmp_path / 'report.html')
+  assert 'attends' in tab.text('#headline') == saved.text('#headline') and saved.state()['words'] == '0'
+  saved.close()
+  text = (tmp_path / 'report.html').read_text(encoding='utf-8')  # as earlier versions saved it, without the unit
+  assert text.count(unit := '"words":false') == 1
+  (tmp_path / 'earlier.html').write_text(text.replace(unit, '"words":true'), encoding='utf-8')
+  earlier = Tab(browser, tmp_path / 'earlier.html')
+  assert earlier.printed == [] and earlier.state()['words'] == '1'
+  assert int(earlier.state()['q']) == earlier.page.evaluate('() => sentence().texts.source.words.length') - 1
+  assert earlier.arcs() > 0
+  earlier.close()
+
+
 def test_a_sentence_that_was_not_shown_is_saved_where_the_page_has_no_vectors(browser, written, tmp_path):
   before, held = written.read_text(encoding='utf-8').split('id="report">')
   held, after = held.split('</script>', 1)
