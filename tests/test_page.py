@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from checks.whole_files import write_whole
-from explorer import capture, first_view, page, reports, texts
+from explorer import beam, capture, first_view, page, reports, texts
 from explorer.gates import Head
 from explorer.head_ablation import Effect
 from tests.explorer_stand_ins import drawn, text_of
@@ -390,6 +390,23 @@ def test_the_beam_is_described_and_drawn(tab):
   with open(kept.value.path(), encoding='utf-8') as file:
     text = file.read()
   assert text.count('<path') == 3 and '■ -0.80' in text and '<img' not in text and '<script' not in text
+
+
+@pytest.mark.parametrize('left, said', [
+    (beam.Departure(2, 8, -4.0, None), 'stays in the beam until the search ends after step 2, before it comes to the '
+                                       'reference’s “שלום”.'),
+    (None, 'The reference stays in the beam.')])
+def test_a_reference_that_is_longer_than_the_search_is_not_said_to_stay(browser, captures, tmp_path, left, said):
+  one = sentence(captures[0])
+  tree = beam.Tree([beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(0, 1, 2, -0.9, beam.FINISHED, -0.8)], [0, 1])
+  record = page.beam_record(tree, lambda ids: [HOSTILE[i] for i in ids], 'none', left, compared=True)
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'ended.html'), page.page(page.report(
+      [dataclasses.replace(one, beam=record)], first, [])))
+  tab = Tab(browser, path)
+  found = tab.text('#beam-text').replace('\u2068', '').replace('\u2069', '')
+  assert said in found and found.count('The reference') == 1
+  tab.close()
 
 
 def test_a_search_whose_tree_is_not_known_says_so(browser, captures, tmp_path):

@@ -49,7 +49,9 @@ function showBeam() {
   let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
     `score, its log-probability divided by the length penalty (${penaltyInWords(beam)}): ` +
     `${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
-  if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
+  if (beam.left?.least_kept === null) text += `The reference stays in the beam until the search ends after step ` +
+    `${beam.left.step}, before it comes to the reference’s “${beam.left.token}”.`;
+  else if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
     `log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +
     `${beam.left.least_kept.toFixed(2)}.`;
   else if (beam.compared) text += 'The reference stays in the beam.';
