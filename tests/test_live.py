@@ -280,6 +280,25 @@ def typed(tab, text):
   tab.ready()
 
 
+def test_of_a_text_that_is_too_long_the_page_says_how_much_it_reads(tab):
+  tab.page.evaluate('() => { live.longest = 7; }')
+  noted = lambda: 'only the first 7 tokens are read' in tab.page.locator('.pane .texts').first.inner_text()
+  for text, is_cut in (('the dog', False), (LINES[0], True), (LINES[1] + ' ' + LINES[0], True), ('it', False)):
+    typed(tab, text)
+    count = tab.page.evaluate('text => live.source.encode(text).length + 1', text)
+    assert noted() == is_cut == (count > 7)
+    assert tab.page.evaluate('() => sentence().texts.source.pieces.length') == min(count, 7)
+  # A head that is closed while the report shows a long sentence of its own: the sentence is then read by the page.
+  tab.page.evaluate('() => setSession({text: ""})')
+  tab.page.wait_for_function('() => state.s === report.first_view.sentence')
+  tab.ready()
+  assert not noted()
+  tab.page.evaluate('() => set({s: 0, c: -1}).then(() => toggleHead("cross", 0, 0))')
+  tab.page.wait_for_function('() => state.closed === "cross.0.0"')
+  tab.ready()
+  assert tab.page.evaluate('() => sentence().source') == LINES[0] and noted()
+
+
 def test_a_suggestion_is_typed_by_a_click(tab):
   tab.page.locator('#suggestions button').nth(2).click()
   assert tab.page.input_value('#typed') == LINES[2]
