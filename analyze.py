@@ -41,6 +41,9 @@ from tasks import TASKS, setup  # noqa: E402
 from training import hardware, json_files  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
+# Options of a greedy search, whatever the run's own search is.
+GREEDY = {'strategy': 'beam', 'beam_size': 1, 'groups': 1, 'coverage_penalty': 0.0}
+
 
 def main(options: AnalyzeOptions) -> int:
   """Analyse a run, write and print the table of its heads; return the exit code."""
@@ -51,7 +54,7 @@ def main(options: AnalyzeOptions) -> int:
     raise ConfigError(f'{options.workdir} is not a run of a translator; analyze.py analyses translators only')
   pairs = read_pairs(options, records.corpus)
   hardware.keep_programs()
-  translator = task.load([folder], [options.checkpoint], {'beam_size': 1})
+  translator = task.load([folder], [options.checkpoint], GREEDY)
   model, *vocabularies = translator.parts
   opened = gates.open_gates(translator.params[0])
   if not opened:

@@ -38,6 +38,7 @@ from explorer import capture, figures, live, reports, snapshots, texts, training
 from options import programs  # noqa: E402
 from options.visualize_options import VisualizeOptions  # noqa: E402
 from tasks import TASKS, setup, task_of  # noqa: E402
+from tasks.task import Task  # noqa: E402
 from training import hardware  # noqa: E402
 from training.json_files import read_json, read_lines  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
@@ -98,8 +99,7 @@ def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.R
 def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
   """Return the page on the snapshots of attention that training wrote, and a note on their number."""
   records = setup.of_folder(folder)
-  seen, measure = snapshots.read(folder.attention), TASKS[records.task].measure.name
-  name = {'bleu': 'BLEU'}.get(measure, measure.replace('_', ' '))
+  seen, (measure, name) = snapshots.read(folder.attention), measure_of(TASKS[records.task])
   measured = read_lines(folder.metrics) if folder.has(folder.metrics) else []
   summaries = {line['step']: f'validation {name} {line[f"validation/{measure}"]:.2f}'
                for line in measured if line.get(f'validation/{measure}') is not None}
@@ -107,6 +107,12 @@ def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[repor
     rows = [('model', architectures.describe(records.model)), *of_run(folder, options)]
     report = training_page.explain(seen, folder.load_vocabularies(), summaries, rows)
   return report, [f'{len(seen)} snapshots of training, up to step {seen[-1].step:,}']
+
+
+def measure_of(task: type[Task]) -> tuple[str, str]:
+  """Return the name of a task's validation measure in metrics.jsonl, and its name for people."""
+  name = task.measure.name
+  return name, {'bleu': 'BLEU'}.get(name, name.replace('_', ' '))
 
 
 def read(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Writer, list[str], list[str] | None]:
@@ -204,14 +210,16 @@ def draw_curves(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """Draw the learning curves of this run and of the runs in --beside."""
   folders = [folder, *map(RunFolder.open, options.beside)]
   names = reports.shortest_names([each.path for each in folders])
-  return figures.learning_curves({name: read_lines(each.metrics) for name, each in zip(names, folders)})
+  return figures.learning_curves({name: read_lines(each.metrics) for name, each in zip(names, folders)},
+                                 *measure_of(task_of(folder.read_config())))
 
 
 def draw_pruning(options: VisualizeOptions, folder: RunFolder) -> Figure:
   """Draw the pruning curves in the files of --beside, which analyze.py --pruning wrote."""
   if not options.beside:
     raise ConfigError('--figure=pruning needs a file that analyze.py --pruning wrote; give --beside=analysis.json')
-  return figures.pruning_curves({os.path.basename(path): read_json(path) for path in options.beside})
+  names = reports.shortest_names(options.beside)
+  return figures.pruning_curves({name: read_json(path) for name, path in zip(names, options.beside)})
 
 
 FIGURES = {

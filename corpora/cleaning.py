@@ -23,6 +23,7 @@ from checks.refusals import refuse
 from corpora import digests, text_files
 from corpora.config import CorpusConfig
 from corpora.splits import Corpus, Pair, Split
+from corpora.words import is_mark
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +85,7 @@ def source_of(text: str) -> Source:
 # ---------------------------------------------------------------------------------------------------------- filters
 
 
-def _is_mark(character: str) -> bool:
-  """Return whether a character is part of the letter before it: an accent, or a vowel sign, as of Hindi and Thai."""
-  return unicodedata.category(character).startswith('M')
-
-
-def _lacks_letters(pair: Pair, config: CleaningConfig, is_mark: Callable[[str], bool] = _is_mark) -> bool:
+def _lacks_letters(pair: Pair, config: CleaningConfig, is_mark: Callable[[str], bool] = is_mark) -> bool:
   for text in pair:
     letters, size = sum(map(str.isalpha, text)), len(text) - sum(map(str.isspace, text))
     if letters / max(size, 1) < config.min_letters:  # marks are looked for only where letters alone are too few

@@ -27,6 +27,9 @@ from checks.errors import ConfigError, DataError
 from checks.progress import shown
 from checks.refusals import refuse
 from checks.whole_files import whole
+from corpora.words import KnownWords, WordCounts
+from corpora.words import unseen_words as unseen_words  # beside load_words(), for its callers
+from corpora.words import words as words
 
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
@@ -329,18 +332,8 @@ def make(config: VocabularyConfig, pairs: Iterable, keep: Keep = _anew) -> tuple
           keep('target', lambda: train(config, (pair.target for pair in pairs))))
 
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
-
-
-def words(text: str) -> list[str]:
-  """Return the words of a text: runs of letters, with apostrophes and hyphens inside."""
-  return _WORD.findall(text)
-
-
-def unseen_words(text: str, known: set[str]) -> list[str]:
-  """Return the words of a text that training never saw. The case of a first letter makes no new word."""
-  forms = lambda word: (word, word.lower(), word[:1].upper() + word[1:], word[:1].lower() + word[1:])
-  return [word for word in dict.fromkeys(words(text)) if not any(form in known for form in forms(word))]
+# The first line of a file of words in which marks continue words, which earlier versions read as a word that no text has.
+_WITH_MARKS = '\t0'
 
 
 def word_counts(found: Iterable[str], keep: Keep = _anew) -> bytes:
@@ -352,19 +345,29 @@ def word_counts(found: Iterable[str], keep: Keep = _anew) -> bytes:
   """
   counts = lambda: collections.Counter(shown(found, 'counting words', ' words'))
   lines = lambda: (f'{word}\t{count}' for word, count in sorted(counts().items()))
-  return keep('word_counts', lambda: gzip.compress('\n'.join(lines()).encode(), mtime=0))
+  return keep('words_with_marks', lambda: gzip.compress('\n'.join([_WITH_MARKS, *lines()]).encode(), mtime=0))
 
 
-def load_words(path: str) -> set[str]:
+def load_words(path: str) -> KnownWords:
   """Return the words of a file that word_counts() made."""
-  return {line.split('\t')[0] for line in _lines(path)}
+  rows, with_marks = _rows(path)
+  found = KnownWords(row[0] for row in rows)
+  found.with_marks = with_marks
+  return found
 
 
-def load_word_counts(path: str) -> dict[str, int] | None:
-  """Return the words that save_words wrote with their counts; None for an old file, which has no counts."""
-  rows = [line.split('\t') for line in _lines(path)]
-  return {word: int(count) for word, count in rows} if all(len(row) == 2 for row in rows) else None
+def load_word_counts(path: str) -> WordCounts | None:
+  """Return the words of a file that word_counts() made with their counts; None for an old file, which has no counts."""
+  rows, with_marks = _rows(path)
+  if any(len(row) != 2 for row in rows):
+    return None
+  found = WordCounts((word, int(count)) for word, count in rows)
+  found.with_marks = with_marks
+  return found
 
 
-def _lines(path: str) -> list[str]:
-  return gzip.decompress(files.of(path).read(path)).decode().split('\n')
+def _rows(path: str) -> tuple[list[list[str]], bool]:
+  """Return the lines of such a file, split, and whether marks continue its words."""
+  lines = gzip.decompress(files.of(path).read(path)).decode().split('\n')
+  is_marked = lines[0] == _WITH_MARKS
+  return [line.split('\t') for line in lines[is_marked:]], is_marked

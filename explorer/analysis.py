@@ -79,11 +79,11 @@ class TrainingCounts:
   """
 
   def __init__(self, counts: Mapping[str, int]):
-    self._counts = counts
+    self._counts, self._with_marks = counts, getattr(counts, 'with_marks', True)
 
   def __getitem__(self, text: str) -> float:
     forms = lambda word: {word, word[:1].lower() + word[1:], word[:1].upper() + word[1:]}
-    return min((sum(self._counts.get(form, 0) for form in forms(word)) for word in vocabulary.words(text)),
+    return min((sum(self._counts.get(form, 0) for form in forms(word)) for word in vocabulary.words(text, self._with_marks)),
                default=float('inf'))
 
 

@@ -52,12 +52,12 @@ class Tree(NamedTuple):
 
 
 class Departure(NamedTuple):
-  """The step at which a reference leaves the beam."""
+  """The step at which a reference leaves the beam, or before which the search ended."""
 
   step: int
   token: int  # the reference's, which was not kept
   log_prob: float  # of the reference up to it
-  least_kept: float  # log-probability of the worst hypothesis that was kept instead
+  least_kept: float | None  # log-probability of the worst hypothesis that was kept instead; None: the search had ended
 
 
 def refusal(config: SearchConfig) -> str:
@@ -204,6 +204,6 @@ def departure(tree: Tree, reference: Sequence[int], log_probs: Sequence[float]) 
     found = children.get(token)
     if found is None or tree.nodes[found].fate == PRUNED:
       kept = [node.log_prob for node in tree.nodes if node.step == step and node.fate != PRUNED]
-      return Departure(step, token, float(np.sum(log_probs[:step + 1])), min(kept)) if kept else None
+      return Departure(step, token, float(np.sum(log_probs[:step + 1])), min(kept, default=None))
     place = found
   return None

@@ -23,13 +23,14 @@ def attention(capture: Capture, kind: str) -> Figure:
   rows, columns = capture.axes(kind)
   maps = capture.by_word(kind)
   layers, heads, queries, keys = maps.shape
+  mask = _later(rows.word_of_piece, columns.word_of_piece) if kind == 'decoder' else False
   cell = 0.155
   figure = Figure(figsize=(1.1 + heads * (keys * cell + 0.25), 1.2 + layers * (queries * cell + 0.3)), dpi=150,
                   layout='constrained')
   grid = figure.subplots(layers, heads, squeeze=False)
   for layer, head in np.ndindex(layers, heads):
     axes = grid[layer, head]
-    shown = np.ma.array(maps[layer, head], mask=np.triu(np.ones((queries, keys)), 1) if kind == 'decoder' else False)
+    shown = np.ma.array(maps[layer, head], mask=mask)
     axes.set_facecolor('0.92')  # masked weights
     axes.imshow(shown, cmap='Blues', vmin=0, vmax=1, aspect='equal')
     axes.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=7)
@@ -38,6 +39,17 @@ def attention(capture: Capture, kind: str) -> Figure:
     axes.tick_params(length=0)
   figure.suptitle(f'{KINDS[kind]}, rows attend to columns', fontsize=9)
   return figure
+
+
+def _later(rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
+  """Return where no piece of a row's word may see a piece of a column's [words, words]: the word is read after it.
+
+  Args:
+    rows, columns: the word of each piece, see Text.word_of_piece; as many pieces of either.
+  """
+  last = [len(rows) - 1 - rows[::-1].index(word) for word in range(rows[-1] + 1)]
+  first = [columns.index(word) for word in range(columns[-1] + 1)]
+  return np.greater.outer(first, last).T
 
 
 def position_encodings(length: int = 20, width: int = 512) -> Figure:
@@ -72,20 +84,22 @@ def position_products(length: int, width: int) -> np.ndarray:
   return encodings @ encodings.T
 
 
-def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-  """Draw training loss and validation BLEU against steps.
+def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], measure: str = 'bleu', label: str = 'BLEU') -> Figure:
+  """Draw training loss and a measure of validation text against steps.
 
   Args:
     runs: by name, the lines of each run's metrics.jsonl.
+    measure: its name there, behind validation/.
+    label: its name for people.
   """
   figure = Figure(figsize=(10, 4), dpi=150, layout='constrained')
-  for axes, name, label in zip(figure.subplots(1, 2), ('train/loss', 'validation/bleu'),
-                               ('training loss per token', 'validation BLEU')):
+  for axes, name, title in zip(figure.subplots(1, 2), ('train/loss', f'validation/{measure}'),
+                               ('training loss per token', f'validation {label}')):
     for run, lines in runs.items():
       steps, values = curve(lines, name)
       axes.plot(steps, values, label=run, marker='o' if len(steps) < 30 else None, markersize=3)
     axes.set_xlabel('step')
-    axes.set_ylabel(label)
+    axes.set_ylabel(title)
     axes.grid(alpha=0.3)
     _name_lines(axes)
   return figure

@@ -1,6 +1,7 @@
 """Close each head in turn and measure the effect: on a translation's log-probability, and on what the search writes."""
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,11 +43,11 @@ def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
   Args:
     translator: decoding.translator.Translator.
     lines: the sources as text.
-    pairs: the same sentences with their translations.
+    pairs: the same sentences with their translations; where there are more, they are the lines again, from the first.
     progress: called after each head.
 
   Returns:
-    Log-probabilities [sentences] with every head open, and for each sentence the effect of every head.
+    Log-probabilities [pairs] with every head open, and for each pair the effect of every head.
   """
   model, source, target = translator.parts
   score, whole = forced_scorer(model, target.bos_id), translator.params[0]
@@ -57,14 +58,14 @@ def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
         score(whole, of, *padded_batch(model, some, source.pad_id, target.pad_id)))))
 
   before = scored(opened)
-  effects: list[dict[Head, Effect]] = [{} for _ in lines]
+  effects: list[dict[Head, Effect]] = [{} for _ in pairs]
   try:
     for head in gates.heads(opened):
       closed = gates.closing(opened, head)
       changes = scored(closed) - before
       translator.params = [gates.apply(whole, closed)]
-      for of_line, change, written in zip(effects, changes, translator.translate(lines)):
-        of_line[head] = Effect(float(change), written.text)
+      for of_pair, change, written in zip(effects, changes, itertools.cycle(translator.translate(lines))):
+        of_pair[head] = Effect(float(change), written.text)
       progress()
   finally:
     translator.params = [whole]

@@ -118,7 +118,7 @@ def beam_record(tree: Tree, name: Callable[[Sequence[int]], list[str]], penalty:
   Args:
     name: spells token ids.
     penalty: the length penalty in words, see beam.penalty_name.
-    departure: where the reference leaves the beam, if it does.
+    departure: where the reference leaves the beam, or the search ends before it, if either happens.
     compared: whether there is a reference.
   """
   labels = name([node.token for node in tree.nodes])

@@ -128,7 +128,7 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   log_probs, changes = [None] * len(spelt), [{}] * len(spelt)
   if with_effects and open_gates:
     head_closed = progress(len(gates.heads(open_gates)))
-    log_probs, changes = head_ablation.measure(translator, spelt, pairs, head_closed)
+    log_probs, changes = head_ablation.measure(translator, lines, pairs, head_closed)
   trees = _trees(translator, pairs, captures, len(lines)) if has_source else []
   trees += [None] * (len(pairs) - len(trees))
   sentences = tuple(
@@ -153,7 +153,7 @@ def without_blanks(lines: Sequence[str], references: Sequence[str] | None) -> tu
 
 
 def shortest_names(paths: Sequence[str]) -> list[str]:
-  """Choose names for folders: their last parts, as few as make all names different."""
+  """Choose names for folders or files: their last parts, as few as make all names different."""
   parts = [path.rstrip('/').split('/') for path in paths]
   for count in range(1, max(map(len, parts)) + 1):
     names = ['/'.join(of[-count:]) for of in parts]

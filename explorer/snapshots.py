@@ -117,7 +117,7 @@ class Recorder:
       every: steps between evaluations; snapshots at its multiples, or of its double and so on, are kept.
     """
     if not sentences:
-      raise ValueError(f'no sentence to watch has at most {MOST_TOKENS} tokens; give a file of shorter ones')
+      raise ValueError(f'no sentence to watch has text of at most {MOST_TOKENS} tokens; give a file of such ones')
     check_length(model, max(len(side) for pair in sentences for side in pair[:2]))
     if not capture.kinds_of(model, sentences, source, target):
       raise ValueError('attention cannot be watched: the model has none')
@@ -155,7 +155,7 @@ class Watch:
 
 
 def of_task(task: Task, folder: str) -> Watch:
-  """Return the watch that train.watch_attention asks for: the first short samples, or a file's sentences.
+  """Return the watch that train.watch_attention asks for: the first short samples that have text, or a file's sentences.
 
   Raises:
     DataError, ValueError: see read_texts, token_pairs and Recorder.
@@ -164,7 +164,8 @@ def of_task(task: Task, folder: str) -> Watch:
   if asked is None:
     return Watch(folder, None)
   if asked == 'samples':
-    found = short_token_pairs(task.watchable(), task.source, task.target)
+    with_text = (pair for pair in task.watchable() if pair[1].strip() and (pair[0].strip() or not task.references))
+    found = short_token_pairs(with_text, task.source, task.target)
   else:
     found = token_pairs(read_texts(asked, paired=task.references), task.source, task.target)
   return Watch(folder, Recorder(folder, task.model, found, task.source, task.target, task.setup.loop.eval_every))

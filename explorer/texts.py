@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from corpora.vocabulary import Vocabulary
+from corpora.words import is_mark
 
 _BYTE = re.compile('<0x[0-9A-F]{2}>')
 _SPACE = '▁'  # SentencePiece's mark of a space
@@ -40,16 +41,11 @@ class Text:
     return tuple(self.special[self.word_of_piece.index(word)] for word in range(len(self.words)))
 
 
-def _is_mark(character: str) -> bool:
-  """Return whether the character is drawn on the one before it, such as a vowel sign or a combining accent."""
-  return unicodedata.category(character) in ('Mn', 'Mc')
-
-
 def _letter(character: str) -> bool:
   """Return whether the character continues the word of a letter before it."""
   if character in _INSIDE:
     return True
-  return (character.isalnum() or _is_mark(character)) and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
+  return (character.isalnum() or is_mark(character)) and not unicodedata.name(character, '').startswith(_WITHOUT_SPACES)
 
 
 def begins_word(before: str, piece: str) -> bool:
@@ -62,7 +58,7 @@ def begins_word(before: str, piece: str) -> bool:
     return True
   if not piece:  # a further byte of the same character
     return False
-  return before != _SPACE and not _is_mark(piece[0]) and not (_letter(before[-1]) and _letter(piece[0]))
+  return before != _SPACE and not is_mark(piece[0]) and not (_letter(before[-1]) and _letter(piece[0]))
 
 
 def describe(ids: Sequence[int], vocabulary: Vocabulary) -> Text:

@@ -7,6 +7,8 @@ is a class that implements these methods: one file, and one line in tasks/__init
 import abc
 import dataclasses
 import functools
+import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -227,8 +229,15 @@ class Task(abc.ABC):
 
   @property
   def text_folder(self) -> str:
-    """The folder of tokenised text."""
-    return self.setup.places.cache_dir or self.folder.data
+    """The folder of tokenised text: the run's own on its disk, or one that runs share."""
+    if not self.setup.places.cache_dir and self.folder.data == self.folder.epochs:
+      return self.folder.data
+    return self._shared(self.setup.places.cache_dir or self.folder.data)
+
+  def _shared(self, folder: str) -> str:
+    """Return where runs share what is made of this text: text of which Pythons keep other pairs has a place for each outcome."""
+    kept = getattr(self.corpus.train, 'kept', '')
+    return os.path.join(folder, f'kept_{hashlib.sha256(kept.encode()).hexdigest()[:20]}') if kept else folder
 
   @property
   def fingerprints(self) -> list[str]:
@@ -270,8 +279,8 @@ class Task(abc.ABC):
 
   def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
     """Return the run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
-    options, init_from = self.setup.vocabulary, self.setup.places.init_from
-    keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
+    options, init_from, cache = self.setup.vocabulary, self.setup.places.init_from, self.setup.places.cache_dir
+    keep = vocabularies.keeper(cache and self._shared(cache), options, self.corpus.train.fingerprint)
     if not self.folder.has(self.folder.words):
       words = (word for pair in self.vocabulary_text() for word in vocabularies.words(pair.source))
       self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))

@@ -111,6 +111,8 @@ def test_a_markov_chain_by_hand():
   assert (gone.step, gone.token) == (1, 2) and np.exp(gone.least_kept) == pytest.approx(0.09, rel=1e-3)
   assert np.exp(gone.log_prob) == pytest.approx(0.03)
   assert beam.departure(tree, [2, 3], np.log([0.3, 0.6])) is None
+  after = beam.departure(tree, [1, 2, 1, 3], np.log([0.6, 0.2, 0.3, 0.7]))  # kept at each of the two steps
+  assert (after.step, after.token, after.least_kept) == (2, 1, None)
 
 
 def test_a_greedy_search_has_no_tree(parts):

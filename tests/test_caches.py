@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import sys
+import unicodedata
 
 import jax
 import pytest
@@ -15,14 +16,15 @@ import decode
 import train
 from checks import cache_root
 from checks.errors import DataError
-from corpora import loading, tfds_sets
+from corpora import cleaning, loading, tfds_sets
 from corpora.phrasebook import builder, splits
+from corpora.vocabulary import load_words
 from options import decode_options
 from options.configurations import ROOT
 from sweeps import queue
-from tasks import setup
+from tasks import TASKS, setup
 from tests.test_integrity import sources
-from tests.tiny_runs import options
+from tests.tiny_runs import options, write_corpus
 from training import hardware
 from training.run_folder import RunFolder
 
@@ -163,3 +165,26 @@ def test_a_finished_run_of_a_sweep_stays_finished_wherever_its_programs_lay(corp
   asked = lambda **changes: queue.QueuedRun('base', 0, folder, [], config | changes)
   assert config['compile_cache'] and queue.is_finished(asked(compile_cache=None))
   assert not queue.is_finished(asked(seed=5))
+
+
+def test_pythons_that_keep_other_text_share_neither_stores_nor_words(tmp_path, monkeypatch):
+  corpus = write_corpus(tmp_path)
+  lines = (corpus / 'train.en').read_text().splitlines()
+  (corpus / 'train.en').write_text(''.join(f'{line} ẞig\n' if n % 3 else f'{line}\n' for n, line in enumerate(lines)))
+
+  def made(name, *more):
+    records = setup.read(options(corpus, tmp_path / name, *more))
+    with RunFolder(str(tmp_path / name)).create_or_resume(records.saved) as folder:
+      task = TASKS[records.task](records, folder)
+    return len(task.batches.store), load_words(folder.words), task.source.model
+
+  shared = f'--config.data.cache_dir={tmp_path}/shared'
+  plain = made('plain', shared)
+  assert plain[0] == 150 and not any('kept' in name for name in os.listdir(tmp_path / 'shared'))
+  now = made('now', shared, '--config.data.drop_control=True')
+  assert now == made('again', shared, '--config.data.drop_control=True') == plain
+  own = made('own', '--config.data.drop_control=True')
+  assert own == now and all(len(name) == 20 for name in os.listdir(tmp_path / 'own/data'))  # where runs go on from
+  monkeypatch.setattr(cleaning, 'unicodedata', unicodedata.ucd_3_2_0)  # which does not have that letter
+  then = made('then', shared, '--config.data.drop_control=True')
+  assert then[0] == 50 and 'ẞig' in now[1] and 'ẞig' not in then[1] and then[2] != now[2]

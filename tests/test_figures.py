@@ -10,9 +10,11 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from explorer import figures, reports
+from explorer.texts import Text
 from options import configurations, visualize_options
 from tasks.translation import Translation
-from tests.explorer_stand_ins import LINES, constructed, small_translator
+from tests.explorer_stand_ins import LINES, constructed, drawn, small_translator
+from training.run_folder import RunFolder
 from transformer import positions
 
 WORDS = ['the', 'animal', 'sees', 'it']
@@ -39,6 +41,18 @@ def test_the_future_of_a_decoder_is_masked():
   np.testing.assert_array_equal(shown.mask, np.triu(np.ones((4, 4)), 1) > 0)
 
 
+def test_a_word_sees_its_own_earlier_pieces():
+  """What is masked is what no piece of the word may see; all else is shown as it is."""
+  target = Text(('Ti', '·er', 'schläft', '·e', '·nd', '⟨eos⟩'), ('Tier', 'schläfend', '⟨eos⟩'), (0, 0, 1, 1, 1, 2),
+                (False,) * 5 + (True,))
+  seen = drawn(target, target)
+  shown = images(figures.attention(seen, 'decoder'))[0]
+  # Read are BOS, Tier and schläfend: "·er" sees "Ti", and "·e" sees "schläft".
+  np.testing.assert_array_equal(shown.mask, [[False, False, True], [False, False, False], [False, False, False]])
+  np.testing.assert_array_equal(shown.data[~shown.mask], seen.by_word('decoder')[0, 0][~shown.mask])
+  np.testing.assert_allclose(shown.sum(axis=1), 1.0, rtol=1e-5)
+
+
 def test_positions_are_the_models_own_in_both_layouts():
   shown = images(figures.position_encodings())
   for image, layout in zip(shown, ('interleaved', 'halves')):
@@ -56,6 +70,28 @@ def test_curves_leave_out_what_was_not_measured():
   assert figures.curve(lines, 'train/loss') == ([1, 4], [3.0, 2.0])
   drawn = figures.learning_curves({'a': lines, 'b': lines[:1]}).axes
   assert [line.get_label() for line in drawn[0].lines] == ['a', 'b'] and list(drawn[1].lines[0].get_ydata()) == [7.0]
+
+
+@pytest.mark.parametrize('name, measure, label', [
+    ('language_model', 'bits_per_byte', 'validation bits per byte'), ('fine_tune', 'accuracy', 'validation accuracy'),
+    ('phrasebook', 'bleu', 'validation BLEU')])
+def test_curves_are_of_the_tasks_own_measure(name, measure, label, tmp_path, monkeypatch):
+  (tmp_path / 'config.json').write_text(json.dumps(configurations.load_config(f'configs/{name}.py')))
+  (tmp_path / 'metrics.jsonl').write_text(json.dumps({'step': 3, 'train/loss': 1.0, f'validation/{measure}': 0.5}) + '\n')
+  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=png', '--figure=curves'], '')
+  right = visualize.draw_curves(options, RunFolder.open(str(tmp_path))).axes[1]
+  assert right.get_ylabel() == label and list(right.lines[0].get_ydata()) == [0.5]
+
+
+def test_pruning_curves_of_files_of_one_name_stand_beside_each_other(tmp_path):
+  for name, bleu in (('a', 9.0), ('b', 5.0)):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'heads.json').write_text(json.dumps(
+        {'pruning': [{'closed': 0, 'bleu': bleu}], 'least_important_first': ['x'], 'sentences': 3}))
+  options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=png', '--figure=pruning',
+                                     f'--beside={tmp_path}/a/heads.json,{tmp_path}/b/heads.json'], '')
+  lines = visualize.draw_pruning(options, None).axes[0].lines
+  assert [(line.get_label()[:12], *line.get_ydata()) for line in lines] == [('a/heads.json', 9.0), ('b/heads.json', 5.0)]
 
 
 def test_pruning_needs_its_curve():

@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from explorer import capture, gates, head_ablation, logit_lens
+from decoding.translator import Translator
+from explorer import capture, gates, head_ablation, logit_lens, reports
 from explorer.capture import TokenPair
 from explorer.gates import Head
 from tests.conftest import BOS, SIZES, rows
 from tests.explorer_stand_ins import LINES, shaken, small_translator, small_vocabulary
 from transformer import architectures, tokens
 from transformer.config import LanguageModelConfig, ModelConfig, RecurrentConfig
+from transformer.search import SearchConfig
 from transformer.tokens import Tokens
 
 
@@ -104,6 +106,20 @@ def test_a_language_models_heads_are_its_decoders():
 def test_a_recurrent_model_has_no_heads_to_close():
   model = architectures.build(RecurrentConfig(29, 29, 7))
   assert gates.open_gates(jax.eval_shape(model.init, jax.random.key(0))) == {}
+
+
+def test_a_line_and_its_reference_share_what_is_drawn_without_a_head(monkeypatch):
+  parts, params = small_translator(num_layers=1).parts, small_translator(num_layers=1).params
+  drawing = Translator([parts[0]], params, *parts[1:], SearchConfig(strategy='sample', extra_length=3),
+                       batch_tokens=8)
+  asked, translate = [], drawing.translate
+  monkeypatch.setattr(drawing, 'translate', lambda lines: asked.append(list(lines)) or translate(lines))
+  sentences = reports.explain(drawing, LINES[:2], LINES[1:3]).sentences
+  assert [one.source for one in sentences] == LINES[:2] * 2 and asked == [LINES[:2]] * 7  # all open, then 6 heads
+  texts = [{head: effect.text for head, effect in one.effects.items()} for one in sentences]
+  assert texts[:2] == texts[2:] and texts[0] != texts[1] and all(len(of) == 6 for of in texts)
+  changes = [[effect.change for effect in one.effects.values()] for one in sentences]
+  assert changes[0] != changes[2]  # each of its own text
 
 
 def test_effects_are_forced_scores_with_the_gate_closed():

@@ -280,6 +280,25 @@ def typed(tab, text):
   tab.ready()
 
 
+def test_of_a_text_that_is_too_long_the_page_says_how_much_it_reads(tab):
+  tab.page.evaluate('() => { live.longest = 7; }')
+  noted = lambda: 'only the first 7 tokens are read' in tab.page.locator('.pane .texts').first.inner_text()
+  for text, is_cut in (('the dog', False), (LINES[0], True), (LINES[1] + ' ' + LINES[0], True), ('it', False)):
+    typed(tab, text)
+    count = tab.page.evaluate('text => live.source.encode(text).length + 1', text)
+    assert noted() == is_cut == (count > 7)
+    assert tab.page.evaluate('() => sentence().texts.source.pieces.length') == min(count, 7)
+  # A head that is closed while the report shows a long sentence of its own: the sentence is then read by the page.
+  tab.page.evaluate('() => setSession({text: ""})')
+  tab.page.wait_for_function('() => state.s === report.first_view.sentence')
+  tab.ready()
+  assert not noted()
+  tab.page.evaluate('() => set({s: 0, c: -1}).then(() => toggleHead("cross", 0, 0))')
+  tab.page.wait_for_function('() => state.closed === "cross.0.0"')
+  tab.ready()
+  assert tab.page.evaluate('() => sentence().source') == LINES[0] and noted()
+
+
 def test_a_suggestion_is_typed_by_a_click(tab):
   tab.page.locator('#suggestions button').nth(2).click()
   assert tab.page.input_value('#typed') == LINES[2]
@@ -385,6 +404,34 @@ def test_what_is_saved_is_a_report_without_the_model(browser, tab, tmp_path):
     np.testing.assert_allclose(saved.page.evaluate(shown), tab.page.evaluate(shown), atol=1e-3)
   assert saved.state()['k'] == 'cross'
   saved.close()
+
+
+def test_what_is_saved_opens_on_the_piece_that_was_chosen(browser, tab, tmp_path):
+  typed(tab, 'wide cats see the tired dogs')
+  tab.page.click('#kind-encoder')
+  tab.page.click('#pieces')
+  tab.page.evaluate('() => set({q: null, m: null})')
+  pane = tab.page.locator('.pane').nth(0)
+  last = pane.locator('.queries button').count() - 1
+  assert last >= tab.page.evaluate('() => sentence().texts.source.words.length')  # words have no such place
+  pane.locator('.queries button').nth(last).click()
+  pane.locator('.keys button').nth(last - 1).click()
+  tab.page.wait_for_function('place => state.m === place', arg=last - 1)
+  tab.ready()
+  with tab.page.expect_download() as kept:
+    tab.page.click('#save')
+  kept.value.save_as(tmp_path / 'report.html')
+  saved = Tab(browser, tmp_path / 'report.html')
+  assert 'attends' in tab.text('#headline') == saved.text('#headline') and saved.state()['words'] == '0'
+  saved.close()
+  text = (tmp_path / 'report.html').read_text(encoding='utf-8')  # as earlier versions saved it, without the unit
+  assert text.count(unit := '"words":false') == 1
+  (tmp_path / 'earlier.html').write_text(text.replace(unit, '"words":true'), encoding='utf-8')
+  earlier = Tab(browser, tmp_path / 'earlier.html')
+  assert earlier.printed == [] and earlier.state()['words'] == '1'
+  assert int(earlier.state()['q']) == earlier.page.evaluate('() => sentence().texts.source.words.length') - 1
+  assert earlier.arcs() > 0
+  earlier.close()
 
 
 def test_a_sentence_that_was_not_shown_is_saved_where_the_page_has_no_vectors(browser, written, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from checks.whole_files import write_whole
-from explorer import capture, first_view, page, reports, texts
+from explorer import beam, capture, first_view, page, reports, texts
 from explorer.gates import Head
 from explorer.head_ablation import Effect
 from tests.explorer_stand_ins import drawn, text_of
@@ -106,6 +106,54 @@ def test_hovering_a_cell_shows_its_value(tab, captures):
   assert tab.page.evaluate('[0.0049, 0.0051].map(weight => shown(weight, 2))') == ['<.01', '0.01']
   tab.page.mouse.click(*cell)
   assert (tab.state()['q'], tab.state()['m']) == (str(row), str(column))
+
+
+def test_words_from_the_right_leave_numbers_and_quotation_marks_where_they_stand(browser, tmp_path):
+  """The number behind a word of Hebrew is drawn at its right, as in a sentence of English words alone."""
+  words = text_of(['שלום', '12', 'عالم', 'word'])
+  capture = drawn(words, words, seed=5)
+  nodes = [beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(0, 1, 0, -0.9, beam.FINISHED, -0.8)]
+  tree = page.beam_record(beam.Tree(nodes, [0, 1]), lambda ids: ['שלום' for _ in ids], 'none', None, compared=False)
+  first = first_view.FirstView(0, 'encoder', 0, 0, 0, 2, 0.5)
+  write_whole(path := str(tmp_path / 'right.html'), page.page(page.report(
+      [page.Sentence(' '.join(words.words), 't', capture, beam=tree)], first, [])))
+  tab = Tab(browser, path, '#k=encoder&l=0&h=0&q=0&m=2')
+  for selector, shown in (('#headline', '“שלום” attends to “عالم”, '), ('.value', '“שלום” attends to “عالم”: '),
+                          ('#ranking-hint', 'from “שלום” to “عالم”:'), ('#calculation-text', 'the piece “שלום”: its')):
+    text = tab.page.locator(selector).first.inner_text()
+    assert shown in re.sub('[\u2068\u2069]', '', text), selector
+    assert [found.strip('\u2068\u2069') for found in re.findall('\u2068[^\u2069]*\u2069', text)] == re.findall(
+        'שלום|عالم', text), selector  # each in an isolate of its own
+  shown_at = tab.page.evaluate('''() => { const range = document.createRange(), node = $('headline').firstChild;
+    const at = text => { const start = node.data.indexOf(text); range.setStart(node, start);
+                         range.setEnd(node, start + text.length); return range.getBoundingClientRect().left; };
+    return [at('שלום'), at('attends'), at('عالم'), at(node.data.match(/[.]\\d\\d|\\d[.]\\d\\d/)[0])]; }''')
+  assert shown_at == sorted(shown_at)
+  with tab.page.expect_download() as kept:
+    tab.page.locator('#beam-text').get_by_text('SVG').click()
+  with open(kept.value.path(), encoding='utf-8') as file:
+    assert '>\u2068שלום\u2069 -0.50<' in file.read()
+  assert '\u2068' not in tab.page.evaluate('() => quoted("word 12")')
+  tab.close()
+
+
+def test_two_long_sentences_beside_each_other_are_matched_as_often_as_short_ones(browser, tmp_path):
+  def calls(count):
+    texts = [text_of([f'{name if n % 3 else ""}w{n}' for n in range(count)]) for name in 'ab']
+    first = first_view.FirstView(0, 'encoder', 0, 0, 3, 2, 0.5, 1)
+    write_whole(path := str(tmp_path / f'{count}.html'), page.page(page.report(
+        [page.Sentence(' '.join(text.words), 't', drawn(text, text, with_operands=False)) for text in texts], first, [])))
+    tab = Tab(browser, path, '#s=0&c=1&q=3&on=0.1.2')
+    found = tab.page.evaluate('''async () => { let count = 0; const once = matches;
+      matches = (...given) => { count++; return once(...given); };
+      await set({h: 1});
+      return count; }''')
+    marked = tab.page.locator('.pane').nth(0).locator('.queries .differs').all_inner_texts()
+    assert marked == [word for word in texts[0].words if word not in texts[1].words]
+    tab.close()
+    return found
+
+  assert calls(6) == calls(40)
 
 
 def test_selectors_heads_and_keyboard(tab):
@@ -390,6 +438,23 @@ def test_the_beam_is_described_and_drawn(tab):
   with open(kept.value.path(), encoding='utf-8') as file:
     text = file.read()
   assert text.count('<path') == 3 and '■ -0.80' in text and '<img' not in text and '<script' not in text
+
+
+@pytest.mark.parametrize('left, said', [
+    (beam.Departure(2, 8, -4.0, None), 'stays in the beam until the search ends after step 2, before it comes to the '
+                                       'reference’s “שלום”.'),
+    (None, 'The reference stays in the beam.')])
+def test_a_reference_that_is_longer_than_the_search_is_not_said_to_stay(browser, captures, tmp_path, left, said):
+  one = sentence(captures[0])
+  tree = beam.Tree([beam.Node(-1, 0, 0, -0.5, beam.KEPT, None), beam.Node(0, 1, 2, -0.9, beam.FINISHED, -0.8)], [0, 1])
+  record = page.beam_record(tree, lambda ids: [HOSTILE[i] for i in ids], 'none', left, compared=True)
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  write_whole(path := str(tmp_path / 'ended.html'), page.page(page.report(
+      [dataclasses.replace(one, beam=record)], first, [])))
+  tab = Tab(browser, path)
+  found = tab.text('#beam-text').replace('\u2068', '').replace('\u2069', '')
+  assert said in found and found.count('The reference') == 1
+  tab.close()
 
 
 def test_a_search_whose_tree_is_not_known_says_so(browser, captures, tmp_path):

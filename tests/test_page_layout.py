@@ -93,6 +93,29 @@ def test_the_picture_of_the_model_is_the_way_through_it(tab):
       KINDS[kind] for kind in ('encoder', 'cross', 'decoder')]
 
 
+@pytest.mark.parametrize('layers, width', [(8, 1280), (12, 1280), (24, 1280), (24, 390), (48, 1280)])
+def test_every_layer_of_a_deep_model_can_be_read_and_hit(browser, tmp_path, layers, width):
+  text = text_of(['a', 'b', 'c'])
+  first = first_view.FirstView(0, 'encoder', 0, 0, 1, 0, 0.5)
+  write_whole(path := str(tmp_path / 'deep.html'), page.page(page.report(
+      [page.Sentence('s', 't', drawn(text, text, layers=layers, heads=1, width=2, with_operands=False))], first, [])))
+  tab = Tab(browser, path, viewport={'width': width, 'height': 844})
+  boxes = tab.page.locator('.stack button').evaluate_all('''buttons => buttons.map(button => {
+    const {x, y, width, height} = button.getBoundingClientRect(), {lineHeight} = getComputedStyle(button);
+    const under = document.elementFromPoint(x + width / 2, y + height / 2);
+    return {width, height, line: parseFloat(lineHeight), isHit: under === button, isWide: button.scrollWidth <= width + 1}; })''')
+  assert len(boxes) == 3 * layers and not [place for place, box in enumerate(boxes) if not box['isHit']]
+  assert min(box['height'] for box in boxes) >= 12 and min(box['width'] for box in boxes) >= 12
+  assert all(box['isWide'] for box in boxes)
+  places = tab.page.locator('[data-kind=encoder] .stack button').evaluate_all(
+      'buttons => buttons.map(button => { const {x, y} = button.getBoundingClientRect(); return [Math.round(x), -Math.round(y)]; })')
+  assert places == sorted(places)  # from the bottom up, then from left to right
+  assert tab.page.locator('.stack').first.bounding_box()['height'] <= 72
+  tab.page.locator('[data-kind=decoder] [data-layer="7"]').click()
+  assert (tab.state()['k'], tab.state()['l']) == ('decoder', '7')
+  tab.close()
+
+
 @pytest.mark.parametrize('kinds', [('decoder',), ('cross',)])
 def test_the_picture_has_only_what_the_model_has(browser, captures, tmp_path, kinds):
   seen = dataclasses.replace(captures[0], weights={kind: captures[0].weights[kind] for kind in kinds}, operands={})

@@ -15,7 +15,7 @@ from explorer import analysis, gates, importance, pronouns, pruned_run, roles
 from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import analyze_options, configurations
-from tasks import trained
+from tasks import setup, trained
 from tasks.translation import Translation
 from tests.explorer_stand_ins import LINES, constructed, small_translator, small_vocabulary, text_of
 from training import json_files
@@ -241,6 +241,25 @@ def test_what_cannot_be_analysed_is_refused_before_anything_is_computed(run, tmp
   for count in (12, 99):
     with pytest.raises(ConfigError, match=f'--prune={count}: the model has 12 heads, .*expected at most 11'):
       analyze.main(options(*files, f'--prune={count}', f'--pruned_workdir={tmp_path}/pruned'))
+
+
+@pytest.mark.parametrize('changes', [dict(beam_size=4, groups=2), dict(beam_size=4, coverage_penalty=0.2), dict(
+    strategy='sample', temperature=0.7, top_k=5)])
+def test_a_run_is_analysed_by_greedy_search_whatever_its_own_is(run, changes, tmp_path, monkeypatch):
+  config = json_files.read_json(f'{run}/config.json')
+  config['search'] |= changes
+  (run / 'config.json').write_text(json.dumps(config))
+
+  def load(folders, wanted, search):
+    found = setup.of_folder(folders[0], search).search
+    assert (found.strategy, found.width, found.groups, found.coverage_penalty) == ('beam', 1, 1, 0.0)
+    pytest.fail('loaded')
+
+  monkeypatch.setattr(Translation, 'load', load)
+  (tmp_path / 'in').write_text(LINES[0])
+  with pytest.raises(pytest.fail.Exception, match='^loaded'):
+    analyze.main(options(f'--workdir={run}', f'--input={tmp_path}/in', f'--reference={tmp_path}/in',
+                         f'--output={tmp_path}/heads.json'))
 
 
 def test_pairs_that_the_model_has_no_positions_for_are_left_out_in_words(capsys):

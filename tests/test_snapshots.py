@@ -1,6 +1,7 @@
 """Snapshots of attention: what a run records at its evaluations, how many are kept, and which after a stop."""
 
 import os
+import types
 
 import jax
 import numpy as np
@@ -128,6 +129,27 @@ def test_long_sentences_are_refused_or_passed_over():
     snapshots.token_pairs(texts, vocabulary, vocabulary)
   found = snapshots.short_token_pairs(texts, vocabulary, vocabulary)
   assert len(found) == snapshots.MOST_SENTENCES and found[0] == readings(('a', 'b'))[0] and found[1] == found[3]
+
+
+@pytest.mark.parametrize('paired', [True, False])
+def test_samples_without_text_are_passed_over(tmp_path, paired):
+  model, source, target = small_translator().parts
+  samples = [('', LINES[0]), (LINES[1], ' '), (' ', LINES[1]), (LINES[2], LINES[3])] if paired else [
+      ('', ' '), ('', LINES[2])]
+  if not paired:
+    model = architectures.build(LanguageModelConfig(source.size, source.size, d_model=14, num_heads=2, num_layers=1, d_ff=11))
+  asked = types.SimpleNamespace(evaluation=types.SimpleNamespace(watch_attention='samples'),
+                                loop=types.SimpleNamespace(eval_every=10))
+  task = types.SimpleNamespace(setup=asked, watchable=lambda: samples, references=paired, model=model, source=source,
+                               target=target)
+  watched = snapshots.of_task(task, f'{tmp_path}/attention')
+  watched._recorder(jax.jit(model.init)(jax.random.key(0)), 10)
+  seen, = snapshots.read(f'{tmp_path}/attention')[0].sentences
+  spelt = source.decode(list(seen.source[:-1])), target.decode(list(seen.target[:-1]))
+  assert spelt == samples[-1]
+  with pytest.raises(ValueError, match='no sentence'):
+    task.watchable = lambda: samples[:-1]
+    snapshots.of_task(task, f'{tmp_path}/attention')
 
 
 def test_nothing_to_watch_is_an_error_before_training(tmp_path):

@@ -2,9 +2,11 @@
 
 import copy
 import errno
+import gzip
 import io
 import os
 import pickle
+import re
 
 import pytest
 import sentencepiece
@@ -14,6 +16,7 @@ from checks.whole_files import whole
 from corpora import vocabulary
 from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary, VocabularyConfig
+from explorer import analysis
 
 SENTENCES = ['Ein kleiner Hund läuft über die Straße.', 'A small dog runs across the street.', 'I am a student.',
              'Ich bin Student.', 'Two young, white males are outside near many bushes.'] * 4
@@ -236,6 +239,31 @@ def test_options_of_a_vocabulary_that_have_no_effect_are_named_with_the_reason(o
     ('', []), ('… – 3.5 %', []), ("'quoted' snake_case", ['quoted', 'snake', 'case'])])
 def test_words_are_runs_of_letters(text, expected):
   assert vocabulary.words(text) == expected
+
+
+@pytest.mark.parametrize('text, expected', [
+    ('हिन्दी में लिखी हुई एक पंक्ति। १२', ['हिन्दी', 'में', 'लिखी', 'हुई', 'एक', 'पंक्ति']),
+    ('un e\u0301tudiant re\u0301sume\u0301-t-il', ['un', 'e\u0301tudiant', 're\u0301sume\u0301-t-il']),
+    ('\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd', ['\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd']),
+    ('ที่นี่ มีน้ำ', ['ที่นี่', 'มีน้ำ']),
+    ('\u0301a _\u0301', ['a']), ('\U00011013\U00011038\U00011013 x', ['\U00011013\U00011038\U00011013', 'x'])])
+def test_marks_continue_words(text, expected):
+  assert vocabulary.words(text) == expected
+
+
+def test_a_file_of_words_is_read_by_the_rule_that_made_it(tmp_path):
+  """In files of earlier versions marks ended words: what such a run has seen is not called unseen."""
+  seen, other = 'हिन्दी में', 'तमिल'
+  earlier = re.findall(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*", seen)
+  (tmp_path / 'old.gz').write_bytes(gzip.compress('\n'.join(f'{word}\t1' for word in sorted(set(earlier))).encode()))
+  (tmp_path / 'new.gz').write_bytes(vocabulary.word_counts(vocabulary.words(seen)))
+  old, new = (vocabulary.load_words(f'{tmp_path}/{name}.gz') for name in ('old', 'new'))
+  assert new == {'हिन्दी', 'में'} and old == set(earlier) != new
+  assert vocabulary.unseen_words(seen, old) == vocabulary.unseen_words(seen, new) == []
+  assert vocabulary.unseen_words(other, new) == [other] and 'त' in vocabulary.unseen_words(other, old)[0]
+  counts = [analysis.TrainingCounts(vocabulary.load_word_counts(f'{tmp_path}/{name}.gz')) for name in ('old', 'new')]
+  assert [of['हिन्दी'] for of in counts] == [1, 1] and [of['हि'] for of in counts] == [1, 0]
+  assert vocabulary.load_word_counts(f'{tmp_path}/new.gz') == {'हिन्दी': 1, 'में': 1}
 
 
 def test_unseen_words_are_named_once_in_order():

@@ -43,6 +43,10 @@ class ArcView {
   constructor(pane) {
     this.pane = pane;
     const mapOf = (sentence, head) => attentionMap(sentence, state.k, state.l, head, state.words);
+    this.beside = pane.other && Object.fromEntries([['query', pane.queries], ['key', pane.keys]].map(([side, units]) => {
+      const theirs = pane.axis(side, pane.other), found = matches(units, theirs);  // once: it takes the product of lengths
+      return [side, {found, there: counterparts(units, theirs, found)}];
+    }));
     this.maps = state.on.map(head => {
       const map = mapOf(pane.sentence, head);
       return {head, map, differs: pane.other && this.comparing(map, mapOf(pane.other, head))};
@@ -74,8 +78,7 @@ class ArcView {
 
   // Returns whether the weight at a place of a map is far from that of the other sentence at its counterpart.
   comparing(map, other) {
-    const there = (mine, theirs) => mine.map((_, i) => counterpart(mine, theirs, i));
-    const rows = there(map.rows, other.rows), columns = there(map.columns, other.columns);
+    const {query: {there: rows}, key: {there: columns}} = this.beside;
     return (i, j) => Math.abs(map.at(i, j) - other.at(rows[i], columns[j])) >= APART;
   }
 
@@ -90,7 +93,7 @@ class ArcView {
     if (unit.reads !== null) name.prepend(element('span', {className: 'reads'}, part(unit.reads), ' → '));
     button.append(name);
     if (unit.special) button.classList.add('special');
-    if (pane.other && matches(pane.axis(side), pane.axis(side, pane.other))[i] < 0) button.classList.add('differs');
+    if (this.beside?.[side].found[i] < 0) button.classList.add('differs');
     return button;
   }
 

@@ -8,7 +8,7 @@ function showControls() {
   };
   const short = text => [...text].length <= 30 ? text :
     `${[...text].slice(0, 10).join('')} … ${[...text].slice(-17).join('')}`;
-  const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${short(s.source || s.target)}` +
+  const sentences = report.sentences.map((s, i) => [i, `${i + 1}: ${inOwnDirection(short(s.source || s.target))}` +
     (s.origin === report.sentences[0].origin ? '' : ` (${s.origin})`)]);
   fill($('sentence'), sentences, state.s);
   fill($('compare'), [[-1, 'nothing'], ...sentences.filter(([i]) => i !== state.s)], state.c);

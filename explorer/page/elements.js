@@ -47,6 +47,14 @@ function brief(number) {
 // A number of either sign to so many decimals; one that would be all zeros has no sign.
 const rounded = (number, decimals) => (+number.toFixed(decimals) || 0).toFixed(decimals);
 
+// A text inside another that is written from left to right: in its own direction, so that a word of Hebrew or Arabic does
+// not draw the numbers and quotation marks beside it over to its other side.
+const isolated = text => `\u2068${text}\u2069`;
+const FROM_THE_RIGHT = new RegExp('[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2068\ufb1d-\ufdff\ufe70-\ufeff' +
+  '\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]', 'u');
+const inOwnDirection = text => FROM_THE_RIGHT.test(text) ? isolated(text) : text;  // all other texts stay as they are
+const quoted = text => `“${inOwnDirection(text)}”`;
+
 // A small square of a colour, for legends.
 function swatch(background) {
   const made = element('span', {className: 'swatch'});

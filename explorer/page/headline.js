@@ -12,9 +12,9 @@ function showHeadline() {
 function weightInWords(pane) {
   const top = largest(pane, state.q), j = state.m ?? top, unit = pane.queries[state.q];
   if (pane.heatMap.isMasked(state.q, j)) return pane.describe(state.q, j);
-  const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}”, to predict “${unit.label}”,`;
+  const who = unit.reads === null ? quoted(unit.label) : `${quoted(unit.reads)}, to predict ${quoted(unit.label)},`;
   const weight = shown(pane.heatMap.map.at(state.q, j), 2);
-  return `${who} attends ${state.m === null ? 'most ' : ''}to “${pane.keys[j].label}”, ${weight}`;
+  return `${who} attends ${state.m === null ? 'most ' : ''}to ${quoted(pane.keys[j].label)}, ${weight}`;
 }
 
 const largest = (pane, i) => {
@@ -31,7 +31,7 @@ function contrast(pane, beside) {
   if (word === other || (state.m ?? j) !== j) return null;
   const doing = pane.queries[i].reads === null ? 'reading' : 'writing';
   const [query, otherQuery] = [pane.queries[i].label, beside.queries[there].label];
-  const second = query === otherQuery ? 'in the sentence beside' : `${doing} “${otherQuery}”`;
-  return `${doing} “${query}”, it looks at “${word}”, ${shown(pane.heatMap.map.at(i, j), 2)}; ` +
-    `${second}, at “${other}”, ${shown(beside.heatMap.map.at(there, elsewhere), 2)}`;
+  const second = query === otherQuery ? 'in the sentence beside' : `${doing} ${quoted(otherQuery)}`;
+  return `${doing} ${quoted(query)}, it looks at ${quoted(word)}, ${shown(pane.heatMap.map.at(i, j), 2)}; ` +
+    `${second}, at ${quoted(other)}, ${shown(beside.heatMap.map.at(there, elsewhere), 2)}`;
 }

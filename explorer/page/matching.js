@@ -20,12 +20,13 @@ function markedWords(text, other) {
   return words.flatMap((word, i) => [i ? ' ' : '', found[i] < 0 ? element('mark', {textContent: word}) : word]);
 }
 
-// The word of b that goes with word i of a: the same word, or, where the sentences differ, the one at its place.
-function counterpart(a, b, i) {
-  if (i === null) return null;
-  const found = matches(a, b);
-  if (found[i] >= 0) return found[i];
-  for (let back = i - 1; back >= 0; back--)
-    if (found[back] >= 0) return Math.min(found[back] + (i - back), b.length - 1);
-  return Math.min(i, b.length - 1);
+// For each word of a the word of b that goes with it: the same word, or, where the sentences differ, the one at its place.
+function counterparts(a, b, found = matches(a, b)) {
+  let shift = 0;  // of the newest word that both have
+  return found.map((there, i) => {
+    if (there >= 0) shift = there - i;
+    return Math.min(i + shift, b.length - 1);
+  });
 }
+
+const counterpart = (a, b, i) => i === null ? null : counterparts(a, b)[i];

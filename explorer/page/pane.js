@@ -8,8 +8,8 @@ const fullName = unit => unit.reads === null ? unit.label : `${unit.reads} → $
 function drawnName(unit, most = Infinity) {
   const text = [...fullName(unit)], cut = text.length > most ? [...text.slice(0, most - 1), '…'] : text;
   if (unit.reads === null) return cut.join('');
-  const read = [...unit.reads].length, arrow = read + 3, isolated = part => `\u2068${part.join('')}\u2069`;
-  return isolated(cut.slice(0, read)) + cut.slice(read, arrow).join('') + isolated(cut.slice(arrow));
+  const read = [...unit.reads].length, arrow = read + 3, part = (from, to) => cut.slice(from, to).join('');
+  return isolated(part(0, read)) + part(read, arrow) + isolated(part(arrow));
 }
 
 class Pane {
@@ -75,8 +75,8 @@ class Pane {
   // One weight of the heat map in words.
   describe(i, j) {
     const [row, column] = [this.queries[i], this.keys[j]];
-    if (this.heatMap.isMasked(i, j)) return `“${row.label}” may not attend to “${column.label}”: it comes later`;
-    const who = row.reads === null ? `“${row.label}”` : `“${row.reads}”, to predict “${row.label}”,`;
-    return `${who} attends to “${column.label}”: ${shown(this.heatMap.map.at(i, j), 2)}`;
+    if (this.heatMap.isMasked(i, j)) return `${quoted(row.label)} may not attend to ${quoted(column.label)}: it comes later`;
+    const who = row.reads === null ? quoted(row.label) : `${quoted(row.reads)}, to predict ${quoted(row.label)},`;
+    return `${who} attends to ${quoted(column.label)}: ${shown(this.heatMap.map.at(i, j), 2)}`;
   }
 }

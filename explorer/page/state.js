@@ -10,7 +10,7 @@ const state = {
   on: [report.first_view.head],  // the heads whose arcs are drawn
   q: report.first_view.query,  // the chosen query, a word or piece, or null
   m: report.first_view.key,  // the chosen key, or null
-  words: true,  // else pieces
+  words: report.first_view.words ?? true,  // else pieces
   padded: false,  // whether padding is shown
   t: 0,  // step of decoding; where the decoder's rows are shown, the chosen row is that of the step
   d: 0,  // which of the d_k numbers of a query and a key the projection is about
@@ -58,8 +58,12 @@ function restore() {
   state.on = found.has('on') ? on : [state.h];
   if (found.has('words')) state.words = found.get('words') === '1';
   if (found.has('padded')) state.padded = found.get('padded') === '1';
-  state.q = number('q', axis(sentence(), state.k, 'query', state.words).length - 1, state.q);
-  state.m = number('m', axis(sentence(), state.k, 'key', state.words).length - 1, state.m);
+  const place = (name, side) => {
+    const most = axis(sentence(), state.k, side, state.words).length - 1, found = number(name, most, state[name]);
+    return found === null ? null : clamp(found, most);
+  };
+  state.q = place('q', 'query');
+  state.m = place('m', 'key');
   state.t = number('t', sentence().steps.length - 1, 0) ?? 0;
   followRow();
   state.d = number('d', Infinity, 0) ?? 0;

@@ -34,7 +34,7 @@ function showBox() {
                      textContent: ` ${score.toFixed(2)}`}))));
   $('keep').textContent = state.kept ? '✎ let A go' : '✎ keep as A';
   $('keep').setAttribute('aria-pressed', Boolean(state.kept));
-  $('kept').textContent = state.kept ? `A: ${state.kept}` : '';
+  $('kept').textContent = state.kept ? `A: ${inOwnDirection(state.kept)}` : '';
   const isClosed = closedHeads().some(({name}) => name === headName(k, l, h));
   $('close-head').replaceChildren(isClosed ? 'open ' : 'close ',
     element('span', {className: 'roomy', textContent: `layer ${l + 1}, head ${h + 1}`}),

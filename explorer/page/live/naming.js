@@ -1,7 +1,7 @@
 // The names of tokens for the axes of a map, piece by piece and word by word, as explorer/texts.py makes them.
 
-const MARK = /^[\p{Mn}\p{Mc}]/u;  // drawn on the character before it, such as a vowel sign or a combining accent
-const CONTINUES = /^[\p{L}\p{N}\p{Mn}\p{Mc}'’-]$/u;  // a character that can continue a word
+const MARK = /^\p{M}/u;  // drawn on the character before it, such as a vowel sign or a combining accent
+const CONTINUES = /^[\p{L}\p{N}\p{M}'’-]$/u;  // a character that can continue a word
 // Letters of scripts that have no spaces: each piece begins a word.
 const STANDS_ALONE = new RegExp('^[\u3041-\u3096\u309d-\u309f\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff' +
   '\uf900-\ufaff\u{20000}-\u{3ffff}\u0e01-\u0e5b\u0e81-\u0edf\u1780-\u17ff]$', 'u');

@@ -60,9 +60,13 @@ class Witness {
 
 // The ids that the model reads of a text: they end in EOS; of a text that is too long, the first.
 function sourceIds(text, live) {
-  const ids = [...live.source.encode(text), live.source.eos];
-  return ids.length <= live.longest ? ids : [...ids.slice(0, live.longest - 1), live.source.eos];
+  const ids = live.source.encode(text).slice(0, live.longest - 1);
+  return [...ids, live.source.eos];
 }
+
+// What is said beside a text that is too long, or nothing.
+const cutNote = (text, live) => live.source.encode(text).length < live.longest ? ''
+  : ` · of this text only the first ${live.longest} tokens are read`;
 
 // The hypotheses for a source of so many tokens, and, of a beam, the tree; see search.js. Logits are divided by the
 // temperature.

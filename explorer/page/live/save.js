@@ -41,14 +41,14 @@ async function savedSentence({snapshots, unpacked, madeOf, ids, hypotheses, ...o
 
 // The report's JSON: it opens with what is shown. Closed heads, beam size and temperature are told on its card.
 async function savedContent() {
-  const {live: _, ...content} = report, {s, c, a, k: kind, l: layer, h: head, q: query, m: key} = state;
+  const {live: _, ...content} = report, {s, c, a, k: kind, l: layer, h: head, q: query, m: key, words} = state;
   const sentences = await Promise.all(report.sentences.map(savedSentence));
   const card = isChanged() ? [...content.card, ['in the living page', [
     `beam size ${state.beams}`, `temperature ${state.heat}`,
     ...closedHeads().map(closed => `closed: ${KINDS[closed.kind]}, layer ${closed.layer + 1}, head ${closed.head + 1}`),
   ].join(', ')]] : content.card;
   return {...content, sentences, card,
-          first_view: {...content.first_view, sentence: shownPlace(), kind, layer, head, query, key,
+          first_view: {...content.first_view, sentence: shownPlace(), kind, layer, head, query, key, words,
                        beside: c < 0 ? null : a ? s : c}};
 }
 

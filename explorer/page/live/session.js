@@ -54,7 +54,7 @@ function translateAll() {
     const record = made.find(record => record.madeOf === madeOf) ??
       {...sentenceRecord(text, live, sessionSearch()), madeOf};
     made.push(record);
-    sentences.push({...record, origin: i ? 'A, kept' : 'typed'});
+    sentences.push({...record, origin: (i ? 'A, kept' : 'typed') + cutNote(text, live)});
   });
 }
 

@@ -22,7 +22,7 @@ function drawBeam(make) {
     pen.fillStyle = {kept: look.ink, pruned: look.dim, finished: look.accent}[fate];
     pen.font = `${onPath ? 'bold ' : fate === 'pruned' ? 'italic ' : ''}12px sans-serif`;
     const number = score === null ? logProb.toFixed(2) : `■ ${score.toFixed(2)}`;
-    pen.fillText(`${[...label].slice(0, 9).join('')} ${number}`, x, y);
+    pen.fillText(`${inOwnDirection([...label].slice(0, 9).join(''))} ${number}`, x, y);
     pen.strokeStyle = onPath ? look.accent : fate === 'pruned' ? look.line : look.dim;
     pen.lineWidth = onPath ? 2.5 : 1;
     pen.beginPath();
@@ -49,8 +49,10 @@ function showBeam() {
   let text = 'Each column is a step, each entry a hypothesis with its log-probability, ■ a finished one with its ' +
     `score, its log-probability divided by the length penalty (${penaltyInWords(beam)}): ` +
     `${count('kept')} kept, ${count('finished')} finished, ${count('pruned')} pruned (dim). `;
-  if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with “${beam.left.token}”: its ` +
-    `log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +
+  if (beam.left?.least_kept === null) text += `The reference stays in the beam until the search ends after step ` +
+    `${beam.left.step}, before it comes to the reference’s ${quoted(beam.left.token)}.`;
+  else if (beam.left) text += `The reference leaves the beam at step ${beam.left.step + 1} with ` +
+    `${quoted(beam.left.token)}: its log-probability is ${beam.left.log_prob.toFixed(2)} there, that of the worst kept hypothesis ` +
     `${beam.left.least_kept.toFixed(2)}.`;
   else if (beam.compared) text += 'The reference stays in the beam.';
   $('beam-text').replaceChildren(text, ' ', ...exportButtons('beam', drawBeam));

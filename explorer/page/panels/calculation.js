@@ -55,8 +55,8 @@ function sumLegend(numbers, rest) {
 function showProducts({q, keys, dot, scaled}, m, names) {
   const key = keys[m], products = q.map((x, d) => x * key[d]), most = farthest([...q, ...key]);
   const strips = [
-    {name: `q “${names.query}”`, numbers: q, most, saying: d => exact(q[d])},
-    {name: `k “${names.key}”`, numbers: key, most, saying: d => exact(key[d])},
+    {name: `q ${quoted(names.query)}`, numbers: q, most, saying: d => exact(q[d])},
+    {name: `k ${quoted(names.key)}`, numbers: key, most, saying: d => exact(key[d])},
     {name: 'product', numbers: products, most: farthest(products),
      saying: d => `${exact(q[d])} × ${exact(key[d])} = ${exact(products[d])}`}];
   $('strips').replaceChildren(...strips.flatMap(each => [nameOf(each.name), strip(each)]));
@@ -84,7 +84,7 @@ function showCalculation() {
     return;
   }
   const {key, column, found, queryUnit: unit, keyUnits} = pieces, width = found.q.length;
-  const who = unit.reads === null ? `“${unit.label}”` : `“${unit.reads}”, which “${unit.label}” is to follow`;
+  const who = unit.reads === null ? quoted(unit.label) : `${quoted(unit.reads)}, which ${quoted(unit.label)} is to follow`;
   $('calculation-text').textContent = `Layer ${state.l + 1}, head ${state.h + 1}, the piece ${who}: its query q has ` +
     `d_k = ${width} numbers, and so has each key k. ${whereFrom(width)}The softmax of ${of.vectors.scaled ? `q·k / √${width}` : 'q·k'} ` +
     `is the weight α, and the head's output is the sum of the values v times α, of length ${found.length.toFixed(2)}.`;

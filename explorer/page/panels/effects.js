@@ -69,8 +69,8 @@ function effectInWords(of) {
   const decimals = Math.abs(effect.change) >= 0.1 ? 2 : 4;
   const [open, closed] = [log_prob, log_prob + effect.change].map(value => rounded(value, decimals));
   return element('p', {dir: 'auto'}, `Without layer ${state.l + 1}, head ${state.h + 1} the log-probability of ` +
-    `“${of.target}” goes from ${open} to ${closed}, and the search` +
-    (written === undefined ? ' writes: ' : `, which writes “${written}” with all heads open, then writes: `),
+    `${quoted(of.target)} goes from ${open} to ${closed}, and the search` +
+    (written === undefined ? ' writes: ' : `, which writes ${quoted(written)} with all heads open, then writes: `),
     ...writtenWithout(of, effect), '.');
 }
 

@@ -39,7 +39,7 @@ function drawProjection(side, label, {x, columns, sums}, result, j) {
     'aria-label': `${letter}: ${columns.length} numbers`});
   Object.assign(marker.style, {top: `${100 * j / columns.length}%`, height: `${100 / columns.length}%`});
   drawCells(made, result.map(number => [number]), farthest(result));
-  const own = {name: `x “${label}”`, numbers: x, most: farthest(x), saying: i => exact(x[i])};
+  const own = {name: `x ${quoted(label)}`, numbers: x, most: farthest(x), saying: i => exact(x[i])};
   const terms = {name: `x · row ${j + 1}`, numbers: products, most: farthest(products),
                  saying: i => `${exact(x[i])} × ${exact(columns[j][i])} = ${exact(products[i])}`};
   return element('div', {className: 'projection'},

@@ -5,7 +5,7 @@ function showRanking() {
   const isChosen = q !== null && m !== null, isMasked = isChosen && pane.heatMap.isMasked(q, m);
   $('ranking-hint').textContent = !isChosen ? 'Choose a query, on the left, and then a key, on the right.' :
     isMasked ? `In no head: ${pane.describe(q, m)}.` :
-    `All heads of ${KINDS[state.k]} by their weight from “${pane.queries[q].label}” to “${pane.keys[m].label}”:`;
+    `All heads of ${KINDS[state.k]} by their weight from ${quoted(pane.queries[q].label)} to ${quoted(pane.keys[m].label)}:`;
   const found = !isChosen || isMasked ? [] : range(layers).flatMap(l => range(heads).map(h =>
     ({l, h, weight: attentionMap(sentence(), state.k, l, h, state.words).at(q, m)})));
   found.sort((a, b) => b.weight - a.weight);

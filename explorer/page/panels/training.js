@@ -58,7 +58,7 @@ function showTraining() {
   $('snapshot-text').textContent = [snapshotName(), summary,
     `log-probability of the text ${sentence().log_probs[state.e].toFixed(2)}`].filter(Boolean).join(' · ');
   $('chart-caption').replaceChildren(...(cell ? [
-    `How much “${pane.queries[cell.q].label}” attends to “${pane.keys[cell.m].label}”: layer ${state.l + 1}, ` +
+    `How much ${quoted(pane.queries[cell.q].label)} attends to ${quoted(pane.keys[cell.m].label)}: layer ${state.l + 1}, ` +
     `head ${state.on.map(h => h + 1).join(', ') || '–'}`,
     element('span', {}, ...exportButtons('training', drawChart))] : ['Choose a query to follow its weight.']));
   drawChart((width, height) => { $('chart').style.width = `${width}px`; return canvasPen($('chart'), width, height); });
