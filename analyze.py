@@ -40,9 +40,7 @@ from options.analyze_options import AnalyzeOptions  # noqa: E402
 from tasks import TASKS, setup  # noqa: E402
 from training import hardware, json_files  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
-
-# Options of a greedy search, whatever the run's own search is.
-GREEDY = {'strategy': 'beam', 'beam_size': 1, 'groups': 1, 'coverage_penalty': 0.0}
+from transformer.search import GREEDY  # noqa: E402
 
 
 def main(options: AnalyzeOptions) -> int:

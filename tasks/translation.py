@@ -26,7 +26,7 @@ from training import hardware
 from training.checkpoint import BLEU
 from training.evaluation import Evaluation, Score, Sums
 from training.run_folder import RunFolder
-from transformer.search import SearchConfig
+from transformer.search import GREEDY, SearchConfig
 
 
 @task
@@ -71,8 +71,7 @@ class Translation(Task):
   @functools.cached_property
   def _greedy(self) -> Translator:
     """The greedy translator of all evaluations: made once, so that it compiles once, and for few lengths."""
-    return self._make_translator(dataclasses.replace(
-        self.setup.search, strategy='beam', beam_size=1, groups=1, coverage_penalty=0.0), COARSE)
+    return self._make_translator(dataclasses.replace(self.setup.search, **GREEDY), COARSE)
 
   @functools.cached_property
   def _searching(self) -> Translator:

@@ -25,7 +25,7 @@ ones, E tokens that occur in phrases, Z states of an automaton.
 """
 
 from transformer.search.beam import beam_search
-from transformer.search.config import LENGTH_PENALTIES, STRATEGIES, SearchConfig
+from transformer.search.config import GREEDY, LENGTH_PENALTIES, STRATEGIES, SearchConfig
 from transformer.search.hypotheses import NEVER, NOISE, Hypotheses
 from transformer.search.problem import SearchProblem, Sentences
 from transformer.search.queue import Outcome, Queue
@@ -33,5 +33,5 @@ from transformer.search.sampling import row_keys, sample
 from transformer.search.strategies import search, search_queue
 from transformer.search.walk import greedy_search
 
-__all__ = ['Hypotheses', 'LENGTH_PENALTIES', 'NEVER', 'NOISE', 'Outcome', 'Queue', 'STRATEGIES', 'SearchConfig',
+__all__ = ['GREEDY', 'Hypotheses', 'LENGTH_PENALTIES', 'NEVER', 'NOISE', 'Outcome', 'Queue', 'STRATEGIES', 'SearchConfig',
            'SearchProblem', 'Sentences', 'beam_search', 'greedy_search', 'row_keys', 'sample', 'search', 'search_queue']

@@ -25,6 +25,8 @@ class Strategy(NamedTuple):
 
 
 STRATEGIES: Registry[Strategy] = Registry('search.strategy')  # registered in beam and sampling
+# What makes a greedy search of any other one.
+GREEDY = {'strategy': 'beam', 'beam_size': 1, 'groups': 1, 'coverage_penalty': 0.0}
 
 
 @dataclasses.dataclass(frozen=True)
