@@ -10,7 +10,8 @@
     imported.json     where an imported model comes from; such a run has learnt nothing itself (exchange/importing.py)
     attention/        attention at evaluations, with train.watch_attention (explorer/snapshots.py)
     damaged/          checkpoints and other files that changed after they were written
-    earlier/          what --begin_anew has set aside
+    earlier/          what --begin_anew has set aside (history.py)
+    replaced/         a checkpoint, until another one of its step is whole
     nonfinite/        the states before updates that were not finite, for --replay
     profile/          a profile of a few steps, with train.profile_steps
     data/             token stores; may be deleted at any time
@@ -35,6 +36,7 @@ from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
 from training.environment import counterparts, texts_of
+from training.history import History
 from training.json_files import as_json, as_written, read_json
 from training.manifest import NAME, Manifest
 
@@ -52,7 +54,6 @@ MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'sea
 # The files without which a run cannot go on; what else is damaged can be made again, and is set aside.
 ESSENTIAL = ('config.json', 'vocabulary.model', 'source.model', 'target.model')
 _MADE_AGAIN = ('words.txt.gz', 'suggestions.json', 'labels.json', 'environment.json', 'results.json')
-_HISTORY = ('checkpoints', 'metrics.jsonl', 'results.json', 'samples', 'tensorboard', 'attention', 'nonfinite', 'profile')
 # What a start that was killed before it wrote config.json may leave.
 _BEGINNINGS = {'lock', 'config.json.unfinished', NAME, f'{NAME}.unfinished'}
 
@@ -90,9 +91,9 @@ class RunFolder:
     self.imported = place('imported.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
+    self._history = History(self.path, self.manifest)
     self._claim: Claim | None = None
     self._new, self._config_before = False, None
-    self._aside: tuple[str, dict[str, Any]] | None = None  # where --begin_anew moved the history, and its part of the manifest
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -163,7 +164,7 @@ class RunFolder:
       self._release()
       raise
     if anew and not self._new:
-      self._set_history_aside()
+      self._history.set_aside()
     if self.has(self.config):
       self._config_before = self.files.read(self.config)
     self.write_json(self.config, config)
@@ -203,33 +204,6 @@ class RunFolder:
       raise DamagedError(f'{self.path} holds the measurements of a run, but neither {NAME} nor a checkpoint: is the disk '
                          'of checkpoints/ mounted? Put them back, or begin at step 0 with --begin_anew')
 
-  def _set_history_aside(self) -> None:
-    """Move what the run has learnt and measured to earlier/1, 2, …"""
-    place = os.path.join(self.path, 'earlier')
-    before = [int(name) for name in self.files.names(place) if name.isdigit()]
-    target = os.path.join(place, str(1 + max(before, default=0)))
-    self.files.make_folder(target)
-    for name in _HISTORY:
-      source = os.path.join(self.path, name)
-      if self.files.is_folder(source) or self.has(source):
-        self.files.move(source, os.path.join(target, name))
-    self.files.drop_from_disk(self.tensorboard, self.profile)
-    with self.manifest.changing() as content:  # last: a start that finds only a part moved asks again
-      listed = {name: sums for name, sums in content['files'].items() if _is_history(name)}
-      self._aside = target, {'checkpoints': content['checkpoints'], 'files': listed}
-      content['checkpoints'] = {}
-      content['files'] = {name: sums for name, sums in content['files'].items() if name not in listed}
-    print(f'Beginning at step 0; what the run had learnt and measured lies in {target}.', flush=True)
-
-  def _bring_back(self, place: str, listed: Mapping[str, Any]) -> None:
-    """Move what `--begin_anew` has set aside to where it was."""
-    with self.manifest.changing() as content:  # first: a start that finds only a part moved asks again
-      content['checkpoints'] = listed['checkpoints']
-      content['files'] |= listed['files']
-    for name in self.files.names(place):
-      self.files.move(os.path.join(place, name), os.path.join(self.path, name))
-    self.files.remove_folder(place)
-
   def read_config(self) -> dict[str, Any]:
     """Return the saved configuration, with the present names of renamed options.
 
@@ -248,20 +222,22 @@ class RunFolder:
     if self._new:
       self._claim.discard(self.path)
       return
-    if self._aside:
-      self._bring_back(*self._aside)
+    self._history.bring_back()
     if self._config_before is not None:
       self.write(self.config, self._config_before)
 
   def probe(self, num_bytes: int) -> None:
-    """Raise FolderFullError when the disk has no room for a further checkpoint of `num_bytes`."""
+    """Raise FolderFullError when the disk of the checkpoints has no room for a further one of `num_bytes`."""
+    linked = self.files.is_elsewhere(self.checkpoints)
+    place = self.checkpoints if linked else self.path
+    named = f'{place}, which lies on a disk of its own,' if linked else f'--workdir={place}'
     try:
-      free = self.files.probe(self.path)
+      free = self.files.probe(place)
     except OSError as error:
-      raise FolderFullError(f'--workdir={self.path} cannot be written to: {error.strerror}') from None
+      raise FolderFullError(f'{named} cannot be written to: {error.strerror}') from None
     if free is not None and free < num_bytes:
-      raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about '
-                            f'{num_bytes:,}; make room, or give another')
+      raise FolderFullError(f'{named} has {free:,} bytes free, and a checkpoint takes about {num_bytes:,}; make room, or '
+                            'give another')
 
   def _check_place(self) -> None:
     self.files.reach(self.path)
@@ -375,10 +351,6 @@ class RunFolder:
     if record and sums.keys() - listed.keys():
       with self.manifest.changing() as content:
         content['stores'] = listed | dict(sums)
-
-
-def _is_history(name: str) -> bool:
-  return name.split('/')[0] in _HISTORY
 
 
 @functools.cache
