@@ -41,6 +41,7 @@ from training.json_files import as_json, as_written, read_json
 from training.manifest import NAME, Manifest
 
 # Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
+# init_from may until there is a checkpoint.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'search', 'init_from', 'data.cache_dir',
               'data.num_threads',
               # the place of the text; its content is compared by fingerprint
@@ -139,7 +140,7 @@ class RunFolder:
 
     Args:
       config: the resolved configuration, a plain dict; where it leaves open what the run has decided
-        (default.DECIDED), the run's own value is taken over, unless it begins anew.
+        (default.DECIDED; once it has learnt something, init_from), the run's own value is taken over, unless it begins anew.
       bound: names in MAY_CHANGE that may not change in this run.
       anew: whether to set aside what the run has learnt and measured, and begin at step 0.
       idle: names of options that have no effect beside the others, and so may change.
@@ -158,7 +159,10 @@ class RunFolder:
       else:
         self._verify(anew)
       if self.has(self.config) and not anew:
-        config = saved_config.with_decided(config, self.read_config())
+        saved = self.read_config()
+        config = saved_config.with_decided(config, saved)
+        if self.manifest.checkpoints():  # its first parameters came from there, or from nowhere
+          bound, config = (*bound, 'init_from'), config | {'init_from': config['init_from'] or saved['init_from']}
       self._check_same(config, bound, {*idle, *(default.DECIDED if anew else ())})
     except (ConfigError, DamagedError):
       self._release()
@@ -258,7 +262,7 @@ class RunFolder:
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
                for name in sorted(saved.keys() | asked.keys())
                if (name in bound or not may_change(name)) and name not in free
-               and _decisive(name, saved.get(name)) != _decisive(name, asked.get(name))]
+               and decisive(name, saved.get(name)) != decisive(name, asked.get(name))]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to resume it, or another --workdir.')
@@ -358,8 +362,10 @@ def _say_once(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def _decisive(name: str, value: Any) -> Any:
+def decisive(name: str, value: Any) -> Any:
   """Return what of an option's value decides a result: of data.mix not the folders, whose text has a fingerprint."""
+  if name == 'init_from' and value:
+    return os.path.normpath(value)
   if name != 'data.mix' or not value:
     return value
   with config_errors():
