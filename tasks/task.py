@@ -271,7 +271,7 @@ class Task(abc.ABC):
   def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
     """Return the run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
     options, init_from = self.setup.vocabulary, self.setup.places.init_from
-    keep = vocabularies.keeper(self.setup.places.cache_dir, options, self.corpus.train.fingerprint)
+    keep = vocabularies.keeper(self.text_folder, options, self.corpus.train.fingerprint)
     if not self.folder.has(self.folder.words):
       words = (word for pair in self.vocabulary_text() for word in vocabularies.words(pair.source))
       self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))

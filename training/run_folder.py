@@ -14,7 +14,7 @@
     replaced/         a checkpoint, until another one of its step is whole
     nonfinite/        the states before updates that were not finite, for --replay
     profile/          a profile of a few steps, with train.profile_steps
-    data/             token stores; may be deleted at any time
+    data/             token stores, and vocabularies by what they were made of; may be deleted at any time
 
 In a bucket, tensorboard/, profile/ and data/ lie on each host's disk instead, in the user's cache (checks/bucket.py).
 Nothing in it is code. compile_cache/, in folders of earlier versions, is not read; it may be deleted.
@@ -35,6 +35,7 @@ from corpora import cleaning, marian_vocabulary
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
+from training.as_found import AsFound
 from training.environment import counterparts, texts_of
 from training.history import History
 from training.json_files import as_json, as_written, read_json
@@ -88,13 +89,15 @@ class RunFolder:
     self.tensorboard, self.profile = on_disk('tensorboard'), on_disk('profile')
     # Token stores: those that are the same in every run on the same text; and those of this run's epochs.
     self.data, self.epochs = self.files.on_disk(self.path, 'data', shared=True), on_disk('data')
+    self._text = place('data')  # where all of it may lie in the folder itself
     self.attention, self.suggestions = place('attention'), place('suggestions.json')
     self.imported = place('imported.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
     self._history = History(self.path, self.manifest)
     self._claim: Claim | None = None
-    self._new, self._config_before = False, None
+    self._new, self._has_text = False, False  # whether this start has made it; and whether an earlier one has left text
+    self._found: AsFound | None = None  # of an existing run
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -152,10 +155,10 @@ class RunFolder:
     """
     self.locked()
     try:
-      self._new = not set(self.files.names(self.path)) - _BEGINNINGS and not self.manifest.checkpoints()
+      self._new = self._is_new()
       if self._new:
-        with contextlib.suppress(FileNotFoundError):
-          self.files.remove(self.manifest.path)
+        self._has_text = self.files.is_folder(self._text)
+        self.manifest.begin()
       else:
         self._verify(anew)
       if self.has(self.config) and not anew:
@@ -169,8 +172,8 @@ class RunFolder:
       raise
     if anew and not self._new:
       self._history.set_aside()
-    if self.has(self.config):
-      self._config_before = self.files.read(self.config)
+    if not self._new:
+      self._found = AsFound(self.path, self.manifest)
     self.write_json(self.config, config)
     self.files.make_folder(self.samples)
     return self
@@ -218,17 +221,36 @@ class RunFolder:
     """
     return saved_config.read(self.config)
 
-  def give_up(self) -> None:
+  def give_up(self, leaves_text: bool = False) -> None:
     """Take back what this start has written, so that a mistake found while preparing does not bind the next attempt.
 
     The folder of a new run is removed; that of an existing one has its configuration again, and its history.
+
+    Args:
+      leaves_text: whether data/ of a new run stays. What lies there is named by a hash of all that decides it: a start with
+        the same text and vocabulary goes on from it, whatever its other options are.
     """
-    if self._new:
+    if self._new and (leaves_text or self._has_text) and self.files.is_folder(self._text):
+      self._remove_all_but_text()
+    elif self._new:
       self._claim.discard(self.path)
-      return
-    self._history.bring_back()
-    if self._config_before is not None:
-      self.write(self.config, self._config_before)
+    elif self._found:
+      self._history.bring_back()
+      self._found.put_back()
+
+  def _is_new(self) -> bool:
+    """Return whether the folder holds no run yet: nothing, or what a start may leave that was killed or found no room."""
+    rest = set(self.files.names(self.path)) - _BEGINNINGS
+    return (not rest or rest == {'data'} and not self.manifest.read()['files']) and not self.manifest.checkpoints()
+
+  def _remove_all_but_text(self) -> None:
+    with contextlib.suppress(OSError):  # which, on a full disk, must not hide why the start is given up
+      self.manifest.begin()  # first: what is not listed is not missed
+      for name in set(self.files.names(self.path)) - {*_BEGINNINGS, 'data'}:
+        path = os.path.join(self.path, name)
+        (self.files.remove if self.has(path) else self.files.remove_folder)(path)
+      print(f'Note: what was made of the text stays in {self._text}; a start with the same text and vocabulary goes on from '
+            'it, in this --workdir.', flush=True)
 
   def probe(self, num_bytes: int) -> None:
     """Raise FolderFullError when the disk of the checkpoints has no room for a further one of `num_bytes`."""
