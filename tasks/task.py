@@ -15,6 +15,7 @@ import jax
 
 import input_pipeline
 from batching.store import Store
+from checks import files
 from checks.errors import ConfigError, config_errors
 from checks.names import distinct
 from checks.progress import shown
@@ -282,7 +283,18 @@ class Task(abc.ABC):
         print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
         found = vocabularies.make(options, self.vocabulary_text(), keep)
       self.folder.save_vocabularies(*found)
-    return self.folder.load_vocabularies()
+    source, target = self.folder.load_vocabularies()
+    if not self.folder.read_config()['init_from']:  # which goes before models that are supplied
+      self._check_supplied(source, target)
+    return source, target
+
+  def _check_supplied(self, source: Vocabulary, target: Vocabulary) -> None:
+    """Raise ConfigError when the files of supplied models, where they are still there, are not those of the run."""
+    for name, own in (('source_model', source), ('target_model', target)):
+      path = getattr(self.setup.vocabulary, name)
+      if path and files.of(path).is_file(path) and vocabularies.read_model(path) != own.model:
+        raise ConfigError(f'config.vocabulary.{name} is {path!r}, which holds another vocabulary than {self.folder.path} was '
+                          'begun with; give that one, or another --workdir')
 
   def _vocabularies_of(self, workdir: str) -> tuple[bytes, bytes | None]:
     source, target = RunFolder.open(workdir).load_vocabularies()

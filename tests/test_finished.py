@@ -1,6 +1,8 @@
 """When a finished run is that of a configuration, when it is scored again, and where it may say that it came from."""
 
+import dataclasses
 import json
+import os
 import shutil
 
 import pytest
@@ -97,3 +99,25 @@ def test_where_a_run_began_may_not_change_once_it_has_learnt_something(corpus, r
   with pytest.raises(ConfigError, match=f'init_from is .{workdir}., the run has None'):
     train.main(options(corpus, shutil.copytree(run, tmp_path / 'plain'), LENGTH, f'--init_from={workdir}'))
   assert finished.is_finished(RunFolder(str(workdir)), json.loads((workdir / 'config.json').read_text()))
+
+
+def test_another_vocabulary_than_a_run_began_with_may_not_be_supplied(corpus, run, tmp_path):
+  workdir, model = tmp_path / 'run', tmp_path / 'supplied.model'
+  model.write_bytes((run / 'vocabulary.model').read_bytes())
+
+  def asked(*more):
+    flags = '--config.train.num_steps=1', f'--config.vocabulary.source_model={model}', *more
+    return train.main(dataclasses.replace(options(corpus, workdir, *flags), given=()))  # a size has no effect
+
+  assert asked() == 0
+  written = (workdir / 'config.json').read_bytes()
+  model = shutil.move(model, tmp_path / 'moved.model')
+  assert asked() == 0 and (workdir / 'config.json').read_bytes() != written
+  written = (workdir / 'config.json').read_bytes()
+  model = tmp_path / 'another.model'
+  model.write_bytes(b'another')
+  with pytest.raises(ConfigError, match=r'source_model is .*another.model., which holds another vocabulary than .*run was begun'):
+    asked()
+  assert (workdir / 'config.json').read_bytes() == written
+  os.remove(model)  # what is no longer there is not read
+  assert asked() == 0
