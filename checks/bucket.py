@@ -86,6 +86,10 @@ class Bucket(Storage):
   def is_folder(self, path: str) -> bool:
     return bool(self.names(path))
 
+  def is_elsewhere(self, path: str) -> bool:
+    del path
+    return False
+
   def names(self, folder: str) -> list[str]:
     start = '/'.join(_split(folder)).rstrip('/') + '/'
     with _naming(folder), contextlib.suppress(FileNotFoundError):

@@ -38,6 +38,9 @@ class Disk(Storage):
   def is_folder(self, path: str) -> bool:
     return os.path.isdir(path)
 
+  def is_elsewhere(self, path: str) -> bool:
+    return os.path.isdir(path) and (os.path.islink(path) or os.path.ismount(path))
+
   def names(self, folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
@@ -178,7 +181,12 @@ class _FileLock(Claim):
 
   def discard(self, folder: str) -> None:
     # What cannot be removed must not hide why: another start may open the lock meanwhile, and NFS keeps an open file.
-    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.islink(folder):  # it stays, and leads to a folder that is empty
+      for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+          _remove(os.path.join(folder, name))
+    else:
+      shutil.rmtree(folder, ignore_errors=True)
     self._file.close()
     with contextlib.suppress(OSError):
       os.rmdir(folder)

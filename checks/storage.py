@@ -77,6 +77,10 @@ class Storage(abc.ABC):
     """Return whether there is a folder; in a bucket, one that holds something."""
 
   @abc.abstractmethod
+  def is_elsewhere(self, path: str) -> bool:
+    """Return whether a folder of this path lies in another place: it is a link, or the root of another disk."""
+
+  @abc.abstractmethod
   def names(self, folder: str) -> list[str]:
     """Return the names of what a folder holds, in order; none when there is no such folder."""
 

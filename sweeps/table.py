@@ -4,6 +4,7 @@ Everything is read from the runs' own folders: config.json, environment.json and
 decides which figures there are and how they are described: see tasks/.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from checks.whole_files import write_whole
 from configs import default
 from options.configurations import LENGTHS, leaves, load_config, with_options
 from options.sweep_options import SweepOptions
+from tasks import setup
 from tasks.task import Task, task_of
 from training.finished import changed_since, differences
 from training.json_files import as_written, read_json, write_json
@@ -125,13 +127,21 @@ def finished_rows(workdir: str, wanted: Mapping[str, Mapping[str, Any]], order: 
   for name in sorted(names, key=lambda name: (place.get(name, len(place)), name)):
     runs = []
     for run in _finished_runs(os.path.join(workdir, name)):
-      other = differences(run.folder.read_config(), with_options(wanted[name], {'seed': run.seed})) if name in wanted else []
+      other = _differences(run, with_options(wanted[name], {'seed': run.seed})) if name in wanted else []
       if other:
         notes.append(f'Left out: {run.folder.path}, which differs in {", ".join(other)} from what was asked for.')
       else:
         runs.append(run)
     rows += [Row(name, runs)] if runs else []
   return rows, notes
+
+
+def _differences(run: FinishedRun, asked: Mapping[str, Any]) -> list[str]:
+  """Return the options for which a run is not that of a configuration; see finished.differences."""
+  idle = {}
+  with contextlib.suppress(ConfigError):  # of a configuration that cannot be trained
+    idle = setup.idle(setup.records(asked))
+  return differences(run.folder.read_config(), asked, idle)
 
 
 def _finished_runs(folder: str) -> list[FinishedRun]:

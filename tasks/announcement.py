@@ -75,7 +75,10 @@ def is_scored(task: Task, step: int) -> bool:
   results = read_json(folder.results) if folder.has(folder.results) else {}
   if results.get('step') != step:
     return False
-  if changes := finished_runs.changed_since(results, task.setup.saved):
+  changes = finished_runs.changed_since(results, task.setup.saved)
+  if scored := results.get('scores') or {results[name] for name in ('test_set',) if name in results}:
+    changes += [f'{split.name} was not scored' for split in task.examined if split.name not in scored]
+  if changes:
     print(f'This run is scored again: {"; ".join(changes)}.', flush=True)
   return not changes
 

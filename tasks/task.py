@@ -17,6 +17,7 @@ import jax
 
 import input_pipeline
 from batching.store import Store
+from checks import files
 from checks.errors import ConfigError, config_errors
 from checks.names import distinct
 from checks.progress import shown
@@ -279,8 +280,8 @@ class Task(abc.ABC):
 
   def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
     """Return the run's vocabularies: its own, those of the run it starts from, those supplied, or newly trained."""
-    options, init_from, cache = self.setup.vocabulary, self.setup.places.init_from, self.setup.places.cache_dir
-    keep = vocabularies.keeper(cache and self._shared(cache), options, self.corpus.train.fingerprint)
+    options, init_from = self.setup.vocabulary, self.setup.places.init_from
+    keep = vocabularies.keeper(self.text_folder, options, self.corpus.train.fingerprint)
     if not self.folder.has(self.folder.words):
       words = (word for pair in self.vocabulary_text() for word in vocabularies.words(pair.source))
       self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))
@@ -291,7 +292,18 @@ class Task(abc.ABC):
         print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
         found = vocabularies.make(options, self.vocabulary_text(), keep)
       self.folder.save_vocabularies(*found)
-    return self.folder.load_vocabularies()
+    source, target = self.folder.load_vocabularies()
+    if not self.folder.read_config()['init_from']:  # which goes before models that are supplied
+      self._check_supplied(source, target)
+    return source, target
+
+  def _check_supplied(self, source: Vocabulary, target: Vocabulary) -> None:
+    """Raise ConfigError when the files of supplied models, where they are still there, are not those of the run."""
+    for name, own in (('source_model', source), ('target_model', target)):
+      path = getattr(self.setup.vocabulary, name)
+      if path and files.of(path).is_file(path) and vocabularies.read_model(path) != own.model:
+        raise ConfigError(f'config.vocabulary.{name} is {path!r}, which holds another vocabulary than {self.folder.path} was '
+                          'begun with; give that one, or another --workdir')
 
   def _vocabularies_of(self, workdir: str) -> tuple[bytes, bytes | None]:
     source, target = RunFolder.open(workdir).load_vocabularies()

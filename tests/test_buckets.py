@@ -27,6 +27,7 @@ from tests.test_reliability import noted_batches
 from tests.tiny_runs import CLOCKS, arguments, metrics, options, saved
 from training import failures, peers
 from training.checkpoint import Checkpoints
+from training.metrics import Metrics
 from training.run_folder import FolderBusyError, RunFolder
 
 pytestmark = pytest.mark.skipif(any(importlib.util.find_spec(name) is None for name in ('gcsfs', 'gcp_storage_emulator')),
@@ -441,6 +442,23 @@ def test_a_mistake_beside_begin_anew_brings_the_history_back(place):
   assert {k: v for k, v in after.items() if k not in changing} == {k: v for k, v in before.items() if k not in changing}
   assert folder.manifest.read() == listed and not folder.manifest.check()
   folder.files.remove_folder(place)
+
+
+def test_events_on_the_hosts_disk_stay_until_training_begins_anew(server):
+  anew = lambda: RunFolder(address('events')).create_or_resume(default.get_config().to_dict(), anew=True)
+  with RunFolder(address('events')).create_or_resume(default.get_config().to_dict()) as folder:
+    for path in (folder.tensorboard, folder.profile):
+      os.makedirs(path, exist_ok=True)
+      files.of(path).write(os.path.join(path, 'before'), b'')
+  there = lambda: [os.path.exists(os.path.join(path, 'before')) for path in (folder.tensorboard, folder.profile)]
+  with anew() as again:
+    again.give_up()
+  assert there() == [True, True]
+  with anew() as again:
+    Metrics(again, 5).close()  # as where a run goes on
+    assert there() == [True, True]
+    Metrics(again, 0).close()
+  assert there() == [False, False] and os.listdir(folder.tensorboard)
 
 
 def test_a_disk_and_a_bucket_do_the_same(place):

@@ -138,8 +138,11 @@ def test_C1_checkpoints_on_another_disk_are_put_by_and_set_aside_as_on_the_same(
     patch.setattr(writer._manager, 'save', lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
       writer.save(2, {'a': jnp.ones(3)}, {})
-  assert os.listdir(folder.parent / 'replaced') == ['2'] and os.listdir(folder) == ['1']
-  (folder.parent / 'replaced' / '2.unfinished').mkdir()  # as a kill leaves it while a checkpoint is copied
+  assert os.listdir(folder / 'replaced') == ['2'] and sorted(os.listdir(folder)) == ['1', 'replaced']
+  assert Checkpoints(str(folder), 5).newest_whole() == (2, []) and sorted(os.listdir(folder)) == ['1', '2']
+  shutil.copytree(folder / '2', folder.parent / 'replaced' / '2')  # where earlier versions put it by
+  shutil.rmtree(folder / '2')
+  (folder.parent / 'replaced' / '2.unfinished').mkdir()  # as a kill left it while a checkpoint was copied
   assert Checkpoints(str(folder), 5).newest_whole() == (2, []) and not (folder.parent / 'replaced').exists()
   flip(next(path for path in (folder / '2').rglob('*') if path.is_file() and path.stat().st_size), 0)
   step, notes = Checkpoints(str(folder), 5).newest_whole()

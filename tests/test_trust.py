@@ -188,7 +188,7 @@ def test_C5_a_large_store_is_compared_meanwhile_and_nothing_is_saved_of_a_damage
   workdir = tmp_path / 'run'
   shutil.copytree(run, workdir)
   assert train.main(options(corpus, workdir, '--config.train.num_steps=9')) == 0  # a sound one
-  place = max((workdir / 'data').iterdir(), key=lambda store: (store / 'target.ids.npy').stat().st_size)  # of training
+  place = max((workdir / 'data').glob('*/'), key=lambda store: (store / 'target.ids.npy').stat().st_size)  # of training
   flip(place / 'target.ids.npy', None)
   store = stores.open_folder(place.name, str(workdir / 'data'), lambda place: None)  # at once, as plans need its lengths
   with pytest.raises(DamagedError, match='target.ids.npy'):
@@ -202,7 +202,7 @@ def test_C5_a_large_store_is_compared_meanwhile_and_nothing_is_saved_of_a_damage
 def test_C5_a_stop_while_a_large_store_is_compared_ends_without_saving(corpus, run, expected, tmp_path, monkeypatch, capsys):
   workdir, compared, sum_of, verify = tmp_path / 'run', threading.Event(), stores.sum_of, stores.Store.verify
   shutil.copytree(run, workdir)
-  place = max((workdir / 'data').iterdir(), key=lambda store: (store / 'target.ids.npy').stat().st_size)  # of training
+  place = max((workdir / 'data').glob('*/'), key=lambda store: (store / 'target.ids.npy').stat().st_size)  # of training
 
   def asked(store, seconds=None):  # before step 10 is saved, and once more when it is given up
     os.kill(os.getpid(), signal.SIGTERM)

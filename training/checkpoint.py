@@ -159,24 +159,30 @@ class Checkpoints:
     self._manager.reload()
 
   def _put_by_place(self, step: int) -> str:
-    return os.path.join(os.path.dirname(self._folder), 'replaced', str(step))
+    """Return where the checkpoint of a step is put by: on the disk that it lies on, where that takes no room."""
+    beside = self._folder if self._files.is_elsewhere(self._folder) else os.path.dirname(self._folder)
+    return os.path.join(beside, 'replaced', str(step))
 
   def _bring_back(self) -> None:
     """Move checkpoints back that were put by for others that never became whole."""
-    place, listed = os.path.dirname(self._put_by_place(0)), self._manifest.checkpoints()
-    for name in filter(str.isdigit, self._files.names(place)):  # a kill may leave an unfinished copy beside them
-      put_by, there = os.path.join(place, name), os.path.join(self._folder, name)
-      # In a bucket, where objects are moved one by one, either of the two may be there in part.
-      whole = int(name) in listed and not self._difference(put_by, listed[int(name)]['files'])
-      if not self._files.is_folder(there) or whole and self.damage(int(name)):
-        self._files.remove_folder(there)
-        self._files.move(put_by, there)
-    self._files.remove_folder(place)
+    listed = self._manifest.checkpoints()
+    # Earlier versions put them by beside a folder on another disk.
+    for place in {os.path.dirname(self._put_by_place(0)), os.path.join(os.path.dirname(self._folder), 'replaced')}:
+      for name in filter(str.isdigit, self._files.names(place)):  # a kill may leave an unfinished copy beside them
+        put_by, there = os.path.join(place, name), os.path.join(self._folder, name)
+        # In a bucket, where objects are moved one by one, either of the two may be there in part.
+        whole = int(name) in listed and not self._difference(put_by, listed[int(name)]['files'])
+        if not self._files.is_folder(there) or whole and self.damage(int(name)):
+          self._files.remove_folder(there)
+          self._files.move(put_by, there)
+      self._files.remove_folder(place)
 
   def _explained(self, error: Exception, step: int) -> Exception:
     """Return a CheckpointError in place of an error of saving that a full disk or the bucket explains, else the error."""
-    if full_disk.is_cause(error) and (free := self._files.free(self._folder)) is not None:
-      what, remedy = f'no room to save step {step} in {self._folder} ({free:,} bytes are free)', (
+    run = os.path.dirname(self._folder)
+    full = run if os.path.dirname(str(getattr(error, 'filename', ''))) == run else self._folder  # with the manifest, or not
+    if full_disk.is_cause(error) and (free := self._files.free(full)) is not None:
+      what, remedy = f'no room to save step {step} in {full} ({free:,} bytes are free)', (
           'Make room, or lower train.keep_last and keep_best')
     elif blamed := self._files.blamed(error):
       what, remedy = f'step {step} could not be saved in {self._folder} ({blamed})', 'Look at the network and the bucket'

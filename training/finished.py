@@ -1,17 +1,20 @@
 """Whether a folder holds the finished run of a configuration, and the scores that belong to it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from checks.errors import DamagedError
 from options.configurations import LENGTHS, default_tree, leaves, with_options
 from training.json_files import as_written, read_json
-from training.run_folder import RunFolder, may_change
+from training.run_folder import RunFolder, decisive, may_change
 from training.saved_config import with_decided
 
 # Options of which the final scores depend, and which may change when a run is finished: it is scored anew then.
 _OF_SCORES = ('search.', 'train.average_last', 'data.test_splits')
+# Options that may change when a run goes on, and decide what one learns that begins.
+_OF_LEARNING = (*LENGTHS, 'init_from', 'vocabulary.source_model', 'vocabulary.target_model', 'train.patience')
+_OF_EVALUATIONS = ('train.eval_every', 'train.first_eval')
 
 
 def of_scores(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,22 +23,31 @@ def of_scores(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_since(results: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-  """Return in words which options have changed since results.json was written; none where it does not tell them."""
-  if 'options' not in results:  # written by an earlier version
-    return []
-  before = of_scores(default_tree().to_dict()) | results['options']  # an option that is newer had its default
-  return [f'config.{name} was {before.get(name)!r} and is {value!r}'
-          for name, value in of_scores(config).items() if before.get(name) != value]
+  """Return in words which options have changed since results.json was written, as far as it tells them."""
+  now = of_scores(config)
+  if 'options' in results:
+    before = of_scores(default_tree().to_dict()) | results['options']  # an option that is newer had its default
+  else:  # written by an earlier version
+    before = now | {name: value for option, value in results.get('search', {}).items() if (name := f'search.{option}') in now}
+  return [f'config.{name} was {before.get(name)!r} and is {value!r}' for name, value in now.items()
+          if before.get(name) != value]
 
 
-def differences(saved: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+def differences(saved: Mapping[str, Any], config: Mapping[str, Any], idle: Collection[str] = ()) -> list[str]:
   """Return the options, by dotted name, for which the run of a saved configuration is not that of another one.
 
-  Where text and programs lie, and how a step is computed, does not count.
+  Where text and programs lie, and how a step is computed, does not count; nor do options and sections without effect, `idle`.
   """
   before, asked = leaves(saved), leaves(with_decided(as_written(config), saved))
-  counts = lambda name: not may_change(name) or name in LENGTHS or name.startswith(_OF_SCORES)
-  return sorted(name for name in before.keys() | asked.keys() if counts(name) and before.get(name) != asked.get(name))
+  counted = _OF_LEARNING
+  if before['train.patience'] or asked['train.patience']:
+    counted += *_OF_EVALUATIONS, 'train.eval_sentences'  # by which the run ends
+  if max(before['train.average_last'], asked['train.average_last']) > 1:
+    counted += *_OF_EVALUATIONS, 'train.checkpoint_every'  # which decide what is averaged
+  counts = lambda name: not may_change(name) or name in counted or name.startswith(_OF_SCORES)
+  return sorted(name for name in before.keys() | asked.keys() if counts(name)
+                and name not in idle and name.partition('.')[0] not in idle
+                and decisive(name, before.get(name)) != decisive(name, asked.get(name)))
 
 
 def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:

@@ -101,6 +101,11 @@ class Manifest:
       yield content
       self._files.write(self.path, sealed(content))
 
+  def begin(self) -> None:
+    """Write the manifest of a run that has nothing yet, whatever there was."""
+    with _CHANGING:
+      self._files.write(self.path, sealed(_EMPTY))
+
   def write(self, name: str, data: bytes) -> None:
     """Write one of the run's own files, and list it."""
     new, path = hashlib.sha256(data).hexdigest(), os.path.join(self._folder, name)

@@ -18,6 +18,8 @@ class Metrics:
     """Open both for a run that starts or resumes at `step`."""
     import tensorboardX  # slow to import; only training writes events
     _check_history(folder, step)
+    if not step:  # what lies outside of the run's folder, of a history that was set aside or never saved
+      folder.files.drop_from_disk(folder.tensorboard, folder.profile)
     if folder.has(folder.metrics):
       records = read_lines(folder.metrics)
       lines = io.BytesIO(folder.files.read(folder.metrics))

@@ -10,10 +10,11 @@
     imported.json     where an imported model comes from; such a run has learnt nothing itself (exchange/importing.py)
     attention/        attention at evaluations, with train.watch_attention (explorer/snapshots.py)
     damaged/          checkpoints and other files that changed after they were written
-    earlier/          what --begin_anew has set aside
+    earlier/          what --begin_anew has set aside (history.py)
+    replaced/         a checkpoint, until another one of its step is whole
     nonfinite/        the states before updates that were not finite, for --replay
     profile/          a profile of a few steps, with train.profile_steps
-    data/             token stores; may be deleted at any time
+    data/             token stores, and vocabularies by what they were made of; may be deleted at any time
 
 In a bucket, tensorboard/, profile/ and data/ lie on each host's disk instead, in the user's cache (checks/bucket.py).
 Nothing in it is code. compile_cache/, in folders of earlier versions, is not read; it may be deleted.
@@ -34,11 +35,14 @@ from corpora import cleaning, marian_vocabulary
 from corpora.vocabulary import Vocabulary
 from options.configurations import leaves
 from training import saved_config
+from training.as_found import AsFound
 from training.environment import counterparts, texts_of
+from training.history import History
 from training.json_files import as_json, as_written, read_json
 from training.manifest import NAME, Manifest
 
 # Options that may differ from the saved configuration when a run resumes; any other would change what it computes.
+# init_from may until there is a checkpoint.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'search', 'init_from', 'data.cache_dir',
               'data.num_threads',
               # the place of the text; its content is compared by fingerprint
@@ -52,7 +56,6 @@ MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'sea
 # The files without which a run cannot go on; what else is damaged can be made again, and is set aside.
 ESSENTIAL = ('config.json', 'vocabulary.model', 'source.model', 'target.model')
 _MADE_AGAIN = ('words.txt.gz', 'suggestions.json', 'labels.json', 'environment.json', 'results.json')
-_HISTORY = ('checkpoints', 'metrics.jsonl', 'results.json', 'samples', 'tensorboard', 'attention', 'nonfinite', 'profile')
 # What a start that was killed before it wrote config.json may leave.
 _BEGINNINGS = {'lock', 'config.json.unfinished', NAME, f'{NAME}.unfinished'}
 
@@ -86,13 +89,15 @@ class RunFolder:
     self.tensorboard, self.profile = on_disk('tensorboard'), on_disk('profile')
     # Token stores: those that are the same in every run on the same text; and those of this run's epochs.
     self.data, self.epochs = self.files.on_disk(self.path, 'data', shared=True), on_disk('data')
+    self._text = place('data')  # where all of it may lie in the folder itself
     self.attention, self.suggestions = place('attention'), place('suggestions.json')
     self.imported = place('imported.json')
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
+    self._history = History(self.path, self.manifest)
     self._claim: Claim | None = None
-    self._new, self._config_before = False, None
-    self._aside: tuple[str, dict[str, Any]] | None = None  # where --begin_anew moved the history, and its part of the manifest
+    self._new, self._has_text = False, False  # whether this start has made it; and whether an earlier one has left text
+    self._found: AsFound | None = None  # of an existing run
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -138,7 +143,7 @@ class RunFolder:
 
     Args:
       config: the resolved configuration, a plain dict; where it leaves open what the run has decided
-        (default.DECIDED), the run's own value is taken over, unless it begins anew.
+        (default.DECIDED; once it has learnt something, init_from), the run's own value is taken over, unless it begins anew.
       bound: names in MAY_CHANGE that may not change in this run.
       anew: whether to set aside what the run has learnt and measured, and begin at step 0.
       idle: names of options that have no effect beside the others, and so may change.
@@ -150,22 +155,25 @@ class RunFolder:
     """
     self.locked()
     try:
-      self._new = not set(self.files.names(self.path)) - _BEGINNINGS and not self.manifest.checkpoints()
+      self._new = self._is_new()
       if self._new:
-        with contextlib.suppress(FileNotFoundError):
-          self.files.remove(self.manifest.path)
+        self._has_text = self.files.is_folder(self._text)
+        self.manifest.begin()
       else:
         self._verify(anew)
       if self.has(self.config) and not anew:
-        config = saved_config.with_decided(config, self.read_config())
+        saved = self.read_config()
+        config = saved_config.with_decided(config, saved)
+        if self.manifest.checkpoints():  # its first parameters came from there, or from nowhere
+          bound, config = (*bound, 'init_from'), config | {'init_from': config['init_from'] or saved['init_from']}
       self._check_same(config, bound, {*idle, *(default.DECIDED if anew else ())})
     except (ConfigError, DamagedError):
       self._release()
       raise
     if anew and not self._new:
-      self._set_history_aside()
-    if self.has(self.config):
-      self._config_before = self.files.read(self.config)
+      self._history.set_aside()
+    if not self._new:
+      self._found = AsFound(self.path, self.manifest)
     self.write_json(self.config, config)
     self.files.make_folder(self.samples)
     return self
@@ -203,33 +211,6 @@ class RunFolder:
       raise DamagedError(f'{self.path} holds the measurements of a run, but neither {NAME} nor a checkpoint: is the disk '
                          'of checkpoints/ mounted? Put them back, or begin at step 0 with --begin_anew')
 
-  def _set_history_aside(self) -> None:
-    """Move what the run has learnt and measured to earlier/1, 2, …"""
-    place = os.path.join(self.path, 'earlier')
-    before = [int(name) for name in self.files.names(place) if name.isdigit()]
-    target = os.path.join(place, str(1 + max(before, default=0)))
-    self.files.make_folder(target)
-    for name in _HISTORY:
-      source = os.path.join(self.path, name)
-      if self.files.is_folder(source) or self.has(source):
-        self.files.move(source, os.path.join(target, name))
-    self.files.drop_from_disk(self.tensorboard, self.profile)
-    with self.manifest.changing() as content:  # last: a start that finds only a part moved asks again
-      listed = {name: sums for name, sums in content['files'].items() if _is_history(name)}
-      self._aside = target, {'checkpoints': content['checkpoints'], 'files': listed}
-      content['checkpoints'] = {}
-      content['files'] = {name: sums for name, sums in content['files'].items() if name not in listed}
-    print(f'Beginning at step 0; what the run had learnt and measured lies in {target}.', flush=True)
-
-  def _bring_back(self, place: str, listed: Mapping[str, Any]) -> None:
-    """Move what `--begin_anew` has set aside to where it was."""
-    with self.manifest.changing() as content:  # first: a start that finds only a part moved asks again
-      content['checkpoints'] = listed['checkpoints']
-      content['files'] |= listed['files']
-    for name in self.files.names(place):
-      self.files.move(os.path.join(place, name), os.path.join(self.path, name))
-    self.files.remove_folder(place)
-
   def read_config(self) -> dict[str, Any]:
     """Return the saved configuration, with the present names of renamed options.
 
@@ -240,28 +221,49 @@ class RunFolder:
     """
     return saved_config.read(self.config)
 
-  def give_up(self) -> None:
+  def give_up(self, leaves_text: bool = False) -> None:
     """Take back what this start has written, so that a mistake found while preparing does not bind the next attempt.
 
     The folder of a new run is removed; that of an existing one has its configuration again, and its history.
+
+    Args:
+      leaves_text: whether data/ of a new run stays. What lies there is named by a hash of all that decides it: a start with
+        the same text and vocabulary goes on from it, whatever its other options are.
     """
-    if self._new:
+    if self._new and (leaves_text or self._has_text) and self.files.is_folder(self._text):
+      self._remove_all_but_text()
+    elif self._new:
       self._claim.discard(self.path)
-      return
-    if self._aside:
-      self._bring_back(*self._aside)
-    if self._config_before is not None:
-      self.write(self.config, self._config_before)
+    elif self._found:
+      self._history.bring_back()
+      self._found.put_back()
+
+  def _is_new(self) -> bool:
+    """Return whether the folder holds no run yet: nothing, or what a start may leave that was killed or found no room."""
+    rest = set(self.files.names(self.path)) - _BEGINNINGS
+    return (not rest or rest == {'data'} and not self.manifest.read()['files']) and not self.manifest.checkpoints()
+
+  def _remove_all_but_text(self) -> None:
+    with contextlib.suppress(OSError):  # which, on a full disk, must not hide why the start is given up
+      self.manifest.begin()  # first: what is not listed is not missed
+      for name in set(self.files.names(self.path)) - {*_BEGINNINGS, 'data'}:
+        path = os.path.join(self.path, name)
+        (self.files.remove if self.has(path) else self.files.remove_folder)(path)
+      print(f'Note: what was made of the text stays in {self._text}; a start with the same text and vocabulary goes on from '
+            'it, in this --workdir.', flush=True)
 
   def probe(self, num_bytes: int) -> None:
-    """Raise FolderFullError when the disk has no room for a further checkpoint of `num_bytes`."""
+    """Raise FolderFullError when the disk of the checkpoints has no room for a further one of `num_bytes`."""
+    linked = self.files.is_elsewhere(self.checkpoints)
+    place = self.checkpoints if linked else self.path
+    named = f'{place}, which lies on a disk of its own,' if linked else f'--workdir={place}'
     try:
-      free = self.files.probe(self.path)
+      free = self.files.probe(place)
     except OSError as error:
-      raise FolderFullError(f'--workdir={self.path} cannot be written to: {error.strerror}') from None
+      raise FolderFullError(f'{named} cannot be written to: {error.strerror}') from None
     if free is not None and free < num_bytes:
-      raise FolderFullError(f'--workdir={self.path} has {free:,} bytes free, and a checkpoint takes about '
-                            f'{num_bytes:,}; make room, or give another')
+      raise FolderFullError(f'{named} has {free:,} bytes free, and a checkpoint takes about {num_bytes:,}; make room, or '
+                            'give another')
 
   def _check_place(self) -> None:
     self.files.reach(self.path)
@@ -282,7 +284,7 @@ class RunFolder:
       wrong = [f'{name} is {asked.get(name)!r}, the run has {saved.get(name)!r}'
                for name in sorted(saved.keys() | asked.keys())
                if (name in bound or not may_change(name)) and name not in free
-               and _decisive(name, saved.get(name)) != _decisive(name, asked.get(name))]
+               and decisive(name, saved.get(name)) != decisive(name, asked.get(name))]
       if wrong:
         raise ConfigError(f'{self.path} holds a run with another configuration:\n  ' + '\n  '.join(wrong)
                           + '\nGive the same values to resume it, or another --workdir.')
@@ -377,17 +379,15 @@ class RunFolder:
         content['stores'] = listed | dict(sums)
 
 
-def _is_history(name: str) -> bool:
-  return name.split('/')[0] in _HISTORY
-
-
 @functools.cache
 def _say_once(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def _decisive(name: str, value: Any) -> Any:
+def decisive(name: str, value: Any) -> Any:
   """Return what of an option's value decides a result: of data.mix not the folders, whose text has a fingerprint."""
+  if name == 'init_from' and value:
+    return os.path.normpath(value)
   if name != 'data.mix' or not value:
     return value
   with config_errors():

@@ -12,10 +12,11 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from checks.errors import FileError, file_error
 from checks.exit_codes import CHECKPOINT, CONFIG, DATA, DONE
 from checks.refusals import refuse
 from training import failures, peers
-from training.run_folder import RunFolder
+from training.run_folder import FolderFullError, RunFolder
 from training.stopping import Stopped, StopRequest
 from training.watchdog import Watchdog
 
@@ -99,8 +100,9 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
       pass
     except Exception as error:
       # Once training has begun there is something to lose, and a text that has gone since then is no reason to lose it.
-      if run.saved is None and getattr(error, 'exit_code', None) in (CONFIG, DATA, CHECKPOINT):
-        folder.give_up()
+      found = file_error(error)
+      if run.saved is None and getattr(found, 'exit_code', None) in (CONFIG, DATA, CHECKPOINT):
+        folder.give_up(leaves_text=isinstance(found, (FileError, FolderFullError)))
       raise
     if stop.exit_code:
       print(('Stopped before training began.' if run.saved is None else 'Stopped before anything was saved.'

@@ -1,0 +1,123 @@
+"""When a finished run is that of a configuration, when it is scored again, and where it may say that it came from."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import pytest
+
+import train
+from checks.errors import ConfigError
+from options import configurations
+from sweeps import table
+from tests.tiny_runs import options
+from training import finished, json_files
+from training.finished import changed_since, differences
+from training.run_folder import RunFolder
+
+CONFIG = json_files.as_written(configurations.load_config(f'{configurations.CONFIGS}/multi30k.py:adam'))
+LENGTH = '--config.train.num_steps=8'
+
+
+def changed(**options):
+  """CONFIG with options set by dotted names, __ in place of the dot."""
+  return configurations.with_options(CONFIG, {name.replace('__', '.'): value for name, value in options.items()})
+
+
+@pytest.mark.parametrize('name, value', [
+    ('init_from', 'runs/x'), ('vocabulary.source_model', 'x.model'), ('vocabulary.target_model', 'x.model'),
+    ('train.patience', 3), ('train.num_minutes', 90), ('train.checkpoint_every', 77), ('train.eval_every', 77)])
+def test_what_decides_what_a_new_run_learns_makes_it_another(name, value):
+  assert differences(CONFIG, configurations.with_options(CONFIG, {name: value})) == [name]
+  assert differences(configurations.with_options(CONFIG, {name: value}), CONFIG) == [name]
+
+
+def test_evaluations_decide_where_patience_ends_a_run_or_checkpoints_are_averaged():
+  for patience, average, expected in ((0, 1, []), (0, 2, ['train.checkpoint_every', 'train.eval_every', 'train.first_eval']),
+                                      (4, 1, ['train.eval_every', 'train.eval_sentences', 'train.first_eval'])):
+    plain = changed(train__patience=patience, train__average_last=average)
+    other = configurations.with_options(plain, {'train.checkpoint_every': 77, 'train.eval_every': 77, 'train.first_eval': 5,
+                                                'train.eval_sentences': 7, 'train.log_every': 7})
+    assert differences(plain, other) == differences(other, plain) == expected
+
+
+def test_what_decides_nothing_makes_no_other_run(tmp_path):
+  before = changed(data__mix=['back/*0.5#<bt>'], init_from='runs/x')
+  assert differences(before, changed(data__mix=['elsewhere/*0.5#<bt>'], init_from='runs/x/')) == []
+  assert differences(before, changed(data__mix=['back/*0.7#<bt>'], init_from='runs/x')) == ['data.mix']
+  supplied = lambda **more: changed(vocabulary__source_model='x.model', **more)
+  with RunFolder(str(tmp_path / 'run')).create_or_resume(supplied(vocabulary__size=9)) as folder:
+    run = table.FinishedRun(folder, 0, {}, None, {}, {})
+    assert table._differences(run, supplied(vocabulary__size=10)) == []  # of which the supplied model has no use
+    assert table._differences(run, changed(vocabulary__size=10)) == ['vocabulary.size', 'vocabulary.source_model']
+    assert 'model.d_model' in table._differences(run, supplied(model__d_model=7))  # which cannot be trained
+
+
+def test_a_run_of_before_results_named_their_options_is_scored_again_for_other_ones():
+  search = CONFIG['search']
+  results = {'step': 8, 'search': {**search, 'n_best': 1, 'gone': 5}}
+  assert changed_since(results, CONFIG) == [] == changed_since({'step': 8}, CONFIG)
+  later = changed(search__beam_size=9)
+  assert changed_since(results, later) == [f'config.search.beam_size was {search["beam_size"]} and is 9']
+
+
+def test_a_test_set_whose_files_come_later_is_scored_then(corpus, run, tmp_path, capsys):
+  workdir, place = shutil.copytree(run, tmp_path / 'run'), shutil.copytree(corpus, tmp_path / 'corpus')
+  asked = lambda: train.main(options(place, workdir, LENGTH, '--config.data.test_splits=("test","further")'))
+  assert asked() == 0 and asked() == 0
+  assert 'is finished' in capsys.readouterr().out
+  for side in ('en', 'de'):
+    shutil.copy(place / f'val.{side}', place / f'further.{side}')
+  assert asked() == 0
+  assert 'This run is scored again: further was not scored.' in capsys.readouterr().out
+  assert set(json_files.read_json(workdir / 'results.json')['scores']) == {'test', 'further'}
+  assert asked() == 0 and 'is finished' in capsys.readouterr().out
+  folder = RunFolder(str(workdir))
+  results = json_files.read_json(folder.results)
+  folder.write_json(folder.results, {name: value for name, value in results.items() if name not in ('options', 'scores')})
+  assert asked() == 0 and 'further was not scored' in capsys.readouterr().out  # of before there were several
+  assert json_files.read_json(folder.results)['scores'] == results['scores']
+
+
+def test_where_a_run_began_may_not_change_once_it_has_learnt_something(corpus, run, tmp_path):
+  start = shutil.copytree(run, tmp_path / 'start')
+  workdir = tmp_path / 'run'
+  asked = lambda *more: train.main(options(corpus, workdir, '--config.train.num_steps=1', *more))
+  assert asked(f'--init_from={start}') == 0
+  written = (workdir / 'config.json').read_bytes()
+  with pytest.raises(ConfigError, match=f'init_from is .{run}., the run has .{start}.'):
+    asked(f'--init_from={run}')
+  shutil.rmtree(start)  # it is not read again
+  for more in ([], [f'--init_from={start}'], [f'--init_from={start}/']):
+    assert asked(*more) == 0
+    saved = json.loads((workdir / 'config.json').read_text())
+    assert saved['init_from'].rstrip('/') == str(start)
+  assert (workdir / 'config.json').read_bytes() != written  # as it was asked for, with the slash
+  assert asked(f'--init_from={run}', '--begin_anew') == 0
+  assert json.loads((workdir / 'config.json').read_text())['init_from'] == str(run)
+  with pytest.raises(ConfigError, match=f'init_from is .{workdir}., the run has None'):
+    train.main(options(corpus, shutil.copytree(run, tmp_path / 'plain'), LENGTH, f'--init_from={workdir}'))
+  assert finished.is_finished(RunFolder(str(workdir)), json.loads((workdir / 'config.json').read_text()))
+
+
+def test_another_vocabulary_than_a_run_began_with_may_not_be_supplied(corpus, run, tmp_path):
+  workdir, model = tmp_path / 'run', tmp_path / 'supplied.model'
+  model.write_bytes((run / 'vocabulary.model').read_bytes())
+
+  def asked(*more):
+    flags = '--config.train.num_steps=1', f'--config.vocabulary.source_model={model}', *more
+    return train.main(dataclasses.replace(options(corpus, workdir, *flags), given=()))  # a size has no effect
+
+  assert asked() == 0
+  written = (workdir / 'config.json').read_bytes()
+  model = shutil.move(model, tmp_path / 'moved.model')
+  assert asked() == 0 and (workdir / 'config.json').read_bytes() != written
+  written = (workdir / 'config.json').read_bytes()
+  model = tmp_path / 'another.model'
+  model.write_bytes(b'another')
+  with pytest.raises(ConfigError, match=r'source_model is .*another.model., which holds another vocabulary than .*run was begun'):
+    asked()
+  assert (workdir / 'config.json').read_bytes() == written
+  os.remove(model)  # what is no longer there is not read
+  assert asked() == 0
