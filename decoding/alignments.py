@@ -67,8 +67,9 @@ def words_of_pieces(pieces: Sequence[str], words: Sequence[str]) -> Int[np.ndarr
   ends = np.cumsum([sum(not letter.isspace() for letter in word) for word in words])
   spelt = [bytes.fromhex(piece[3:5]) if _BYTE.fullmatch(piece) else piece.replace(_SPACE, ' ').encode() for piece in pieces]
   letters = b''.join(spelt).decode(errors='surrogateescape')
-  before = np.cumsum([0, *(not letter.isspace() for letter in letters)])[:-1]
-  of_byte = np.repeat(before, np.array([len(letter.encode(errors='surrogateescape')) for letter in letters], int))
+  before = np.cumsum([0, *(not letter.isspace() for letter in letters)])
+  # Behind the last byte begin pieces that stand for nothing.
+  of_byte = np.repeat(before, [*(len(letter.encode(errors='surrogateescape')) for letter in letters), 1])
   begins = np.cumsum([0, *map(len, spelt)])[:-1]
   return np.minimum(np.searchsorted(ends, of_byte[begins], side='right'), max(len(words) - 1, 0))
 

@@ -53,8 +53,8 @@ def test_pieces_and_words_agree_on_what_a_space_is(pieces, text, expected):
 def vocabulary_of(**options):
   model = io.BytesIO()
   sentencepiece.SentencePieceTrainer.train(
-      sentence_iterator=iter(['the dog waits', 'a dog'] * 9), model_writer=model, vocab_size=20, hard_vocab_limit=False,
-      minloglevel=2, **options)
+      sentence_iterator=iter(['the dog waits', 'a dog'] * 9), model_writer=model, hard_vocab_limit=False,
+      minloglevel=2, vocab_size=280 if options.get('byte_fallback') else 20, **options)
   return Vocabulary(model.getvalue(), 'small')
 
 
@@ -78,6 +78,17 @@ def test_unknown_and_normalised_pieces_move_no_word_behind_them(make):
     known = [(place, word) for place, word in enumerate(alignments.words_of(written)) if word in ('the', 'dog', 'a')]
     for place, word in known:
       assert ''.join(np.array(vocabulary.pieces(ids))[found == place]).replace('▁', '').endswith(word)
+
+
+def test_pieces_that_stand_for_nothing_are_of_the_word_before_or_behind_them():
+  assert alignments.words_of_pieces(['a', '', ' b', '', ''], ['a', 'b']).tolist() == [0, 1, 1, 1, 1]
+  assert alignments.words_of_pieces(['', ''], []).tolist() == [0, 0]
+  vocabulary, draw = vocabulary_of(byte_fallback=True, normalization_rule_name='identity'), np.random.default_rng(0)
+  for _ in range(300):  # as a model writes that has hardly begun to learn: bytes of no character, at the end as well
+    ids = draw.integers(3, vocabulary.size, draw.integers(1, 9)).tolist()
+    words = alignments.words_of(vocabulary.decode(ids))
+    found = alignments.words_of_pieces(alignments.surfaces_of_ids(vocabulary, ids), words)
+    assert len(found) == len(ids) and (np.diff(found) >= 0).all() and found.max() <= max(len(words) - 1, 0)
 
 
 def test_tags_and_unknown_pieces_of_marian_have_their_places():

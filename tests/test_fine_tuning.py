@@ -185,7 +185,7 @@ def test_a_language_model_without_the_symbols_is_refused(text, tmp_path, monkeyp
 
 
 def test_a_model_of_other_sizes_is_refused_and_binds_no_folder(runs, text, tmp_path):
-  with pytest.raises(CheckpointError, match=r'--init_from=.*lm: checkpoint 5 .*\(128, 16\) there and float32 \(128, 32\)'):
+  with pytest.raises(CheckpointError, match=r'--init_from=.*lm: checkpoint 5 .*\(30, 16\) there and float32 \(30, 32\)'):
     fine_tune(text, tmp_path / 'run', '--config.train.num_steps=1', f'--config.init_from={runs[0]}',
               '--config.model.d_model=32')
   assert not (tmp_path / 'run').exists()
