@@ -74,7 +74,7 @@ $(VENV_TPU)/ready: requirements-tpu.txt requirements.txt requirements-test.txt
 # Python compiles what it imports, once; all of it at once takes a third of the set-up, and pays only for the tests.
 $(VENV)/ready: requirements.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; choose one with: make PYTHON=python3.12")'
-	@echo "Setting up $(VENV) (about a minute) …"
+	@echo "Setting up $(VENV) (half a minute to a minute) …"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --no-compile -r requirements.txt
 	@touch $@
