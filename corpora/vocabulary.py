@@ -123,6 +123,11 @@ class Vocabulary:
     """Read a model file. Raises DataError when it is missing or not a model."""
     return cls(read_model(path), path)
 
+  @property
+  def sentencepiece(self) -> sentencepiece.SentencePieceProcessor:
+    """The loaded model itself: of MarianVocabulary, that which cuts text into pieces."""
+    return self._processor
+
   def encode(self, text: str) -> list[int]:
     """Return the ids of a text, without BOS or EOS."""
     return self._processor.encode(text)

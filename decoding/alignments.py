@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
-import sentencepiece
 from jaxtyping import Float, Int
 
-from corpora import vocabulary as vocabularies
 from corpora.marian_vocabulary import MarianVocabulary
 from corpora.vocabulary import Vocabulary
 from decoding.batches import length_classes
@@ -84,7 +82,7 @@ def surfaces_of_text(vocabulary: Vocabulary, text: str) -> list[str]:
   if not isinstance(vocabulary, Vocabulary):
     return vocabulary.pieces(vocabulary.encode_batch([text])[0])
   tag = marian_tag(text) if isinstance(vocabulary, MarianVocabulary) else ''
-  encode = _processor(vocabulary).encode
+  encode = vocabulary.sentencepiece.encode
   return [tag] * bool(tag) + _surfaces(encode(text[len(tag):], out_type='serialized_proto'))
 
 
@@ -93,21 +91,12 @@ def surfaces_of_ids(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
   if not isinstance(vocabulary, Vocabulary):
     return vocabulary.pieces(ids)
   entries = vocabulary.pieces(ids) if isinstance(vocabulary, MarianVocabulary) else list(map(int, ids))
-  return _surfaces(_processor(vocabulary).decode(entries, out_type='serialized_proto'))
+  return _surfaces(vocabulary.sentencepiece.decode(entries, out_type='serialized_proto'))
 
 
 def _surfaces(proto: bytes) -> list[str]:
   from sentencepiece import sentencepiece_pb2  # slow to import
   return [piece.surface for piece in sentencepiece_pb2.SentencePieceText.FromString(proto).pieces]
-
-
-@functools.lru_cache(maxsize=4)
-def _loaded(model: bytes) -> sentencepiece.SentencePieceProcessor:
-  return vocabularies.processor(model, 'the vocabulary')
-
-
-def _processor(vocabulary: Vocabulary) -> sentencepiece.SentencePieceProcessor:
-  return _loaded(vocabulary.spm if isinstance(vocabulary, MarianVocabulary) else vocabulary.model)
 
 
 def word_links(weights: Float[np.ndarray, 'T S'], source_words: Sequence[int], target_words: Sequence[int]) -> Links:
