@@ -6,7 +6,8 @@
     python train.py --config=configs/multi30k.py:adam --config.data.directory=data/multi30k --workdir=runs/m30k_adam
 
 The default takes 8,000 small updates by Muon in packed rows, 33 epochs; `:quick` a thousand of them, for a first look, and
-`:overnight` 24,000. `:rdrop`, `:simcut` and `:bpe_dropout` add one regulariser to the default's updates. `:adam` is an hour
+`:overnight` 24,000. `:rdrop`, `:simcut` and `:bpe_dropout` add one regulariser to the default's updates,
+the last one in buckets in place of packed rows. `:adam` is an hour
 of Adam with the paper's schedule, in buckets of larger batches.
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. Pairs of more
 than 64 tokens are left out; text with longer lines wants a larger data.packed_length. Where test_2017_flickr and

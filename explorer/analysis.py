@@ -151,7 +151,7 @@ def observed(seen: Capture, holder: Sequence[int], pair: Pair, frequency: Mappin
     rows, columns = seen.axes(kind)
     relations = tuple((name, holder[row], holder[column]) for name, row, column in pair.gold.relations
                       if holder[row] != holder[column]) if pair.gold and kind == 'encoder' else ()
-    found[kind] = roles.Observed(seen.by_word(kind), rows.special_words, columns.special_words,
+    found[kind] = roles.Observed(seen.by_word(kind), rows.special_words, columns.special_words, seen.even(kind),
                                  roles.rarest(columns.words, columns.special_words,
                                               frequency if counts is None or kind == 'decoder' else counts), relations)
   return found

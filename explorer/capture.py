@@ -87,8 +87,17 @@ class Capture:
 
   def by_word(self, kind: str) -> np.ndarray:
     """Return the weights between words [N, H, words, words]: summed over a word's keys, averaged over its queries."""
+    return self._pooled(self.weights[kind], kind)
+
+  def even(self, kind: str) -> np.ndarray:
+    """Return by_word of a head that attends to all tokens it may see alike [words, words]: words of many pieces get more."""
+    seen = np.ones(self.sizes[kind])
+    seen = np.tril(seen) if kind == 'decoder' else seen
+    return self._pooled(seen / seen.sum(-1, keepdims=True), kind)
+
+  def _pooled(self, weights: np.ndarray, kind: str) -> np.ndarray:
     rows, columns = self.axes(kind)
-    return texts.pool(self.weights[kind], rows.word_of_piece, columns.word_of_piece)
+    return texts.pool(weights, rows.word_of_piece, columns.word_of_piece)
 
 
 def padded_length(longest: int, limit: int | None = None) -> int:

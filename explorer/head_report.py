@@ -32,7 +32,7 @@ def as_text(record: dict[str, Any]) -> str:
   heads = ['head', 'role', 'offset', 'rare', 'confidence', 'ends', 'entropy', 'AER', '|∂L/∂gate|', 'loss without']
   parts = [_aligned([heads, *_rows(record)]),
            f'loss {record["loss"]:.4f} a token on {record["sentences"]} sentences ({record["text"]}); maxima on rare '
-           f'words by chance: {_first_head(record)["rare_by_chance"]:.2f} (rare in {record["rare_words_counted_in"]})',
+           f'words where a head attends to all tokens alike: {_evenly(record)} (rare in {record["rare_words_counted_in"]})',
            *_relations(record), _layers(record)]
   if 'pruning' in record:
     parts.append(_aligned([['closed heads', 'BLEU'], *([str(step['closed']), f'{step["bleu"]:.1f}']
@@ -43,8 +43,8 @@ def as_text(record: dict[str, Any]) -> str:
   return '\n\n'.join(parts)
 
 
-def _first_head(record: dict[str, Any]) -> dict[str, Any]:
-  return next(iter(record['heads'].values()))[0][0]
+def _evenly(record: dict[str, Any]) -> str:
+  return ', '.join(f'{KINDS[kind]} {layers[0][0]["rare_evenly"]:.2f}' for kind, layers in record['heads'].items())
 
 
 def _relations(record: dict[str, Any]) -> list[str]:

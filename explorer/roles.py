@@ -4,7 +4,8 @@
     syntactic    its maximum is on a relation's other word at least 10 points more often than the word at the best
                  fixed offset is (§5.2)
     rare         its maximum is on one of the sentence's two least frequent words at least 20 points more often than
-                 by chance (§5.3; the number is ours)
+                 that of a head which attends to all tokens alike (§5.3; the number is ours). A word's weight is the sum
+                 over its pieces, and rare words have many: such a head's maximum is mostly on a rare word already
     confidence   the mean over rows of the largest weight, BOS and EOS left out (§4)
 
 Maps are between words, [N, H, Q, M] of one sentence; rows of BOS and EOS do not count. "The maximum" is over all
@@ -21,7 +22,7 @@ import numpy as np
 POSITIONAL = 0.9  # share of rows from which on a head is positional
 SYNTACTIC = 0.1  # points above the best fixed offset from which on a head is syntactic
 RARE = 2  # how many of a sentence's least frequent words count as rare
-RARE_POINTS = 0.2  # points above chance from which on the role is rare words; Voita et al. give no threshold
+RARE_POINTS = 0.2  # points above even attention from which on the role is rare words; Voita et al. give no threshold
 SINK = 0.5  # mean weight on BOS and EOS from which on the role is sentence end
 
 
@@ -32,13 +33,15 @@ class Observed:
   maps: np.ndarray  # [N, H, Q, M] between words
   special_rows: tuple[bool, ...]
   special_columns: tuple[bool, ...]
+  even: np.ndarray  # [Q, M] of a head that attends to all tokens alike
   rare: frozenset[int] = frozenset()  # columns of the least frequent words
   relations: tuple[tuple[str, int, int], ...] = ()  # (name, row, column) of the weight that the relation expects
 
   def __post_init__(self):
-    if self.maps.ndim != 4 or self.maps.shape[2:] != (len(self.special_rows), len(self.special_columns)):
-      raise ValueError(f'maps have shape {self.maps.shape}; expected [layers, heads, {len(self.special_rows)}, '
-                       f'{len(self.special_columns)}]')
+    words = len(self.special_rows), len(self.special_columns)
+    if self.maps.ndim != 4 or self.maps.shape[2:] != words or self.even.shape != words:
+      raise ValueError(f'maps have shape {self.maps.shape} and {self.even.shape}; expected [layers, heads, {words[0]}, '
+                       f'{words[1]}] and [{words[0]}, {words[1]}]')
     for name, row, column in self.relations:
       if not (0 <= row < self.maps.shape[2] and 0 <= column < self.maps.shape[3]):
         raise ValueError(f'relation {name} joins words {row} and {column} of {self.maps.shape[2:]}')
@@ -76,13 +79,19 @@ def syntactic(corpus: Sequence[Observed]) -> dict[str, tuple[np.ndarray, float, 
 
 
 def rare(corpus: Sequence[Observed]) -> tuple[np.ndarray, float]:
-  """Compute how often each head's maximum, BOS and EOS left out, is on a rare word [N, H], and how often by chance."""
-  found, chance = [], []
+  """Compute how often each head's maximum, BOS and EOS left out, is on a rare word [N, H], and how often an even head's.
+
+  Of several words on which an even head's weight is largest each counts in part.
+  """
+  found, evenly = [], []
   for each in corpus:
+    is_rare = np.isin(np.arange(len(each.special_columns)), list(each.rare))
     plain = np.where(np.array(each.special_columns), -1.0, each.maps[:, :, each.rows])
-    found.append(np.isin(plain.argmax(-1), list(each.rare)))
-    chance += [len(each.rare) / (~np.array(each.special_columns)).sum()] * len(each.rows)
-  return np.concatenate(found, axis=-1).mean(-1), float(np.mean(chance))
+    found.append(is_rare[plain.argmax(-1)])
+    even = np.where(np.array(each.special_columns), -1.0, each.even[each.rows])
+    largest = np.isclose(even, even.max(-1, keepdims=True))
+    evenly.append((largest & is_rare).sum(-1) / largest.sum(-1))
+  return np.concatenate(found, axis=-1).mean(-1), float(np.concatenate(evenly).mean())
 
 
 def confidence(corpus: Sequence[Observed]) -> np.ndarray:
@@ -117,17 +126,17 @@ def rarest(words: Sequence[str], special: Sequence[bool], frequency: Mapping[str
 
 def describe(corpus: Sequence[Observed]) -> list[list[dict[str, Any]]]:
   """Describe every head, by layer: its roles' names and all of the figures above."""
-  (offset, share), (on_rare, chance) = positional(corpus), rare(corpus)
+  (offset, share), (on_rare, evenly) = positional(corpus), rare(corpus)
   sure, blurred, relations = confidence(corpus), spread(corpus), syntactic(corpus)
 
   def of(place: tuple[int, int]) -> dict[str, Any]:
     names = [f'positional {offset[place]:+d}'] if share[place] >= POSITIONAL else []
     names += [name for name, (met, fixed, _) in relations.items() if met[place] >= fixed + SYNTACTIC]
-    names += ['rare words'] if on_rare[place] >= chance + RARE_POINTS else []
+    names += ['rare words'] if on_rare[place] >= evenly + RARE_POINTS else []
     names += ['sentence end'] if blurred['special'][place] >= SINK else []
     return {
         'roles': names, 'offset': int(offset[place]), 'offset_share': _short(share[place]),
-        'rare': _short(on_rare[place]), 'rare_by_chance': _short(chance), 'confidence': _short(sure[place]),
+        'rare': _short(on_rare[place]), 'rare_evenly': _short(evenly), 'confidence': _short(sure[place]),
         **{name: _short(values[place]) for name, values in blurred.items()},
         'relations': {name: {'met': _short(met[place]), 'best_fixed_offset': _short(fixed), 'cases': cases}
                       for name, (met, fixed, cases) in relations.items()}}

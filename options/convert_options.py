@@ -23,7 +23,7 @@ FLAGS = (
     Flag('output', 'export: the folder to write'),
     dataclasses.replace(CHECKPOINT, help=f'export: {CHECKPOINT.help}'),
     Flag('quantization', 'export to ctranslate2: the type of the matrices', default='float32', choices={
-        'float32': '', 'float16': '', 'int8': 'a quarter of the size', 'int16': ''}),
+        'float32': '', 'float16': '', 'int8': 'a quarter of the size of matrices', 'int16': ''}),
 )
 _FOR = {'import': ('from', 'vocabulary', 'source_language', 'target_language'), 'export': ('to', 'output', 'checkpoint', 'quantization')}
 _NEEDED = {'import': ('from',), 'export': ('to', 'output')}

@@ -18,8 +18,8 @@ FLAGS = (
     Flag('init_from', stands_for='config.init_from'),
     Flag('replay', 'number of a step whose update was not finite: computes it again from its dump, and trains nothing',
          int, least=0, expected='the number of a step, as in the name of a folder in nonfinite/'),
-    Flag('inspect', 'shows what training would read (what was left out and why, lengths, batches as text), and trains '
-         'nothing', bool, False),
+    Flag('inspect', 'shows what training on pairs would read (what was left out and why, lengths, batches as text); trains '
+         'nothing, and binds the folder to no options', bool, False),
     Flag('begin_anew', 'begins at step 0 in the folder of a run, with its text and vocabulary; what the run has learnt and '
          'measured is moved to earlier/', bool, False),
     Flag('compile_for', 'compiles the training step for devices that need not be here, says what it needs of them, and '

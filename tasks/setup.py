@@ -39,7 +39,10 @@ Config = Mapping[str, Any]  # a configuration as nested dictionaries
 
 def read(options: TrainOptions) -> Setup:
   """Return the records of the run that train.py's options describe. Raises ConfigError naming every mistake."""
-  return records(options.config, options.given)
+  setup = records(options.config, options.given)
+  if options.inspect and not TASKS[setup.task].reports:
+    raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
+  return setup
 
 
 def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Setup:

@@ -59,6 +59,7 @@ class Task(abc.ABC):
   name: ClassVar[str]
   texts: ClassVar[str]  # what its corpora hold, for people and as the key of TASKS: 'pairs'
   has_attention: ClassVar[bool] = True  # whether the attention on its validation text can be recorded
+  reports: ClassVar[bool] = False  # whether inspect() tells what training would read
   compiles_ahead: ClassVar[bool] = True  # whether its batches and objective are known without text, see compiling.py
   rows: ClassVar[str]  # what a row of a batch holds, for people
   architectures: ClassVar[tuple[str, ...]]  # values of model.architecture that can be trained for it
@@ -203,8 +204,8 @@ class Task(abc.ABC):
     return []
 
   def inspect(self) -> Iterator[str]:
-    """Yield what training would read, line by line. Raises ConfigError where there is no report on it."""
-    raise ConfigError(f'--inspect is for pairs; data.kind {self.setup.corpus.kind!r} holds {self.texts}')
+    """Yield what training would read, line by line; see reports."""
+    raise NotImplementedError
 
   # ------------------------------------------------------------------------------------------ what all tasks share
 

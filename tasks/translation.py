@@ -37,7 +37,7 @@ class Translation(Task):
   texts = rows = 'pairs'
   architectures = ('transformer', 'recurrent')
   measure = BLEU
-  references = line_by_line = True
+  references = line_by_line = reports = True
   outputs = 'translations.txt'
   invitation = 'Translate a sentence'
   own_text = '--config=configs/toy.py --config.data.tsv=pairs.tsv'

@@ -1,5 +1,7 @@
 """Captures of a sentence: right labels, words as sums and means of pieces, weights that follow from the operands."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -221,3 +223,11 @@ def test_sentences_with_little_in_common_are_not_contrasted():
 def test_a_sentence_of_one_word_has_a_first_view():
   chosen = first_view.choose([constructed(['a'], encoder=[], cross=[])])
   assert chosen == first_view.FirstView(0, 'encoder', 0, 0, 0, 0, 1.0)
+
+
+def test_even_attention_is_that_of_all_tokens_that_a_head_may_see(captures):
+  for seen in captures:
+    alike = {kind: (weights > 0) / (weights > 0).sum(-1, keepdims=True) for kind, weights in seen.weights.items()}
+    for kind in alike:
+      found = dataclasses.replace(seen, weights=alike).by_word(kind)
+      np.testing.assert_allclose(found, np.broadcast_to(seen.even(kind), found.shape), atol=1e-6)

@@ -168,7 +168,14 @@ def test_inspection_tells_what_training_would_read(corpus, tmp_path, capsys):
   told = capsys.readouterr().out
   for words in ('pairs read', 'by drop_duplicates', 'source: ', '(0.000%)', '% padding', 'batch 0:', '####'):
     assert words in told, words
-  assert not (tmp_path / 'run' / 'checkpoints').exists()
+  # It binds nothing: another start may have other options, and finds the text.
+  assert sorted(path.name for path in (tmp_path / 'run').iterdir()) == ['data', 'lock', 'manifest.json']
+  other = options(corpus, tmp_path / 'run', '--config.data.max_length=9', '--config.train.num_steps=1', '--inspect')
+  assert train.main(other) == 0
+  with pytest.raises(ConfigError, match="--inspect is for pairs; data.kind 'running_text' holds"):
+    setup.read(dataclasses.replace(options(
+        corpus, tmp_path, '--config.data.kind=running_text', '--config.data.text=x', '--inspect',
+        '--config.model.architecture=language_model', '--config.train.num_steps=1'), given=()))
   with pytest.raises(ConfigError, match='filters, tag and mix are for pairs'):
     setup.read(options(corpus, tmp_path, '--config.data.kind=running_text', '--config.data.text=x',
                         '--config.model.architecture=language_model', '--config.data.max_ratio=3',

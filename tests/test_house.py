@@ -3,6 +3,7 @@
 import ast
 import pathlib
 import re
+import tomllib
 
 from tasks import TASKS
 
@@ -87,6 +88,13 @@ def test_files_are_of_a_length_that_one_reads():
             for path in [*MODULES.values(), *pages]}
   assert not {name: count for name, count in counts.items() if count > 400 and name not in longer}
   assert counts['train.py'] <= 250 and counts['decode.py'] <= 150
+
+
+def test_an_installed_package_has_all_that_its_rooms_read():
+  listed = tomllib.loads((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))['tool']['setuptools']['package-data']
+  rooms = {module.partition('.')[0] for module in MODULES}
+  there = {path for room in rooms for path in (ROOT / room).rglob('*.*') if path.suffix not in ('.py', '.pyc')}
+  assert there == {path for room, patterns in listed.items() for pattern in patterns for path in (ROOT / room).glob(pattern)}
 
 
 def test_the_loop_is_one_function_that_one_reads():

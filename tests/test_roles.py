@@ -30,9 +30,10 @@ def looking(columns, *heads):
   return maps
 
 
-def sentence(maps, **more):
-  """An Observed whose last row and column are EOS."""
-  return roles.Observed(maps, *((False,) * (size - 1) + (True,) for size in maps.shape[2:]), **more)
+def sentence(maps, even=None, **more):
+  """An Observed whose last row and column are EOS, of words of one piece each where `even` does not say otherwise."""
+  even = np.full(maps.shape[2:], 1 / maps.shape[3]) if even is None else even
+  return roles.Observed(maps, *((False,) * (size - 1) + (True,) for size in maps.shape[2:]), even, **more)
 
 
 # Five words and EOS: head 0 looks one back, head 1 at word 3, head 2 at EOS, head 3 from 1 to 4 and else at itself.
@@ -57,11 +58,19 @@ def test_relations_are_compared_with_the_best_fixed_offset(corpus):
   np.testing.assert_allclose(met[0], [0, 1 / 5, 0, 3 / 5])
 
 
-def test_rare_words_are_compared_with_chance(corpus):
-  on_rare, chance = roles.rare(corpus)
-  assert chance == pytest.approx(2 / 5)
+def test_rare_words_are_compared_with_a_head_that_attends_to_all_tokens_alike(corpus):
+  on_rare, evenly = roles.rare(corpus)
+  assert evenly == pytest.approx(2 / 5)
   np.testing.assert_allclose(on_rare[0, :2], [2 / 5, 1.0])
   assert on_rare[0, 2] == 0  # all else is even: the first word is as good as any
+
+
+def test_rare_words_of_many_pieces_make_no_role():
+  even = np.tile(np.array([1, 3, 1, 3, 1, 1]) / 10, (6, 1))  # words 1 and 3 are of three pieces each
+  as_even = sentence(even[None, None], even, rare=frozenset({1, 4}))
+  assert roles.rare([as_even])[1] == pytest.approx(1 / 2)  # of words 1 and 3
+  of, = roles.describe([dataclasses.replace(as_even, rare=frozenset({1, 3}))])[0]
+  assert of['rare'] == of['rare_evenly'] == 1 and 'rare words' not in of['roles']
 
 
 def test_rarest_words():
@@ -95,7 +104,9 @@ def test_heads_are_named_by_their_roles(corpus):
 
 def test_observations_that_do_not_fit_are_refused():
   with pytest.raises(ValueError, match='expected'):
-    roles.Observed(looking(6, *HEADS), (False,) * 6, (False,) * 5)
+    roles.Observed(looking(6, *HEADS), (False,) * 6, (False,) * 5, np.ones((6, 5)))
+  with pytest.raises(ValueError, match='expected'):
+    roles.Observed(looking(6, *HEADS), (False,) * 6, (False,) * 6, np.ones((6, 5)))
   with pytest.raises(ValueError, match='joins words'):
     sentence(looking(6, *HEADS), relations=(('a', 0, 6),))
 
