@@ -181,6 +181,16 @@ def test_collectives_and_cycles_are_counted_as_often_as_they_run():
       ('all-reduce', 'f32'): (4, 3 * 32 + 32 + 4), ('all-gather', 'bf16'): (3, 48), ('all-gather', 'f32'): (1, 32),
       ('all-reduce', 'bf16'): (1, 32)}
   assert module.cycles() == 3 * 10 + 7
+  counted = MODULE.replace(', backend_config={"known_trip_count":{"n":"3"}}', '') + '''
+%c (p: (s32[], f32[8])) -> pred[] {
+  %bound.1 = s32[]{:T(128)} constant(5)
+  %p.2 = (s32[], f32[8]) parameter(0)
+  %turn = s32[]{:T(128)} get-tuple-element(%p.2), index=0
+  ROOT %less = pred[]{:T(512)} compare(%turn, %bound.1), direction=LT
+}
+'''
+  assert optimized_module.Module(counted).cycles() == 5 * 10 + 7  # as a TPU's programs tell
+  assert optimized_module.Module(counted.replace('=LT', '=NE')).cycles() == 10 + 7
   assert optimized_module.Module('ENTRY %m (a: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n}').cycles() is None
 
 

@@ -63,7 +63,7 @@ class Module:
 
   def _count(self, entry: str) -> dict[str, int]:
     """Return how often each computation runs in one run of the entry; loops whose turns XLA does not know count once."""
-    calls = {name: [(callee, turns) for line in lines for callee, turns in _callees(line)]
+    calls = {name: [(callee, turns) for line in lines for callee, turns in self._callees(line)]
              for name, lines in self._computations.items()}
     pending = collections.Counter(callee for edges in calls.values() for callee, _ in edges)
     runs, ready = collections.Counter({entry: 1}), [name for name in calls if not pending[name]]
@@ -75,6 +75,27 @@ class Module:
         if not pending[callee] and callee in calls:
           ready.append(callee)
     return runs
+
+  def _callees(self, line: str) -> Iterator[tuple[str, int]]:
+    """Yield the computations that an instruction calls, and how often each runs in one run of it."""
+    called = _CALLS.findall(line)
+    for branches in _BRANCHES.findall(line):
+      called += re.findall(r'[\w.\-]+', branches)
+    turns = self._turns(line)
+    yield from ((name, turns) for name in called)
+
+  def _turns(self, line: str) -> int:
+    """Return how often an instruction runs what it calls: once, but for loops.
+
+    The TPU's compiler does not write down how many turns a loop takes. They are the number to which its condition, as of
+    every jax.lax.scan, compares a counter that begins at 0.
+    """
+    if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
+      return int(known[1])
+    condition = re.search(r' while\(.*\bcondition=%?([\w.\-]+)', line)
+    lines = '\n'.join(self._computations.get(condition[1], ())) if condition else ''
+    bounds = re.findall(r' = s32\[\]\S* constant\((\d+)\)', lines)
+    return int(bounds[0]) if len(bounds) == 1 and re.search(r'ROOT .* compare\(.*direction=LT', lines) else 1
 
   def _instructions(self) -> Iterator[tuple[str, int]]:
     """Yield each instruction that runs, with the number of its runs."""
@@ -121,15 +142,6 @@ def traffic(collectives: Iterable[Collective]) -> dict[tuple[str, str], Traffic]
 def memory(report: str) -> int:
   """Return the bytes of a device that a program needs, inputs included, from the text of XLA's memory usage report."""
   return int(re.search(r'\(color=0\)\s*Total bytes: (\d+)', report)[1])
-
-
-def _callees(line: str) -> Iterator[tuple[str, int]]:
-  """Yield the computations that an instruction calls, and how often each runs in one run of it."""
-  turns = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
-  called = _CALLS.findall(line)
-  for branches in _BRANCHES.findall(line):
-    called += re.findall(r'[\w.\-]+', branches)
-  yield from ((name, int(turns[1]) if turns else 1) for name in called)
 
 
 def _shape(text: str) -> tuple[str, str]:
