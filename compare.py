@@ -6,6 +6,7 @@
 The first system is the baseline. Scores are sacreBLEU's, on raw text; p is the probability of so large a difference if
 both were equally good, by paired bootstrap resampling (Koehn, 2004); ± is half the width of the middle 95 % of the
 resampled scores. BLEU by length follows, and the sentences on which the last system differs most from the first.
+Of several references, the first one's words say how long a sentence is; all of them are scored against.
 """
 
 import sys
@@ -47,13 +48,14 @@ def report(systems: dict[str, list[str]], references: list[list[str]], samples: 
     for name, figure in found.items():
       chance = '' if figure.p_value is None else f'  p = {figure.p_value:.4f}'
       lines.append(f'  {name:<{width}}  {figure.score:6.2f}  ({figure.mean:.2f} ± {figure.interval:.2f}){chance}')
-  lines += [*signatures, '', f'BLEU by words of the reference ({" / ".join(systems)})']
-  for name, count, found in comparison.by_length(systems, references[0]):
+  of = 'the reference' if len(references) == 1 else 'the first reference'
+  lines += [*signatures, '', f'BLEU by words of {of} ({" / ".join(systems)})']
+  for name, count, found in comparison.by_length(systems, references):
     lines.append(f'  {name:>7} words  {count:6,} sentences  ' + ' / '.join(f'{bleu:5.1f}' for bleu in found.values()))
   first, *_, last = systems
   lines += ['', f'Where {last} differs most from {first} (chrF)']
-  for gain, place in comparison.most_different(systems[first], systems[last], references[0], sentences):
-    lines += [f'  line {place + 1:,}: {gain:+.1f}', f'    reference  {references[0][place]}',
+  for gain, place in comparison.most_different(systems[first], systems[last], references, sentences):
+    lines += [f'  line {place + 1:,}: {gain:+.1f}', *(f'    reference  {known[place]}' for known in references),
               f'    {first}  {systems[first][place]}', f'    {last}  {systems[last][place]}']
   return lines
 

@@ -122,7 +122,7 @@ def card_of(workdir: str) -> Card:
   scores = results.get('scores') or {results['test_set']: results}
   return Card(
       config_name, variant, config['seed'], options, _command(environment.get('command', ())),
-      _starts(environment), {'name': _name_of_text(config), 'texts': _texts(environment['data'])},
+      _starts(environment), {'name': _name_of_text(config), 'texts': _texts(environment, list(scores))},
       run.task.name, run.task.measure.name, {name: _small(found) for name, found in scores.items()},
       results['step'], round(results['seconds'], 1),
       {name: results[name] for name in ('parameters', 'averaged_steps', 'search', 'validation_perplexity',
@@ -198,9 +198,19 @@ def _shortened(value: Any) -> Any:
   return _OUTSIDE.sub(r'…/\1', value) if isinstance(value, str) else value
 
 
-def _texts(hashes: Mapping[str, str]) -> dict[str, str]:
-  """Return the hash of each split; what was mixed into one is named without its folders."""
-  return {_shortened(name): digest for name, digest in hashes.items()}
+def _texts(environment: Mapping[str, Any], scored: Sequence[str]) -> dict[str, str]:
+  """Return the hash of each split that counts; what was mixed into one is named without its folders.
+
+  Args:
+    environment: of the run's first start, with the later ones: a test set may have come with any of them, and another
+      have been given up.
+    scored: names of the test sets of the results, in their order.
+  """
+  starts = [list(start['data'].items()) for start in (environment, *environment.get('later_starts', ()))]
+  set_of = lambda name: re.sub(r' \(test \d+\)$', '', name)  # see environment.texts_by_name
+  tests = {name: digest for start in starts for name, digest in start[2:] if set_of(name) in scored}
+  found = [*starts[-1][:2], *sorted(tests.items(), key=lambda test: scored.index(set_of(test[0])))]
+  return {_shortened(name): digest for name, digest in found}
 
 
 def _name_of_text(config: Mapping[str, Any]) -> str:

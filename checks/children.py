@@ -246,6 +246,9 @@ class Echo:
       file.seek(self._place)
       new = file.read()
     self._print(new[:new.rfind(b'\n') + 1])
+    self._tell()
+
+  def _tell(self) -> None:
     far = self._progress()
     if far and self._line.shown:
       self._line.write(far)
@@ -254,10 +257,11 @@ class Echo:
     self._far = far
 
   def end(self) -> None:
-    """Print the rest."""
+    """Print the rest, and how far the child has come."""
     with open(self._log, 'rb') as file:
       file.seek(self._place)
       self._print(file.read())
+    self._tell()
     self._line.clear()
 
   def _print(self, new: bytes) -> None:

@@ -78,7 +78,8 @@ def source_of(text: str) -> Source:
   except ValueError:
     found = None
   if found is None or not found.directory or not 0.0 < found.weight < 1000.0:
-    raise ValueError(f'mix has {text!r}; expected FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG with a weight above 0')
+    raise ValueError(f'mix has {text!r}; expected FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG with a weight above 0 and '
+                     'below 1000')
   return found
 
 
@@ -164,10 +165,16 @@ def tagged(split: Split, tag: str | None) -> Split:
 
 
 def weighted(split: Split, weight: float, seed: int) -> Split:
-  """Repeat each pair `weight` times; of a fraction, repeat that share of the pairs, drawn by the seed, once more."""
+  """Repeat each pair `weight` times; of a fraction, repeat that share of the pairs, drawn by the seed, once more.
+
+  Raises:
+    DataError: when so small a weight leaves no pair.
+  """
   whole, share = divmod(weight, 1.0)
   draw = random.Random(f'{seed} {split.fingerprint}')  # each corpus draws its own
   times = array.array('H', (int(whole) + (draw.random() < share) for _ in range(len(split))))
+  if not sum(times):
+    raise DataError(f'{split.name}: a weight of {weight:g} leaves none of {len(split):,} training pairs; give a larger one')
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, weight, seed), size=sum(times),
       read=lambda: (pair for pair, count in zip(split.read(), times) for _ in range(count)))
@@ -189,7 +196,7 @@ def apply(corpus: Corpus, config: CleaningConfig, of: CorpusConfig) -> Corpus:
     of: the options that the corpus was loaded with: its languages, names of splits and seed serve for all.
 
   Raises:
-    DataError: when nothing is left, or a folder is missing.
+    DataError: when nothing is left of a corpus, or a folder is missing.
   """
   if config == CleaningConfig():
     return corpus

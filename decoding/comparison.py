@@ -44,23 +44,35 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
   return figures, [signature.format() for signature in signatures.values()]
 
 
-def by_length(systems: Mapping[str, Sequence[str]], reference: Sequence[str]) -> list[tuple[str, int, dict[str, float]]]:
-  """Score each system on groups of sentences of like length.
+def by_length(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]]
+              ) -> list[tuple[str, int, dict[str, float]]]:
+  """Score each system, against all references, on groups of sentences of like length.
+
+  Args:
+    systems: translations by name.
+    references: one list of lines or several; the first one's words say how long a sentence is.
 
   Returns:
-    (range of the words of the reference, number of sentences, BLEU by system) for each group.
+    (range of the words of the first reference, number of sentences, BLEU by system) for each group.
   """
-  groups = group_by_length([max(len(line.split()), 1) for line in reference])
+  groups = group_by_length([max(len(line.split()), 1) for line in references[0]])
+  of = lambda group, lines: [lines[i] for i in group.places]
   return [(group.name, len(group.places),
-           {name: scores.corpus_scores([lines[i] for i in group.places], [reference[i] for i in group.places])['bleu']
+           {name: scores.corpus_scores(of(group, lines), *(of(group, known) for known in references))['bleu']
             for name, lines in systems.items()}) for group in groups]
 
 
-def most_different(first: Sequence[str], second: Sequence[str], reference: Sequence[str], count: int
+def most_different(first: Sequence[str], second: Sequence[str], references: Sequence[Sequence[str]], count: int
                    ) -> list[tuple[float, int]]:
-  """Find the sentences where two systems differ most: (chrF of the second minus that of the first, place) of each."""
+  """Find the sentences where two systems differ most: (chrF of the second minus that of the first, place) of each.
+
+  Args:
+    first, second: translations.
+    references: one list of lines or several, all of which count.
+    count: how many sentences, the largest difference first.
+  """
   chrf = CHRF()
-  score = lambda text, known: chrf.sentence_score(text, [known]).score
+  score = lambda text, known: chrf.sentence_score(text, list(known)).score
   gains = [(score(b, known) - score(a, known), place)
-           for place, (a, b, known) in enumerate(zip(first, second, reference)) if a != b]
+           for place, (a, b, *known) in enumerate(zip(first, second, *references)) if a != b]
   return sorted(gains, key=lambda gain: -abs(gain[0]))[:count]

@@ -14,7 +14,8 @@ import numpy as np
 from checks.errors import ConfigError, DataError
 from corpora import text_files
 from corpora.marian_vocabulary import MarianVocabulary, PieceList, packed
-from exchange import marian, marian_files, new_folder, safetensors
+from exchange import marian, marian_files, new_folder, safetensors, value_types
+from exchange.value_types import COUNT, NUMBER, SIZE, SWITCH, TEXT
 from options.configurations import default_tree, with_options
 from options.mistakes import listed
 from tasks import setup as setups
@@ -35,6 +36,18 @@ _ALIASES = {marian.SHARED: ('model.encoder.embed_tokens.weight', 'model.decoder.
 _IGNORED = ('model.encoder.embed_positions.weight', 'model.decoder.embed_positions.weight')  # sines
 _NORMS = {'marian': 'post', 'pegasus': 'pre'}  # their model_type, our model.norm
 STOPPING = {False: 'heuristic', True: 'full', 'never': 'exact'}  # their early_stopping, ours
+# The types of what is read of config.json, generation_config.json (or, in older folders, config.json as well) and
+# tokenizer_config.json. What activation_function has to be is among the mistakes below.
+_NEEDED = {
+    **dict.fromkeys(('vocab_size', 'd_model', 'encoder_layers', 'decoder_layers', 'encoder_ffn_dim', 'decoder_ffn_dim',
+                     'encoder_attention_heads', 'decoder_attention_heads'), SIZE),
+    **dict.fromkeys(('eos_token_id', 'pad_token_id', 'decoder_start_token_id'), COUNT)}
+_MODEL = {'decoder_vocab_size': SIZE, **dict.fromkeys(('dropout', 'attention_dropout', 'activation_dropout'), NUMBER),
+          **dict.fromkeys((_SHARED, 'tie_word_embeddings', 'scale_embedding'), SWITCH)}
+_GENERATION = {
+    **dict.fromkeys(('num_beams', 'no_repeat_ngram_size', 'min_new_tokens', 'min_length'), COUNT), 'length_penalty': NUMBER,
+    'early_stopping': value_types.Type('true, false or "never"', lambda value: isinstance(value, bool) or value == 'never')}
+_TOKENIZER = {'source_lang': TEXT, 'target_lang': TEXT}
 
 
 class Imported(NamedTuple):
@@ -118,14 +131,17 @@ def _folder(folder: str) -> _Found:
   if not os.path.isdir(folder):
     raise ConfigError(f'--from={folder}: there is no such folder; expected one with config.json and {_WEIGHTS}')
   config = _json(folder, 'config.json')
-  if config.get('model_type') not in _NORMS:
+  if config.get('model_type') not in list(_NORMS):  # which compares whatever the file may have
     raise ConfigError(f'{folder}/config.json is of model_type {config.get("model_type")!r}; only {" and ".join(_NORMS)} can be '
                       'imported')
-  if mistakes := list(_mistakes(config)):
-    raise ConfigError(f'{folder}/config.json does not fit: {listed(mistakes)}')
+  generation, tokenizer = (_json(folder, f'{name}_config.json', needed=False) for name in ('generation', 'tokenizer'))
+  of = {'config': [*value_types.mistakes(config, _MODEL | _GENERATION, _NEEDED), *_mistakes(config)],
+        'generation_config': [*value_types.mistakes(generation, _GENERATION)],
+        'tokenizer_config': [*value_types.mistakes(tokenizer, _TOKENIZER)]}
+  if wrong := [f'{folder}/{name}.json does not fit: {listed(mistakes)}' for name, mistakes in of.items() if mistakes]:
+    raise ConfigError('\n'.join(wrong))
   names = {'source': 'vocab.json', 'target': 'vocab.json' if config.get(_SHARED, True) else 'target_vocab.json'}
   lists = {side: (os.path.join(folder, name), _json(folder, name)) for side, name in names.items()}
-  generation, tokenizer = (_json(folder, f'{name}_config.json', needed=False) for name in ('generation', 'tokenizer'))
   path = os.path.join(folder, _WEIGHTS)
   if not os.path.isfile(path) and os.path.isfile(os.path.join(folder, _PICKLE)):
     raise DataError(
@@ -136,6 +152,7 @@ def _folder(folder: str) -> _Found:
 
 
 def _json(folder: str, name: str, needed: bool = True) -> dict[str, Any]:
+  """Return the values of a file of JSON that are not null; {} where there is no file and none is needed."""
   path = os.path.join(folder, name)
   if not needed and not os.path.isfile(path):
     return {}
@@ -145,22 +162,18 @@ def _json(folder: str, name: str, needed: bool = True) -> dict[str, Any]:
     raise DataError(f'{path} is no JSON ({error}); fetch it again') from None
   if not isinstance(found, dict):
     raise DataError(f'{path} holds a {type(found).__name__}; expected an object with names and values')
-  return found
+  return value_types.without_null(found)
 
 
 def _mistakes(config: Mapping[str, Any]) -> Iterator[str]:
   """Yield a sentence for each option of a MarianMT that our model does not have."""
-  for name in ('vocab_size', 'd_model', 'encoder_layers', 'decoder_layers', 'encoder_ffn_dim', 'encoder_attention_heads',
-               'eos_token_id', 'pad_token_id', 'decoder_start_token_id'):
-    if not isinstance(config.get(name), int):
-      yield f'{name} is {config.get(name)!r}; expected a number'
   for name in ('attention_heads', 'ffn_dim'):
     encoder, decoder = config.get(f'encoder_{name}'), config.get(f'decoder_{name}')
-    if encoder != decoder:
+    if None not in (encoder, decoder) and encoder != decoder:
       yield f'encoder_{name} is {encoder} and decoder_{name} {decoder}; expected the same'
-  if config.get('activation_function') not in marian.ACTIVATIONS:
+  if config.get('activation_function') not in list(marian.ACTIVATIONS):
     yield f'activation_function is {config.get("activation_function")!r}; expected one of {", ".join(marian.ACTIVATIONS)}'
-  if not config.get('scale_embedding'):
+  if config.get('scale_embedding', False) is False:
     yield 'scale_embedding is false; expected true: embeddings are multiplied by √d_model (§3.4)'
   is_pre = _NORMS[config['model_type']] == 'pre'
   for name, expected in (('normalize_before', is_pre), ('normalize_embedding', False), ('add_final_layer_norm', is_pre)):
@@ -191,7 +204,7 @@ def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[st
       'data.kind': 'text', 'data.directory': found.folder,
       'data.source_language': source, 'data.target_language': target,
       'search.beam_size': generation.get('num_beams') or 1,
-      'search.early_stopping': STOPPING.get(generation.get('early_stopping') or False, 'exact'),
+      'search.early_stopping': STOPPING[generation.get('early_stopping', False)],
       'search.no_repeat_ngram': generation.get('no_repeat_ngram_size') or 0, **_min_length(generation),
       **_length_penalty(generation.get('length_penalty')), **found.options}
   whole = with_options(default_tree().to_dict(), options)

@@ -1,12 +1,21 @@
 """A folder that is there whole or not at all."""
 
 import contextlib
+import errno
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 
+from checks import files
 from checks.errors import ConfigError
 from options.flags import new_folder_mistakes
+
+# What a system says of a folder that cannot be replaced by another: it is the root of a disk, or lies in a folder that may
+# not be changed.
+_IMMOVABLE = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_LAST = 'config.json'  # without which no folder is a run, nor a model of another toolkit
 
 
 def check(path: str, option: str) -> None:
@@ -17,25 +26,57 @@ def check(path: str, option: str) -> None:
 
 @contextlib.contextmanager
 def filling(path: str, option: str) -> Iterator[str]:
-  """Yield a folder beside `path` to write into, which becomes `path` when the block ends and vanishes when it fails.
+  """Yield a folder to write into, which becomes `path` when the block ends and vanishes when it fails.
+
+  Its name ends in a draw, so that two processes with one `path` do not meet: the first that ends makes it, and the other
+  is refused. An empty folder that is there is replaced. Where it cannot be, as the root of a disk, what was written is
+  moved into it, file by file, config.json last.
 
   Args:
-    path: the folder to make; its parents are made, too.
+    path: the folder to make; its parents are made, too, and a link to an empty folder stays.
     option: of the command line that names it, for messages.
 
   Raises:
-    ConfigError: see check().
+    ConfigError: see check(); also when the folder was made by another process meanwhile.
   """
   check(path, option)
-  whole = os.path.abspath(os.path.expanduser(path))
-  unfinished = f'{whole}.unfinished'
-  shutil.rmtree(unfinished, ignore_errors=True)  # what a killed conversion has left
-  os.makedirs(unfinished)
+  whole = os.path.realpath(os.path.expanduser(path))
+  above = os.path.dirname(whole)
+  os.makedirs(above, exist_ok=True)
+  # Within the folder where the one above it is of another disk, or may not be written to.
+  is_inside = os.path.isdir(whole) and (os.path.ismount(whole) or not os.access(above, os.W_OK | os.X_OK))
+  name = f'{os.path.basename(whole)}.unfinished-{secrets.token_hex(8)}'
+  unfinished = os.path.join(whole if is_inside else above, name)
+  os.mkdir(unfinished)
   try:
     yield unfinished
-    if os.path.isdir(whole):
-      os.rmdir(whole)
+    try:
+      if is_inside:
+        _move_content(unfinished, whole)
+      else:
+        _become(unfinished, whole)
+    except OSError as error:
+      if error.errno not in _TAKEN:
+        raise
+      raise ConfigError(f'--{option}={path} is no longer empty: another process has written there meanwhile; give a new '
+                        'folder') from None
+  finally:
+    shutil.rmtree(unfinished, ignore_errors=True)  # what was moved is not there
+
+
+def _become(unfinished: str, whole: str) -> None:
+  """Give a folder its name, in place of an empty folder that has it."""
+  try:
     os.rename(unfinished, whole)
-  except BaseException:
-    shutil.rmtree(unfinished, ignore_errors=True)
-    raise
+  except OSError as error:
+    if error.errno not in _IMMOVABLE or not os.path.isdir(whole):
+      raise
+    _move_content(unfinished, whole)
+
+
+def _move_content(unfinished: str, whole: str) -> None:
+  """Move what a folder holds into another, which may be the one above it, and holds nothing else."""
+  if set(os.listdir(whole)) - {os.path.basename(unfinished)}:
+    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), whole)
+  for name in sorted(os.listdir(unfinished), key=lambda name: (name == _LAST, name)):
+    files.DISK.move(os.path.join(unfinished, name), os.path.join(whole, name))

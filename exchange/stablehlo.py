@@ -9,6 +9,7 @@ S + search.extra_length tokens. The first token is BOS. A search reorders or cop
 Source: https://docs.jax.dev/en/latest/export/export.html.
 """
 
+import dataclasses
 import importlib
 import io
 import os
@@ -25,6 +26,7 @@ from exchange import marian
 from exchange.translator_arrays import pieces, sentencepiece_model
 from tasks.trained import Trained
 from training.json_files import write_json
+from transformer import architectures
 from transformer.config import ModelConfig
 from transformer.positions import LONGEST_OPEN
 from transformer.tokens import Tokens
@@ -62,7 +64,9 @@ def write(folder: str, run: Trained) -> None:
 
 def _programs(run: Trained, flat: dict[str, np.ndarray]) -> tuple[export.Exported, export.Exported]:
   """Return encode and decode_step for every platform."""
-  model, extra = run.model, run.setup.search.extra_length
+  # With sizes that are symbols no kernel can tell whether it takes them; einsum computes the same up to rounding.
+  config = dataclasses.replace(run.setup.sized(run.source.size, run.target.size), attention_kernel='einsum')
+  model, extra = architectures.build(config), run.setup.search.extra_length
   longest = min(model.longest or LONGEST_OPEN, LONGEST_OPEN)
   nested = lambda parameters: marian.nested({tuple(name.split('/')): leaf for name, leaf in parameters.items()})
 

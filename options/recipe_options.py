@@ -15,6 +15,7 @@ from options.programs import answering
 
 _NUMBER = r'[0-9]+\.?[0-9]*|\.[0-9]+'
 _LANGUAGE = rf'([A-Za-z][\w\-]*)(?:=(.*?[^*]))?(?:\*({_NUMBER}))?'
+_WEIGHT = 'a number above 0 and below 1000'
 _TRANSLATES = 'back_translate, distil: '
 _FOR = {'back_translate': ('monolingual', 'reverse', 'tag', 'weight', 'search', 'keep', 'min_score'),
         'distil': ('teachers', 'n_best', 'real', 'search', 'keep', 'min_score'),
@@ -35,7 +36,7 @@ FLAGS = (
     Flag('tag', 'word in front of each synthetic source, or none', default='<bt>', only_for='back_translate',
          pattern=r'[^\s#*\'"]+', expected='a word without quotes, # and *, or none'),
     Flag('weight', 'times that each synthetic pair is read in an epoch; 0.5 reads half of them', default='1',
-         only_for='back_translate', pattern=_NUMBER, expected='a number above 0'),
+         only_for='back_translate', pattern=_NUMBER, expected=_WEIGHT),
     Flag('teachers', 'trained runs, separated by commas; several translate as an ensemble (required)', tuple,
          paths=True, only_for='distil'),
     Flag('n_best', 'takes, of this many translations of each line, the one most like the reference by sentence BLEU '
@@ -153,7 +154,7 @@ def language(text: str) -> Language:
   weight = float(found[3] or 1) if found else 0.0
   if not found or not 0.0 < weight < 1000.0:
     raise ValueError(f'--languages has {text!r}; expected CODE, CODE*WEIGHT, CODE=FOLDER or CODE=FOLDER*WEIGHT with a '
-                     'weight above 0')
+                     'weight above 0 and below 1000')
   return Language(found[1], found[2] and at_home(found[2]), weight)
 
 
@@ -178,7 +179,7 @@ def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping
   if values['keep'] is not None and not 0.0 < float(str(values['keep'])) <= 1.0:
     yield f'--keep={values["keep"]}: expected a share above 0, up to 1'
   if not 0.0 < float(str(values['weight'])) < 1000.0:
-    yield f'--weight={values["weight"]}: expected a number above 0'
+    yield f'--weight={values["weight"]}: expected {_WEIGHT}'
   if values['keep'] is not None and values['min_score'] is not None:
     yield '--keep and --min_score both say which pairs are kept; give one'
   if values['monolingual'] and not os.path.isfile(str(values['monolingual'])):

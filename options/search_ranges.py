@@ -5,6 +5,7 @@
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +14,23 @@ from options.configurations import as_overrides
 from options.mistakes import listed
 
 SCALES = {'log': 'log:LOW:HIGH', 'linear': 'linear:LOW:HIGH', 'choice': 'choice:A:B:…'}
-# Options that make the validation losses of two trials no measures of the same thing, and why.
-_NOT_COMPARED = {'seed': 'a trial is compared with others of the same seed',
-                 'vocabulary.': 'the validation loss is per token, and the tokens of two vocabularies do not compare'}
+# Options that make the validation losses of two trials no measures of the same thing, and why: beside the seed, those
+# that decide which validation text there is, how it is cut and which of it is left out as too long …
+_TOKENS = 'the validation loss is per token, and the tokens of two vocabularies do not compare'
+_SENTENCES = ('it decides which validation text the loss is measured on, and losses on different text do not compare; search '
+              'with one value of it')
+_NOT_COMPARED = {
+    'seed': 'a trial is compared with others of the same seed', 'vocabulary.': _TOKENS,
+    'init_from': f'a run that training starts from brings its vocabulary: {_TOKENS}',
+    **{f'data.{name}': _SENTENCES for name in (
+        'kind', 'tfds_name', 'tfds_dir', 'directory', 'tsv', 'tsv_source_column', 'tsv_target_column', 'jsonl',
+        'jsonl_source_field', 'jsonl_target_field', 'heldout', 'text', 'validation_text', 'test_text', 'document',
+        'heldout_share', 'task', 'source_language', 'target_language', 'validation_split', 'max_length',
+        'fixed_source_length', 'fixed_target_length')}}
+# … and those that decide the text that a vocabulary is made of, where none is supplied.
+_MAKES_VOCABULARY = tuple(f'data.{name}' for name in (
+    'train_split', 'max_characters', 'max_ratio', 'min_letters', 'drop_identical', 'drop_duplicates', 'drop_control',
+    'tag', 'mix'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +87,15 @@ def of_file(ranges: Mapping[str, Sequence[Any]]) -> list[RangeText]:
   return [RangeText(option, str(scale), tuple(map(_written, values))) for option, (scale, *values) in ranges.items()]
 
 
-def resolve(texts: Sequence[RangeText], given: Collection[str], read: Callable[[str, str], Any]) -> tuple[Range, ...]:
+def resolve(texts: Sequence[RangeText], given: Collection[str], read: Callable[[str, str], Any], is_supplied: bool = False
+            ) -> tuple[Range, ...]:
   """Return the ranges with values of their options' types.
 
   Args:
     texts: the ranges.
     given: options that the command line sets.
     read: (option, text) -> the value that a text on the command line gives an option; raises ConfigError.
+    is_supplied: whether all trials have one vocabulary, whatever text they train on.
 
   Raises:
     ConfigError: naming every mistake.
@@ -90,7 +107,7 @@ def resolve(texts: Sequence[RangeText], given: Collection[str], read: Callable[[
     except ConfigError as error:
       mistakes.append(f'range of {text.option}: {error}')
       continue
-    wrong = [f'range {text.option}={":".join((text.scale, *text.values))}: {mistake}' for mistake in _mistakes(one)]
+    wrong = [f'range {text.option}={":".join((text.scale, *text.values))}: {mistake}' for mistake in _mistakes(one, is_supplied)]
     mistakes += wrong
     if text.option in given:
       mistakes.append(f'range of {text.option}: --config.{text.option} is given, too; give one of them')
@@ -102,10 +119,17 @@ def resolve(texts: Sequence[RangeText], given: Collection[str], read: Callable[[
   return tuple(found)
 
 
-def _mistakes(one: Range) -> Iterator[str]:
+def _mistakes(one: Range, is_supplied: bool) -> Iterator[str]:
   """Yield a sentence for each mistake in a range."""
   yield from (reason for name, reason in _NOT_COMPARED.items()
               if one.option == name or name.endswith('.') and one.option.startswith(name))
+  if one.option in _MAKES_VOCABULARY and not is_supplied:
+    yield (f'each trial would make a vocabulary of its own training text: {_TOKENS}; give --config.vocabulary.source_model')
+  if one.option == 'data.batching' and 'fixed' in one.values:
+    yield f'batching fixed leaves out sentences that others keep: {_SENTENCES}'
+  if any(isinstance(value, float) and not math.isfinite(value) for value in one.values):
+    yield f'expected finite numbers, {SCALES.get(one.scale, SCALES["linear"])}'
+    return
   if one.scale not in SCALES:
     yield f'{one.scale!r} is no scale; expected {", ".join(SCALES.values())}'
   elif one.scale == 'choice':

@@ -36,8 +36,8 @@ FLAGS = (
     Flag('sampler_seed', 'with --search: decides which values are tried', int, 0, least=0),
 )
 _OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'min_steps', 'sampler_seed')
-# Kinds of corpora that hold out lines by the seed, and the kind that reads a file for each split.
-_HELD_OUT_BY_SEED = (('tsv', 'text'), ('jsonl', 'text'), ('labelled_tsv', 'labelled_text'))
+# Kinds of corpora that hold out lines by the seed, each with the kind that reads a file for each split.
+HELD_OUT_BY_SEED = {'tsv': 'text', 'jsonl': 'text', 'labelled_tsv': 'labelled_text'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def parse(argv: Sequence[str], doc: str) -> SweepOptions:
     order = tuple(getattr(module, 'VARIANTS', ()))
     texts = _row_texts(values['rows'], () if values['search'] else order)
     rows, seeds = _resolve(texts, values['config'], shared), values['seeds']
-    for kind, files in _HELD_OUT_BY_SEED:
+    for kind, files in HELD_OUT_BY_SEED.items():
       if seeds > 1 and any(row.config['data']['kind'] == kind for row in rows):
         raise ConfigError(f'--seeds={seeds} with config.data.kind={kind}: which lines of the file are held out depends '
                           'on the seed, so that the scores of two seeds would not compare; make a file for each split '
@@ -107,7 +107,8 @@ def _search(values: Mapping[str, Value], row: SweepRow, of_file: Mapping[str, Se
     raise ConfigError(f'--search: {values["config"]} has no SEARCH that says where to search; give '
                       '--ranges=OPTION=log:LOW:HIGH,…')
   read = lambda option, text: leaves(_row('', row.spec, (*row.overrides, f'--config.{option}={text}')).config)[option]
-  ranges = search_ranges.resolve(texts, row.given, read)
+  is_supplied = bool(row.config['vocabulary']['source_model'] or row.config['init_from'])
+  ranges = search_ranges.resolve(texts, row.given, read, is_supplied)
   warmup = max((max(one.values) for one in ranges if one.option == 'optimizer.warmup_steps'), default=0)
   return SearchOptions(ranges, values['trials'], values['whole_trials'],
                        warmup if values['min_steps'] is None else values['min_steps'], values['sampler_seed'])

@@ -27,12 +27,17 @@ def write(options: RecipeOptions, plan: Plan) -> dict[str, Any]:
   records = {stage.name: work.record_of(stage, options.workdir) for stage in plan.stages}
   runs = {stage.name: run_of(stage.folder) for stage in plan.trainings}
   last = runs[plan.trainings[-1].name]
-  stages = [{'name': stage.name, 'title': stage.title, 'hours': records[stage.name]['seconds'] / 3600}
+  # A training's own clock counts whoever has started it; of another script that was run by hand there is none.
+  seconds = {name: record['seconds'] for name, record in records.items()} | {
+      name: found['results']['seconds'] for name, found in runs.items()}
+  hours = {name: None if found is None else found / 3600 for name, found in seconds.items()}
+  measured = [found for found in hours.values() if found is not None]
+  stages = [{'name': stage.name, 'title': stage.title, 'hours': hours[stage.name]}
             | ({'steps': runs[stage.name]['results']['step']} if stage.name in runs else {})
             | {part: records[stage.name][part] for part in ('figures', 'inputs', 'outputs')} for stage in plan.stages]
   card = {'recipe': options.recipe, 'command': work.command(options), 'scores': last['results'].get('scores', {}),
           'commit': last['environment']['commit'], 'uncommitted_changes': last['environment']['uncommitted_changes'],
-          'hours': sum(stage['hours'] for stage in stages), 'settings': work.settings(options, plan.files, plan.runs),
+          'hours': sum(measured) if len(measured) == len(hours) else None, 'settings': work.settings(options, plan.files, plan.runs),
           'stages': stages, 'runs': runs}
   if plan.taught:
     card['teachers'] = {'together': taught(options, plan, records['text']['figures']),
@@ -61,4 +66,5 @@ def described(card: Mapping[str, Any]) -> str:
   lines = [scores.describe(found, name) for name, found in card['scores'].items()]
   for name, found in card.get('teachers', {}).get('together', {}).items():
     lines.append(f'The teachers: {scores.describe(found, name)}')
-  return '\n'.join([*lines, *(f'{stage["hours"]:6.2f} h  {stage["title"]}' for stage in card['stages'])])
+  hours = lambda stage: '(not measured)' if stage['hours'] is None else f'{stage["hours"]:6.2f} h'
+  return '\n'.join([*lines, *(f'{hours(stage)}  {stage["title"]}' for stage in card['stages'])])

@@ -4,6 +4,7 @@
     model/    the run; echo "<2de> A dog." | python decode.py --workdir=WORKDIR/model
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from corpora import cleaning, text_files
 from corpora.config import LANGUAGES
 from corpora.splits import Pair, Split
 from options.configurations import leaves, with_options
+from options.mistakes import listed
 from options.recipe_options import Language, RecipeOptions
 from recipes import own_text
 from recipes.plan import Plan
@@ -21,18 +23,17 @@ from recipes.stages import Making, check_translates, training
 from tasks import setup
 
 TARGET = 'mul'  # ISO 639-3: multiple languages
+# Kinds of corpora that hold other targets for another data.target_language; others would teach one text under every tag.
+_BY_LANGUAGE = ('text', 'tfds')
 
 
 def plan(options: RecipeOptions) -> Plan:
   """Return the stages. Raises ConfigError naming what cannot work."""
   check_translates(options)
   values, text = leaves(options.config), own_text.Folder(options, TARGET)
+  if mistakes := list(_mistakes(options)):
+    raise ConfigError(listed(mistakes))
   for language in options.languages:
-    if language.directory and values['data.kind'] != 'text':
-      raise ConfigError(f'--languages: {language.code}={language.directory} names a folder, and data.kind is '
-                        f'{values["data.kind"]!r}; folders are for data.kind=text')
-    if language.code == values['data.source_language']:
-      raise ConfigError(f'--languages has {language.code}, the language translated from; name target languages')
     setup.records(with_options(options.config, _of(language, options)), tuple(options.given))
   tests = [_test(stem, language) for language in options.languages for stem in own_text.test_stems(options)]
   changes = text.changes('train', tests)
@@ -46,6 +47,26 @@ def plan(options: RecipeOptions) -> Plan:
       training('model', f'training {LANGUAGES.get(text.codes[0], text.codes[0])} to {into}', options, changes, files,
                [*text.idle, 'data.directory'])]
   return Plan(stages, ())
+
+
+def _mistakes(options: RecipeOptions) -> Iterator[str]:
+  values = leaves(options.config)
+  kind = values['data.kind']
+  if kind not in _BY_LANGUAGE:
+    yield (f'config.data.kind is {kind!r}, whose text is the same for every target language; multilingual needs targets in '
+           'each: expected data.kind=text, with the files of every language in config.data.directory, or tfds')
+  for language in options.languages:
+    if language.directory and kind != 'text':
+      yield (f'--languages: {language.code}={language.directory} names a folder, and data.kind is {kind!r}; folders are '
+             'for data.kind=text')
+    if language.code == values['data.source_language']:
+      yield f'--languages has {language.code}, the language translated from; name target languages'
+  if 'data.target_language' in options.given:
+    yield (f'--config.data.target_language={values["data.target_language"]} has no effect with multilingual, whose target '
+           'languages are those of --languages; leave it out')
+  if values['data.tag'] is not None:
+    yield (f'config.data.tag is {values["data.tag"]!r} and has no effect with multilingual, which puts the tag of the target '
+           'language in front of each source; leave it out')
 
 
 def _of(language: Language, options: RecipeOptions) -> dict[str, Any]:
@@ -76,7 +97,8 @@ def _write(options: RecipeOptions, text: own_text.Folder) -> dict[str, Any]:
   for number, language in enumerate(options.languages):
     # The first one's first test set gives the run's score, so that it has to be there.
     corpus = own_text.read(options, _of(language, options) | (_tests_there(language, options) if number else {}))
-    mixed = cleaning.weighted(cleaning.tagged(corpus.train, language.tag), language.weight, options.config['seed'])
+    own = dataclasses.replace(corpus.train, name=f'--languages={language.code}*{language.weight:g}')
+    mixed = cleaning.weighted(cleaning.tagged(own, language.tag), language.weight, options.config['seed'])
     train.append(mixed)
     validation.append(cleaning.tagged(corpus.validation, language.tag))
     tests = {stem: text.write(_test(stem, language), cleaning.tagged(split, language.tag))

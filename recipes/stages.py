@@ -1,6 +1,7 @@
 """The stages of a recipe: trainings, translations, and files that this program makes itself."""
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import os
@@ -57,9 +58,9 @@ class Script(Stage, abc.ABC):
   def was_run(self) -> bool:
     """Return whether the outputs are those of the command, given by hand or by a recipe that was killed since."""
 
-  def progress(self) -> str:
-    """Return how far the child is, in a few words; '' where its output says so."""
-    return ''
+  def following(self) -> Callable[[], str]:
+    """Return what says, asked again and again while the child works, how far it is; '' where its output says so."""
+    return lambda: ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +86,24 @@ class Translating(Script):
     return (all(map(os.path.isfile, (output, *self.inputs))) and max(map(written, self.inputs)) <= written(output)
             and count_lines(output) == self._lines)
 
-  def progress(self) -> str:
-    """Return the share of the lines that is translated."""
-    parts = f'{self.outputs[0]}.parts'
-    done = sum(name.isdigit() for name in os.listdir(parts)) if os.path.isdir(parts) else 0
-    return f'{min(100 * done * PART_LINES // max(self._lines, 1), 100)} % of {self._lines:,} lines translated'
+  def following(self) -> Callable[[], str]:
+    """Return what says which share of the lines is translated; it never falls. Call it before the child starts."""
+    (output,), highest = self.outputs, 0
+    before = _written(output)
+
+    def progress() -> str:
+      nonlocal highest
+      highest = max(highest, 100 if _written(output) != before else self._share_in_parts(f'{output}.parts'))
+      return f'{highest} % of {self._lines:,} lines translated'
+
+    return progress
+
+  def _share_in_parts(self, folder: str) -> int:
+    """Return the percentage of the lines in a job's finished parts; 0 where the folder is not there, or no longer."""
+    with contextlib.suppress(FileNotFoundError):  # the job renames it when all parts are joined
+      done = sum(name.isdigit() for name in os.listdir(folder))
+      return min(100 * done * PART_LINES // max(self._lines, 1), 100)
+    return 0
 
   @functools.cached_property
   def _lines(self) -> int:
@@ -164,6 +178,14 @@ def translating(name: str, title: str, workdirs: Sequence[str], source: str, out
                     *(f'--search.{option}={value}' for option, value in search.items()), *form,
                     f'--part_lines={PART_LINES}')
   return Translating(name, title, (source, *inputs), (output,), command, f'{output}.lock')
+
+
+def _written(path: str) -> tuple[int, int] | None:
+  """Return what tells a file from the one that takes its place; None where there is none."""
+  with contextlib.suppress(FileNotFoundError):
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns
+  return None
 
 
 def count_lines(path: str) -> int:

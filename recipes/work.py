@@ -1,7 +1,8 @@
 """Works off the stages of a recipe in its folder: what is done is passed over, what was begun goes on.
 
     WORKDIR/recipe.json    the recipe's settings, and the sums of the user's files; other settings are refused
-    WORKDIR/stages/        a record of each stage: the sums of its inputs and outputs, its seconds, its figures
+    WORKDIR/stages/        a record of each stage: the sums of its inputs and outputs, its figures, and its seconds where
+                           this program has run it
     WORKDIR/logs/          what the trainings and translations have printed
 
 A stage is done when its record says so and its inputs and outputs are what the record holds.
@@ -28,6 +29,7 @@ _FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cac
          'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
          'train.profile_steps', 'train.peak_tflops')
 _CONTENT = 'content of '  # how the names of sums begin in recipe.json
+_NOT_SUMMED = whole_files.digest_of({})  # which earlier versions wrote for every run without a manifest
 
 
 # -------------------------------------------------------------------------------------------------- the settings
@@ -59,7 +61,8 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
     before = {name: value for name, value in _plain().items() if name in asked} | read_json(path)
     wrong = [f'{name}: expected {before.get(name)!r}, as the folder was begun; found {asked.get(name)!r}'
              for name in [*before, *asked.keys() - before.keys()] if before.get(name) != asked.get(name)
-             and (name in before or not name.startswith(_CONTENT))]  # files that earlier versions did not list
+             and (name in before or not name.startswith(_CONTENT))  # files that earlier versions did not list
+             and before.get(name) != _NOT_SUMMED]
     if wrong and found - {'recipe.json', 'recipe.json.lock', 'recipe.json.unfinished'}:
       raise ConfigError(f'{options.workdir} holds a recipe with other settings:\n  ' + '\n  '.join(wrong)
                         + '\nGive the same settings to go on with it, or another --workdir')
@@ -86,15 +89,25 @@ def settings(options: RecipeOptions, files: Sequence[str], runs: Sequence[str]) 
 
 
 def _sum_of_run(run: str) -> str:
-  """Return a sum of what a run has learnt. Raises DamagedError when its files have changed."""
-  return whole_files.digest_of(RunFolder.open(run).manifest.read()['checkpoints'])
+  """Return a sum of what a run has learnt: of its manifest's list of checkpoints, or of their files where it has none.
+
+  Raises DamagedError when the manifest is damaged.
+  """
+  folder = RunFolder.open(run)
+  listed = {str(step): entry for step, entry in folder.manifest.checkpoints().items()}
+  place = lambda step: os.path.join(folder.checkpoints, step)
+  return whole_files.digest_of(listed or {step: {'files': folder.files.sums_of(place(step))}
+                                          for step in folder.files.names(folder.checkpoints) if step.isdigit()})
 
 
 # ------------------------------------------------------------------------------------------------- the records
 
 
 def record_of(stage: Stage, workdir: str) -> dict[str, Any]:
-  """Return the record of a stage: `done`, `seconds`, and once it is done `inputs`, `outputs` and `figures`."""
+  """Return the record of a stage: `done`, `seconds`, and once it is done `inputs`, `outputs` and `figures`.
+
+  The seconds are None where nobody has measured them: of a script whose outputs were found.
+  """
   path = _record(stage, workdir)
   return read_json(path) if os.path.isfile(path) else {'done': False, 'seconds': 0.0}
 
@@ -128,7 +141,7 @@ def _sums(paths: Sequence[str], workdir: str) -> dict[str, str | None]:
           whole_files.sum_of(path) if os.path.isfile(path) else None for path in paths}
 
 
-def _write_record(stage: Stage, workdir: str, seconds: float, figures: Mapping[str, Any]) -> None:
+def _write_record(stage: Stage, workdir: str, seconds: float | None, figures: Mapping[str, Any]) -> None:
   os.makedirs(os.path.join(workdir, 'stages'), exist_ok=True)
   write_json(_record(stage, workdir), {
       'done': True, 'seconds': seconds, 'inputs': _sums(stage.inputs, workdir),
@@ -202,23 +215,24 @@ def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], A
   assert isinstance(stage, Script)
   before, start, log = record_of(stage, options.workdir), time.monotonic(), os.path.join(
       options.workdir, 'logs', f'{stage.name}.log')
-  seconds = lambda: before['seconds'] + time.monotonic() - start
-  code, last = FOLDER_BUSY, ''
+  seconds = lambda: (before['seconds'] or 0.0) + time.monotonic() - start
+  code, last, is_found = FOLDER_BUSY, '', False
   with children.stop_signals() as stops:
     try:
       while code == FOLDER_BUSY:  # also where a killed recipe's child took its lock only after ours was started
         children.wait_until_free(stage.lock, stops,
                                  lambda: say(f'{head}: another process works on it; waiting for that'))
-        code = DONE if stage.was_run() else None
-        if code is None:
-          code, last = children.run(stage.command, stage.typed, log, children.Echo(stage.progress), stops)
+        is_found = stage.was_run()
+        code = DONE
+        if not is_found:
+          code, last = children.run(stage.command, stage.typed, log, children.Echo(stage.following()), stops)
     except children.StopAsked:
       _write_seconds(stage, options.workdir, seconds())
       raise children.Stopped(f'Stopped in {head.lower()}, {stage.title}. The same command resumes from here.',
                              stops.exit_code) from None
   missing = [path for path in stage.outputs if not os.path.isfile(path)]
   if code == DONE and not missing:
-    _write_record(stage, options.workdir, seconds(), {})
+    _write_record(stage, options.workdir, None if is_found else seconds(), {})
     return DONE
   _write_seconds(stage, options.workdir, seconds())
   say(f'{head}: FAILED with exit code {code}: {last}\n    its output is above and in {log}')

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import DataError
-from checks.whole_files import write_whole
+from checks.whole_files import whole, write_whole
 from corpora import loading
 from corpora.splits import Pair
 from decoding import scores
@@ -122,4 +122,5 @@ def draw(curves: Curves, path: str) -> None:
   axes.set_ylabel(f'BLEU on {curves.test_set}')
   axes.grid(alpha=0.3)
   figure.legend(loc='outside right upper')  # beside the lines, however many there are
-  figure.savefig(path)
+  with whole(path) as file:
+    figure.savefig(file, format='png')

@@ -192,11 +192,9 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children
   is_worse = watch()  # also of what was measured after the last look
   ours.evaluations = sorted(watch.seen.items())
   ours.step, ours.seconds = watch.step, watch.seconds
-  if is_worse:
-    ours.state = STOPPED
-    say(f'{head}: stopped after step {ours.evaluations[-1][0]:,}, validation loss {ours.evaluations[-1][1]:.4f}: above the '
-        'median of earlier trials there')
-  elif code == DONE:
+  # A trial may have come to its end before it could be stopped; one that was to be stopped before it went on has no results.
+  if code == DONE and os.path.isfile(run.folder.results):
+    ours.evaluations = watch.all_evaluations()
     results = read_json(run.folder.results)
     ours.step, ours.seconds, loss = results['step'], results['seconds'], _loss(results['validation_perplexity'])
     if not math.isfinite(loss):
@@ -207,6 +205,10 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children
     best = journal.finished[0]
     say(f'{head}: validation loss {loss:.4f} after {ours.step:,} steps in {results["seconds"] / 60:.1f} min'
         + (f'; the best is {best.loss:.4f}, of trial {best.number}' if best is not ours else ', the best so far'))
+  elif is_worse:
+    ours.state = STOPPED
+    say(f'{head}: stopped after step {ours.evaluations[-1][0]:,}, validation loss {ours.evaluations[-1][1]:.4f}: above the '
+        'median of earlier trials there')
   elif code == NON_FINITE:
     ours.state = DIVERGED
     say(f'{head}: diverged: {last}')
@@ -223,6 +225,7 @@ class _Watch:
 
   def __init__(self, trial: optuna.Trial, run: queue.QueuedRun):
     self._trial, self._metrics = trial, run.folder.metrics
+    self._epochs = run.config['train']['num_epochs']
     self._end = run.config['train']['num_steps'] or math.inf  # where nothing is left to be saved by stopping
     self.seen: dict[int, float] = {}  # the loss at each evaluation, by step
     self.step: int | None = None
@@ -235,12 +238,19 @@ class _Watch:
       if self._is_worse:
         break
       self.seconds = line.get('seconds', self.seconds)
+      if self._epochs and line.get('epoch') and self._end == math.inf:
+        self._end = math.ceil(self._epochs * round(line['step'] / line['epoch']))  # by the number of updates in an epoch
       if 'validation/perplexity' in line and line['step'] not in self.seen:
         step, loss = line['step'], _loss(line['validation/perplexity'])
         self.step, self.seen[step] = step, loss
         self._trial.report(loss, step)
         self._is_worse = step < self._end and self._trial.should_prune()
     return self._is_worse
+
+  def all_evaluations(self) -> list[tuple[int, float]]:
+    """Return the loss at each evaluation of a run that has come to its end."""
+    return sorted({line['step']: _loss(line['validation/perplexity']) for line in self._lines()
+                   if 'validation/perplexity' in line}.items())
 
   def _lines(self) -> Iterator[Mapping[str, Any]]:
     with contextlib.suppress(DamagedError):  # not there yet; train.py says when it is damaged

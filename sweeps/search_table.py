@@ -9,6 +9,7 @@ from typing import Any
 from checks.whole_files import write_whole
 from options.configurations import as_overrides
 from options.programs import python
+from options.sweep_options import HELD_OUT_BY_SEED
 from sweeps.search import DIVERGED, FINISHED, RUNNING, STOPPED, Journal, Trial, own_values
 from sweeps.table import Table, as_markdown
 
@@ -66,7 +67,11 @@ def _notes(journal: Journal) -> list[str]:
   train = [*row.overrides, *as_overrides(best.values)]
   notes.append('The best trial\'s run, trained anew: '
                + shlex.join([python(), 'train.py', f'--config={row.spec}', *train, '--workdir=runs/best']))
-  if best is not before and (compared := _as_row(row.spec, best.values)):
+  kind = row.config['data']['kind']
+  if best is not before and kind in HELD_OUT_BY_SEED:
+    notes.append(f'Whether it is more than chance, several seeds of both would show; but of data.kind={kind} each seed holds out '
+                 f'other lines: make a file for each split once, and take data.kind={HELD_OUT_BY_SEED[kind]}.')
+  elif best is not before and (compared := _as_row(row.spec, best.values)):
     path = row.spec.partition(':')[0]
     notes.append('To see whether it is more than chance, several seeds of both: '
                  + shlex.join([python(), 'sweep.py', f'--config={path}', f'--rows={compared}', '--seeds=3', *row.overrides,

@@ -53,6 +53,10 @@ def test_progress_is_told_when_it_changes(tmp_path, capsys, monkeypatch):
   code = f"import pathlib, time; time.sleep(0.3); pathlib.Path({str(done)!r}).touch(); time.sleep(0.5); print('ends')"
   assert run(tmp_path, code, children.Echo(lambda: f'{50 * os.path.exists(done)} %'))[0] == 0
   assert capsys.readouterr().out == '0 %\n50 %\nends\n'
+  os.remove(done)
+  monkeypatch.setattr(children, 'POLL_SECONDS', 60)  # the child ends before it is looked at
+  assert run(tmp_path, code.replace('time.sleep(0.5)', 'time.sleep(0)'), children.Echo(lambda: f'{50 * os.path.exists(done)} %'))[0] == 0
+  assert capsys.readouterr().out == 'ends\n50 %\n'
 
 
 def test_a_terminal_shows_progress_below_what_the_child_writes(tmp_path):

@@ -148,8 +148,13 @@ def test_corpora_are_mixed_by_weight_and_tagged(nasty, tmp_path):
     load(nasty, CleaningConfig(mix=('nowhere',)))
 
 
+def test_a_weight_that_leaves_no_pair_is_an_error():
+  with pytest.raises(DataError, match='back: a weight of 1e-06 leaves none of 5 training pairs'):
+    cleaning.weighted(in_memory('back', [Pair('a dog', 'ein Hund')] * 5), 1e-6, 0)
+
+
 @pytest.mark.parametrize('wrong, words', [
-    (dict(mix=('a*b',)), 'FOLDER'), (dict(mix=('a*0',)), 'weight above 0'), (dict(max_ratio=0.5), 'max_ratio is 0.5'),
+    (dict(mix=('a*b',)), 'FOLDER'), (dict(mix=('a*0',)), 'weight above 0 and below 1000'), (dict(mix=('a*1e3',)), 'below 1000'), (dict(max_ratio=0.5), 'max_ratio is 0.5'),
     (dict(max_characters=-1), 'max_characters'), (dict(min_letters=2.0), 'min_letters')])
 def test_mistaken_filters_are_refused(wrong, words):
   with pytest.raises(ValueError, match=words):

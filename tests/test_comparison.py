@@ -40,12 +40,28 @@ def test_systems_that_differ_where_no_score_does_are_no_different():
 
 
 def test_lengths_and_the_sentences_that_differ_most():
-  groups = comparison.by_length({'a': GOOD, 'b': BAD}, REFERENCE)
+  groups = comparison.by_length({'a': GOOD, 'b': BAD}, [REFERENCE])
   assert sum(count for _, count, _ in groups) == len(REFERENCE)
-  gains = comparison.most_different(BAD, REFERENCE, REFERENCE, 4)
+  gains = comparison.most_different(BAD, REFERENCE, [REFERENCE], 4)
   assert len(gains) == 4 and [place % 4 for _, place in gains[:3]] == [0, 0, 0]  # the line with two changes
   assert [gain for gain, _ in gains] == sorted((gain for gain, _ in gains), reverse=True) and gains[-1][0] > 0
-  assert comparison.most_different(GOOD, GOOD, REFERENCE, 3) == []
+  assert comparison.most_different(GOOD, GOOD, [REFERENCE], 3) == []
+
+
+def test_every_reference_counts_by_length_and_by_sentence(tmp_path, capsys):
+  """A system that writes what the second reference says is as good as one can be, wherever it is compared."""
+  other = [line.replace('heute', 'jetzt') + ' Ja, so ist es.' for line in REFERENCE]  # longer: it groups nothing
+  alone, both = ([count for _, count, _ in comparison.by_length({'a': other}, known)] for known in ([REFERENCE], [REFERENCE, other]))
+  assert alone == both
+  assert all(found['a'] == pytest.approx(100.0) for _, _, found in comparison.by_length({'a': other}, [REFERENCE, other]))
+  (gain, _), = comparison.most_different(BAD, other, [REFERENCE, other], 1)
+  assert gain > 0 > comparison.most_different(REFERENCE, other, [REFERENCE], 1)[0][0]
+  for name, lines in (('ref', REFERENCE), ('ref2', other), ('a', GOOD), ('b', BAD)):
+    (tmp_path / name).write_text('\n'.join(lines) + '\n')
+  path = lambda name: str(tmp_path / name)
+  compare.main(options(f'{path("ref")},{path("ref2")}', path('a'), path('b'), '--samples=20', '--sentences=1'))
+  told = capsys.readouterr().out
+  assert 'BLEU by words of the first reference' in told and told.count('    reference  ') == 2
 
 
 def test_compare_reports_and_refuses(tmp_path, capsys):

@@ -269,6 +269,37 @@ def test_ctranslate2_gives_translations_the_same_probabilities(name, pieces, tmp
     np.testing.assert_allclose(result.log_probs, ours, atol=1e-4)
 
 
+@pytest.mark.parametrize('name, found, words', [
+    ('config', dict(vocab_size='x', d_model=12.0, encoder_layers=True, eos_token_id=[0], pad_token_id=-1), [
+        'vocab_size is "x"; expected a positive whole number', 'd_model is 12.0', 'encoder_layers is true', 'eos_token_id is [0]',
+        'pad_token_id is -1; expected a whole number, 0 or more']),
+    ('config', dict(decoder_vocab_size=300.0, dropout='a', scale_embedding='yes', tie_word_embeddings=1), [
+        'decoder_vocab_size is 300.0; expected a positive whole number', 'dropout is "a"; expected a number',
+        'scale_embedding is "yes"; expected true or false', 'tie_word_embeddings is 1']),
+    ('config', dict(activation_function=['relu'], num_beams='4'), ["activation_function is ['relu']", 'num_beams is "4"']),
+    ('config', dict(model_type=['marian']), ["of model_type ['marian']; only marian and pegasus"]),
+    ('config', dict(d_model=None), ['d_model is absent; expected a positive whole number']),
+    ('generation_config', dict(early_stopping=[1], min_length='4', length_penalty='x', num_beams=4.5), [
+        'generation_config.json does not fit', 'early_stopping is [1]; expected true, false or "never"', 'min_length is "4"',
+        'length_penalty is "x"; expected a number', 'num_beams is 4.5']),
+    ('tokenizer_config', dict(source_lang=5), ['source_lang is 5; expected a text'])])
+def test_values_of_other_types_are_named_with_what_was_expected(name, found, words, tmp_path):
+  path = pathlib.Path(folder_with(tmp_path), f'{name}.json')
+  path.write_text(json.dumps(json.loads(path.read_text(encoding='utf-8')) | found))
+  with pytest.raises(ConfigError) as refused:
+    importing.read(str(path.parent))
+  assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+def test_null_is_as_good_as_absent(tmp_path):
+  nothing = dict.fromkeys(('dropout', 'attention_dropout', 'decoder_vocab_size', 'tie_word_embeddings', 'num_beams', 'min_length',
+                           'share_encoder_decoder_embeddings', 'normalize_before', 'early_stopping'))
+  place = pathlib.Path(folder_with(tmp_path, **nothing))
+  (place / 'generation_config.json').write_text(json.dumps(nothing))
+  found = importing.read(str(place)).options
+  assert (found['model']['dropout'], found['search']['beam_size'], found['search']['early_stopping']) == (0.1, 1, 'heuristic')
+
+
 WRONG = {
     'no marian': (dict(model_type='bart'), (), ConfigError, "config.json is of model_type 'bart'"),
     'an option': (dict(scale_embedding=False, activation_function='gelu_new'), (), ConfigError,

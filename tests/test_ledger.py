@@ -92,13 +92,29 @@ def test_a_card_is_what_the_folder_says(card, run, corpus):
   assert start['commit'] == environment['commit'] and start['packages'] == environment['packages']
   assert start['devices'] == {'cpu cpu': 8} and start['processor'] == environment['processor'] != ''
   assert card.data == {'name': f'text {corpus.name}', 'texts': environment['data']} and len(environment['data']) == 3
-  assert run_cards._texts({'train + /home/x/back/synthetic': 'a', 'val': 'b'}) == {'train + …/synthetic': 'a', 'val': 'b'}
+  texts = {'data': {'train + /home/x/back/synthetic': 'a', 'val': 'b'}}
+  assert run_cards._texts(texts, ['val']) == {'train + …/synthetic': 'a', 'val': 'b'}
   assert card.overrides['model.d_model'] == 16 and card.overrides['train.num_steps'] == 8
   assert 'model.norm' not in card.overrides and card.options['model.norm'] == 'pre'
   assert 'data.directory' not in card.overrides and 'train.log_every' not in card.overrides
   assert card.command.startswith('python train.py --config=configs/multi30k.py:adam --config.data.directory=…/')
   assert str(corpus) not in run_cards.as_file(card)
   assert re.fullmatch(r'multi30k-adam-[0-9a-f]{8}-0\.json', card.name)
+
+
+def test_a_card_has_the_hash_of_each_scored_set_whichever_start_brought_it(finished, tmp_path):
+  folder = RunFolder(str(shutil.copytree(finished.path, tmp_path / 'run')))
+  environment, results = (json.loads((tmp_path / 'run' / f'{name}.json').read_text()) for name in ('environment', 'results'))
+  train, val, test = environment['data'].values()
+  heldout = {'train': train, 'val': val}
+  folder.write_json(folder.environment, environment | {'data': heldout | {'given up': 'x'}, 'later_starts': [
+      environment | {'data': heldout | {'late': 'y', 'test': test}}]})
+  scores = {'test': results['scores']['test'], 'late': results['scores']['test']}
+  folder.write_json(folder.results, results | {'scores': scores})
+  assert list(run_cards.card_of(folder.path).data['texts'].items()) == [
+      ('train', train), ('val', val), ('test', test), ('late', 'y')]
+  twice = {'data': heldout | {'news (test 1)': 'a', 'news (test 2)': 'b'}}
+  assert run_cards._texts(twice, ['news']) == twice['data']
 
 
 def test_a_configuration_is_found_by_its_options_where_the_command_does_not_name_it(card, monkeypatch):

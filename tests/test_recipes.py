@@ -1,5 +1,6 @@
 """Recipes of tiny models: back-translation, distillation and a multilingual model, stopped, killed and gone on with."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -19,12 +20,12 @@ from sacrebleu.metrics import BLEU
 
 import recipe
 import tasks
-from checks import exit_codes
+from checks import exit_codes, whole_files
 from checks.errors import ConfigError, DamagedError, DataError, FileError
 from decoding import outputs
 from options import decode_options, recipe_options, train_options
 from options.configurations import ROOT, leaves
-from recipes import distil, pairs, stages, work
+from recipes import card, distil, pairs, stages, work
 from tests import tiny_runs
 from training.json_files import read_json
 from training.run_folder import FolderBusyError, RunFolder
@@ -209,16 +210,16 @@ def test_test_sets_that_a_further_language_lacks_are_left_out(text, tmp_path, ca
     recipe.main(options('multilingual', folder, tmp_path / 'y', '--languages=fr,de', '--stage=mixture'))
 
 
-def test_a_corpus_that_makes_its_own_test_set_may_be_taken_without(text, tmp_path):
+def test_a_corpus_that_makes_its_own_test_set_may_be_taken_without(text, run, tmp_path):
   (tmp_path / 'all.tsv').write_text(''.join(f'a dog {i}\tein Hund {i}\n' for i in range(30)))
   made = {}
   for number, splits in enumerate(('()', '("test",)')):
-    given = words('multilingual', text, tmp_path / str(number), '--languages=de,fr', '--stage=mixture',
+    given = words('distil', text, tmp_path / str(number), f'--teachers={run}', '--stage=text',
                   '--config.data.kind=tsv', f'--config.data.tsv={tmp_path}/all.tsv', '--config.data.heldout=5',
                   f'--config.data.test_splits={splits}')
     given = [word for word in given if not word.startswith('--config.data.directory=')]
     assert recipe.main(recipe_options.read(given)) == exit_codes.DONE
-    made[splits] = read_json(tmp_path / str(number) / 'stages' / 'mixture.json')['figures']['de']['tests']
+    made[splits] = read_json(tmp_path / str(number) / 'stages' / 'text.json')['figures']['tests']
   assert made == {'()': {}, '("test",)': {'test': 5}}
 
 
@@ -313,6 +314,25 @@ def test_other_text_and_further_trained_teachers_are_refused(text, run, tmp_path
     work.begin(asked(), [f'{tmp_path}/mono.de'], [f'{tmp_path}/teacher'])
   assert f'content of {tmp_path}/mono.de: expected' in str(refused.value)
   assert f'content of {tmp_path}/teacher: expected' in str(refused.value)
+
+
+def test_a_teacher_without_a_manifest_is_known_by_the_files_of_its_checkpoints(run, text, tmp_path):
+  listed = RunFolder(str(run)).manifest.read()['checkpoints']
+  assert work._sum_of_run(str(run)) == whole_files.digest_of(listed)  # as in folders that were begun before
+  shutil.copytree(run, tmp_path / 'teacher')
+  os.remove(tmp_path / 'teacher' / 'manifest.json')
+  before = work._sum_of_run(f'{tmp_path}/teacher')
+  shutil.rmtree(tmp_path / 'teacher' / 'checkpoints' / min(listed))
+  after = work._sum_of_run(f'{tmp_path}/teacher')
+  assert len({before, after, work._NOT_SUMMED}) == 3
+  asked, name = options(*back(text, tmp_path / 'x')), f'content of {tmp_path}/teacher'
+  (tmp_path / 'x' / 'reverse').mkdir(parents=True)
+  settings = work.settings(asked, [], [f'{tmp_path}/teacher'])
+  (tmp_path / 'x' / 'recipe.json').write_text(json.dumps(settings | {name: work._NOT_SUMMED}))
+  work.begin(asked, [], [f'{tmp_path}/teacher'])  # an earlier version could not tell
+  (tmp_path / 'x' / 'recipe.json').write_text(json.dumps(settings | {name: before}))
+  with pytest.raises(ConfigError, match=f'{name}: expected'):
+    work.begin(asked, [], [f'{tmp_path}/teacher'])
 
 
 def test_R5_real_text_that_changes_between_the_two_trainings_is_refused(text, tmp_path):
@@ -457,6 +477,9 @@ def test_stopped_then_killed_then_finished_by_the_printed_commands(multilingual,
   assert finished.returncode == 0, finished.stderr
   assert 'Stage 1 of 2: writing the mixture of languages: done before' in finished.stdout
   assert '\nFinished:\n' in finished.stdout
+  card = read_json(workdir / 'card.json')
+  assert [stage['hours'] > 0 for stage in card['stages']] == [True, True]
+  assert card['stages'][1]['hours'] == read_json(workdir / 'model' / 'results.json')['seconds'] / 3600
   assert_same(multilingual, workdir, 'model')
 
 
@@ -488,10 +511,47 @@ def test_a_translation_that_was_made_by_hand_is_taken_when_it_is_whole_and_newer
   (tmp_path / 'out').write_text('x\ny\n')
   os.utime(tmp_path / 'in.de', (time.time() + 9, time.time() + 9))
   assert not stage.was_run()
+
+
+def test_nobody_has_measured_a_translation_that_was_made_by_hand(tmp_path):
+  (tmp_path / 'in.de').write_text('a\n')
+  (tmp_path / 'out').write_text('x\n')
+  stage = stages.translating('translate', 'translating', ['run'], f'{tmp_path}/in.de', f'{tmp_path}/out', (), {})
+  asked = argparse.Namespace(stage=None, workdir=str(tmp_path))
+  assert work.work_off([stage], asked, print) == exit_codes.DONE
+  assert work.record_of(stage, str(tmp_path))['seconds'] is None and work.is_done(stage, str(tmp_path))
+  told = card.described({'scores': {}, 'stages': [{'title': 'one', 'hours': None}, {'title': 'two', 'hours': 1.5}]})
+  assert told == '(not measured)  one\n  1.50 h  two'
+
+
+def test_progress_of_a_translation_never_falls_and_ends_at_all_of_it(tmp_path, monkeypatch):
+  (tmp_path / 'in.de').write_text('a\n' * 4)
+  (tmp_path / 'out').write_text('of before\n')
   (tmp_path / 'out.parts').mkdir()
-  for name in ('job.json', '000000000000'):
+  monkeypatch.setattr(stages, 'PART_LINES', 1)
+  stage = stages.translating('translate', 'translating', ['run'], f'{tmp_path}/in.de', f'{tmp_path}/out', (), {})
+  progress, shown = stage.following(), []
+  for name in ('job.json', '0', '1', '2'):
     (tmp_path / 'out.parts' / name).touch()
-  assert stage.progress() == '100 % of 2 lines translated'
+    shown.append(progress().partition(' %')[0])
+  os.rename(tmp_path / 'out.parts', tmp_path / 'out.parts.done')  # the job is about to end
+  shown.append(progress().partition(' %')[0])
+  whole_files.write_whole(f'{tmp_path}/out', 'x\n' * 4)
+  assert shown == ['0', '25', '50', '75', '75'] and progress() == '100 % of 4 lines translated'
+
+
+def test_a_job_that_ends_while_it_is_looked_at_is_no_error(tmp_path, monkeypatch):
+  (tmp_path / 'in.de').write_text('a\n')
+  (tmp_path / 'out.parts').mkdir()
+  stage = stages.translating('translate', 'translating', ['run'], f'{tmp_path}/in.de', f'{tmp_path}/out', (), {})
+  progress, look = stage.following(), os.listdir
+
+  def gone(path):
+    shutil.rmtree(path)
+    return look(path)
+
+  monkeypatch.setattr(os, 'listdir', gone)
+  assert progress() == '0 % of 1 lines translated'
 
 
 KILLED_AT_A_FILE = '''
@@ -608,7 +668,7 @@ def test_no_pair_left_is_an_error_that_names_the_best_score(tmp_path):
 @pytest.mark.parametrize('name, more, expected', [
     ('back_translate', [], ['--monolingual is missing; back_translate needs it']),
     ('back_translate', ['--monolingual=lost.de', '--keep=1.5', '--weight=0', '--tag=a b'],
-     ['--monolingual=lost.de: there is no such file', '--keep=1.5: expected a share', '--weight=0: expected',
+     ['--monolingual=lost.de: there is no such file', '--keep=1.5: expected a share', '--weight=0: expected a number above 0 and below 1000',
       '--tag=a b']),
     ('back_translate', ['--monolingual=README.md', '--keep=0.5', '--min_score=-1', '--teachers=x', '--languages=de,fr'],
      ['--keep and --min_score both', '--teachers has no effect with back_translate', '--languages has no effect']),
@@ -637,13 +697,27 @@ def test_mistakes_are_told_together_before_anything_runs(name, more, expected, t
     ('back_translate', ['--reverse={run}'], '--reverse={run}: expected a run that translates de to en; found en to de'),
     ('distil', ['--n_best=3'], '--n_best'),
     ('distil', ['--config.data.source_language=fr'], 'expected a run that translates fr to de; found en to de'),
-    ('multilingual', ['--languages=de,en'], '--languages has en, the language translated from')])
+    ('multilingual', ['--languages=de,en'], '--languages has en, the language translated from'),
+    ('multilingual', ['--languages=de,fr', '--config.data.kind=tsv', '--config.data.tsv=x.tsv'],
+     "config.data.kind is 'tsv', whose text is the same for every target language"),
+    ('multilingual', ['--languages=de,fr', '--config.data.kind=phrasebook'], 'expected data.kind=text, with the files'),
+    ('multilingual', ['--languages=de,fr', '--config.data.tag=<x>'], "config.data.tag is '<x>' and has no effect"),
+    ('multilingual', ['--languages=de,fr', '--config.data.target_language=fr'],
+     '--config.data.target_language=fr has no effect with multilingual')])
 def test_what_could_only_fail_is_refused_before_anything_runs(name, more, expected, text, run, tmp_path):
   given = {'back_translate': [f'--monolingual={text}/mono.de'], 'distil': [f'--teachers={run}', '--search.beam_size=2']}
   given = [*given.get(name, []), *(word.format(run=run) for word in more)]
   with pytest.raises(ConfigError) as refused:
     recipe.main(options(name, text, tmp_path / 'x', *given))
   assert expected.format(run=run) in str(refused.value) and not (tmp_path / 'x').exists()
+
+
+def test_a_language_whose_weight_leaves_none_of_its_pairs_is_named(text, tmp_path):
+  with pytest.raises(DataError, match=r'--languages=fr\*0.0001: a weight of 0.0001 leaves none of 1\d\d training pairs'):
+    recipe.main(options('multilingual', text, tmp_path / 'x', '--languages=de,fr*0.0001', '--stage=mixture'))
+  for wrong in ('de*0', 'de*1000'):
+    with pytest.raises(ValueError, match='a weight above 0 and below 1000'):
+      recipe_options.language(wrong)
 
 
 def test_a_place_that_can_be_no_folder_and_an_unknown_stage_are_refused_first(text, tmp_path):

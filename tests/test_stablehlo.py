@@ -94,6 +94,13 @@ def test_other_kinds_of_positions_are_written_too(positions, pieces, tmp_path): 
   assert encode.call(parameters, np.ones((2, 7), np.int32), np.array([7, 3], np.int32))
 
 
+def test_a_run_of_another_attention_kernel_is_written_with_einsum(pieces, tmp_path):  # noqa: F811
+  """cuDNN's takes texts by their lengths, which an exported program does not know."""
+  workdir = own_run(tmp_path / 'run', pieces, attention_kernel='cudnn', dtype='bfloat16', d_model=16, num_layers=1)
+  exporting.write(workdir, 'final', 'stablehlo', str(tmp_path / 'm30k-stablehlo'))
+  assert set(load(tmp_path, 'encode').platforms) == {'cpu', 'cuda', 'tpu'}
+
+
 def test_positions_that_need_their_lengths_are_refused_by_name(pieces, tmp_path):  # noqa: F811
   workdir = own_run(tmp_path / 'run', pieces, positions='t5')
   with pytest.raises(ConfigError, match="model.positions is 't5'"):

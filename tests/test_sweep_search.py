@@ -195,6 +195,39 @@ def test_a_trial_that_cannot_be_trained_is_told_apart(config, tmp_path, monkeypa
   assert all(16 % trial.values['model.num_heads'] == 0 for trial in trials if trial.state != search.REFUSED)
 
 
+class ToItsEnd(StandIn):
+  """A run that comes to its end before it can be stopped."""
+
+  def __call__(self, run, head, stops, tell, is_enough):
+    found = super().__call__(run, head, stops, tell, lambda: False)
+    is_enough()
+    return found
+
+
+def test_a_trial_that_came_to_its_end_has_its_loss_however_it_compares(config, tmp_path, monkeypatch):
+  """Its evaluations are those of the whole run, by which later trials are compared."""
+  journal = found(config, tmp_path / 'x', monkeypatch, '--trials=8', '--whole_trials=1', stand_in=ToItsEnd())
+  assert {trial.state for trial in journal.trials} == {search.FINISHED}
+  assert {tuple(step for step, _ in trial.evaluations) for trial in journal.trials} == {(10, 20, 30)}
+  stopped = found(config, tmp_path / 'y', monkeypatch, '--trials=8', '--whole_trials=1')
+  assert search.STOPPED in {trial.state for trial in stopped.trials}
+
+
+@pytest.mark.parametrize('length', ['num_epochs=3', 'num_epochs=2.9', 'num_steps=30'])
+def test_there_is_nothing_to_stop_at_the_end_of_a_trial(length, config, tmp_path):
+  class Worse:
+    report, should_prune = (lambda self, *_: None), (lambda self: True)
+
+  run, = queue.queue(options(config, tmp_path, RANGES, f'--config.train.{length}'))
+  os.makedirs(run.folder.path)
+  lines = [{'step': 8, 'epoch': 0.8}, {'step': 30, 'validation/perplexity': 2.0}]
+  (tmp_path / run.folder.path / 'metrics.jsonl').write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  assert not search._Watch(Worse(), run)() or length == 'num_epochs=2.9'
+  lines[1]['step'] = 20
+  (tmp_path / run.folder.path / 'metrics.jsonl').write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  assert search._Watch(Worse(), run)()
+
+
 def test_a_loss_that_is_not_finite_is_worse_than_any_other(config, tmp_path, monkeypatch):
   class NotFinite(StandIn):
     def losses(self, run):
@@ -226,6 +259,20 @@ def test_the_table_lists_every_trial_and_its_commands_are_taken(whole, config, t
   assert (tmp_path / 'whole' / 'search.md').name == os.path.basename(search_table.write(whole, table))
 
 
+@pytest.mark.parametrize('kind', sweep_options.HELD_OUT_BY_SEED)
+def test_a_search_on_lines_held_out_by_the_seed_names_no_command_that_is_refused(kind, whole):
+  row = whole.options.rows[0]
+  other = row.config | {'data': row.config['data'] | {'kind': kind}}
+  options = dataclasses.replace(whole.options, rows=(dataclasses.replace(row, config=other),))
+  told = '\n'.join(search_table.tabulate(dataclasses.replace(whole, options=options), ['x']).notes)
+  assert 'sweep.py' not in told and f'of data.kind={kind} each seed holds out other lines' in told
+
+
+def test_ranges_of_training_text_need_one_vocabulary_for_all(config, tmp_path):
+  asked = options(config, tmp_path / 'x', '--ranges=data.max_ratio=linear:2.0:9.0', '--config.vocabulary.source_model=x.model')
+  assert [one.option for one in asked.search.ranges] == ['data.max_ratio']
+
+
 @pytest.mark.parametrize('changed, expected', [
     ([RANGES.replace('0.01', '0.02')], 'ranges was .*0.01:100.*, now it is .*0.02:100'),
     ([RANGES, '--sampler_seed=3'], 'sampler_seed was 0, now it is 3'),
@@ -252,6 +299,13 @@ def test_another_search_in_the_folder_is_refused(config, tmp_path, monkeypatch, 
     (['--ranges=model.dropout=even:0:0.5'], "'even' is no scale; expected log:LOW:HIGH, linear:LOW:HIGH, choice:A:B:…"),
     (['--ranges=vocabulary.size=linear:300:400'], 'the tokens of two vocabularies do not compare'),
     (['--ranges=seed=linear:0:9'], 'others of the same seed'),
+    (['--ranges=data.max_length=linear:8:64'], 'decides which validation text the loss is measured on'),
+    (['--ranges=data.batching=choice:buckets:fixed'], 'batching fixed leaves out sentences that others keep'),
+    (['--ranges=data.max_ratio=linear:2.0:9.0'], 'each trial would make a vocabulary of its own training text'),
+    (['--ranges=init_from=choice:runs/a:runs/b'], 'a run that training starts from brings its vocabulary'),
+    (['--ranges=model.dropout=linear:0.0:inf'], 'expected finite numbers, linear:LOW:HIGH'),
+    (['--ranges=model.dropout=log:nan:0.5'], 'expected finite numbers, log:LOW:HIGH'),
+    (['--ranges=model.dropout=choice:nan:0.5'], 'expected finite numbers, choice:A:B:…'),
     (['--ranges=model.d_ff=linear:8:64,model.d_ff=linear:8:9'], 'two ranges'),
     (['--config.optimizer.learning_rate_scale=3'], '--config.optimizer.learning_rate_scale is given, too'),
     (['--rows=a=,b='], '--rows names 2 rows; a search is of one'), (['--seeds=3'], 'a trial is one run'),

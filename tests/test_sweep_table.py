@@ -161,6 +161,15 @@ def test_a_table_that_finds_no_room_leaves_the_one_before(small_disk):
   assert (small_disk / 'table.md').read_text() == 'before'
 
 
+def test_a_figure_that_finds_no_room_leaves_the_one_before(tmp_path, monkeypatch):
+  import matplotlib.figure
+  monkeypatch.setattr(matplotlib.figure.Figure, 'savefig', lambda self, file, **_: (_ for _ in ()).throw(OSError(28, 'full')))
+  (tmp_path / 'by_length.png').write_text('before')
+  with pytest.raises(OSError, match='full'):
+    length_curve.draw(length_curve.Curves([], {'base': []}, 'test', ''), str(tmp_path / 'by_length.png'))
+  assert [path.read_text() for path in tmp_path.iterdir()] == ['before']
+
+
 @pytest.mark.parametrize('seed', range(5))
 def test_lengths_are_grouped_without_loss_or_overlap(seed):
   lengths = np.random.default_rng(seed).geometric(0.11, 701).tolist() + [0, 97]
