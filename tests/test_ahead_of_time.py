@@ -80,11 +80,12 @@ def test_shapes_of_the_corpus_are_compiled_and_nothing_is_trained(corpus, tmp_pa
   assert train.main(asked) == 0
   lines = capsys.readouterr().out.splitlines()
   records = setup.read(asked)
-  task = train.read(records, train.RunFolder(asked.workdir), partitioning.abstract_mesh(records.mesh, devices))
+  assert not (tmp_path / 'run' / 'config.json').exists()
+  with train.RunFolder(asked.workdir).create_or_resume(records.saved) as folder:
+    task = train.read(records, folder, partitioning.abstract_mesh(records.mesh, devices))
   (rows, source, target), = task.batches.shapes
   assert rows % devices == 0
   assert any(line.startswith(f'{rows} × ({source}, {target}) for cpu:{devices} (cpu), data {devices} ×') for line in lines)
-  assert not (tmp_path / 'run' / 'checkpoints').exists() or not os.listdir(tmp_path / 'run' / 'checkpoints')
 
 
 def test_a_step_that_does_not_fit_is_named_behind_all_others_with_what_would_fit(monkeypatch):

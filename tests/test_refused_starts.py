@@ -37,7 +37,7 @@ def counted(monkeypatch, module, name):
 
 @pytest.mark.parametrize('error, ends', [
     (FolderFullError('no room'), FolderFullError), (FileError('no network'), FileError),
-    (OSError(28, 'No space left on device'), OSError)])
+    (OSError(28, 'No space left on device'), OSError), (MemoryError('no error of ours'), MemoryError)])
 def test_a_new_run_without_room_leaves_what_it_made_of_the_text_and_binds_nothing(corpus, tmp_path, monkeypatch, capsys,
                                                                                    error, ends):
   place, workdir = shutil.copytree(corpus, tmp_path / 'corpus'), tmp_path / 'run'

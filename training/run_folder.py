@@ -96,7 +96,8 @@ class RunFolder:
     self.manifest = Manifest(self.path)
     self._history = History(self.path, self.manifest)
     self._claim: Claim | None = None
-    self._new, self._has_text = False, False  # whether this start has made it; and whether an earlier one has left text
+    self.is_new = False  # whether this start has made it
+    self._has_text = False  # whether an earlier start, which was given up, has left text
     self._found: AsFound | None = None  # of an existing run
 
   @classmethod
@@ -155,8 +156,8 @@ class RunFolder:
     """
     self.locked()
     try:
-      self._new = self._is_new()
-      if self._new:
+      self.is_new = self._is_new()
+      if self.is_new:
         self._has_text = self.files.is_folder(self._text)
         self.manifest.begin()
       else:
@@ -170,9 +171,9 @@ class RunFolder:
     except (ConfigError, DamagedError):
       self._release()
       raise
-    if anew and not self._new:
+    if anew and not self.is_new:
       self._history.set_aside()
-    if not self._new:
+    if not self.is_new:
       self._found = AsFound(self.path, self.manifest)
     self.write_json(self.config, config)
     self.files.make_folder(self.samples)
@@ -230,9 +231,9 @@ class RunFolder:
       leaves_text: whether data/ of a new run stays. What lies there is named by a hash of all that decides it: a start with
         the same text and vocabulary goes on from it, whatever its other options are.
     """
-    if self._new and (leaves_text or self._has_text) and self.files.is_folder(self._text):
+    if self.is_new and (leaves_text or self._has_text) and self.files.is_folder(self._text):
       self._remove_all_but_text()
-    elif self._new:
+    elif self.is_new:
       self._claim.discard(self.path)
     elif self._found:
       self._history.bring_back()

@@ -83,12 +83,12 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     anew, idle: whether a run that the folder holds is to begin at step 0, and options without effect, see
       RunFolder.create_or_resume.
 
-  A block that ends before training begins has only looked: what this start has written is taken back but for text, so
-  that another start may have other options, see RunFolder.give_up.
+  A block that ends before training begins has only looked: what it has written into a new folder is taken back but for
+  text, so that another start may have other options, see RunFolder.give_up.
 
   Raises:
-    Exception: as the block does. Where a user can correct it, and training has not begun, what this start has written is
-      taken back, too.
+    Exception: as the block does. Where training has not begun what this start has written is taken back, too; text as
+      well where it, or an option, is what a user has to correct.
   """
   peers.join(guards.heartbeat_seconds)
   # Until the folder is locked, which may take half a minute in a bucket, a signal ends the program at once.
@@ -104,11 +104,12 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     except Exception as error:
       # Once training has begun there is something to lose, and a text that has gone since then is no reason to lose it.
       found = file_error(error)
-      if run.saved is None and getattr(found, 'exit_code', None) in (CONFIG, DATA, CHECKPOINT):
-        folder.give_up(leaves_text=isinstance(found, (FileError, FolderFullError)))
+      if run.saved is None:
+        is_mistake = getattr(found, 'exit_code', None) in (CONFIG, DATA, CHECKPOINT)
+        folder.give_up(leaves_text=not is_mistake or isinstance(found, (FileError, FolderFullError)))
       raise
     else:
-      if run.saved is None and not stop.exit_code:
+      if run.saved is None and folder.is_new and not stop.exit_code:
         folder.give_up(leaves_text=True)
     if stop.exit_code:
       print(('Stopped before training began.' if run.saved is None else 'Stopped before anything was saved.'
