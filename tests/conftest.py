@@ -51,6 +51,28 @@ LONG = ('processes', 'buckets', 'trust', 'reliability', 'recipes', 'pods', 'runs
         'model_family', 'recurrent', 'sweep_search')
 
 
+# Linux gives a process 65,530 pieces of memory. A compiled program takes some, and a process without any left dies of it.
+MANY_PIECES = 25_000
+
+
+def pieces_of_memory():
+  """Return the number of pieces that this process has; 0 where that is not told."""
+  try:
+    with open('/proc/self/maps', 'rb') as lines:
+      return sum(1 for _ in lines)
+  except OSError:
+    return 0
+
+
+@pytest.fixture(scope='module', autouse=True)
+def room_for_programs():
+  """Let go of compiled programs before they are too many for one process."""
+  yield
+  if pieces_of_memory() > MANY_PIECES:
+    jax.clear_caches()
+    gc.collect()
+
+
 def pytest_collection_modifyitems(items):
   """Start the files that take longest first, so that no worker waits for another at the end."""
   place = {f'test_{name}': number for number, name in enumerate(LONG)}
