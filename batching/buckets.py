@@ -67,7 +67,9 @@ class BucketPlan(Plan):
       most = config.batch_tokens // config.row_step  # a longer sentence would not fit into any batch
       source, target = (np.append(lengths, max(lengths.max(), min(limit, most, math.ceil(_ROOM * lengths.max()))))
                         for lengths, limit in zip((source, target), config.limits))
-    return [Shape(config.rows_of_lengths(s, t), s, t) for s, t in fit_lengths(source, target, config.max_shapes)]
+    fitted = fit_lengths(source, target, config.max_shapes)
+    config.rows_of_lengths(*map(max, zip(*fitted)))  # where there is no room, of the longest: what the message names
+    return [Shape(config.rows_of_lengths(s, t), s, t) for s, t in fitted]
 
   @property
   def store(self) -> Store:
