@@ -97,7 +97,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
       input_pipeline.batches(task.batches, step, loop.total_steps, *share, records.places.num_threads))
   rate, peak = optimizers.learning_rate(records.optimizer, loop.total_steps), hardware.peak_of(mesh, config.peak_tflops)
   with (Log(run.folder, loop, step, progress, hardware.flops_per_token(state.params), peak, rate) as log,
-        Stepper(step_fn, task.batches, share, loop.total_steps, records.memory, log, run, evaluator) as advance):
+        Stepper(step_fn, task.batches, share, loop.total_steps, task.setup.memory, log, run, evaluator) as advance):
     run.saved = step if step in checkpoints.steps() else -1
     watch.begin(evaluator, state, step)
     with contextlib.suppress(Stopped):  # raised by what may be abandoned: the state is that of the last whole step

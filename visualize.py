@@ -43,6 +43,7 @@ from training import hardware  # noqa: E402
 from training.json_files import read_json, read_lines  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 from transformer import architectures  # noqa: E402
+from transformer.loss import SMOOTHINGS  # noqa: E402
 
 OFFERED = 3  # sentences that a living page offers to try
 WITHOUT_SCRIPTS = ('www-browser', 'links', 'elinks', 'lynx', 'w3m')  # Python's choice without a display
@@ -201,7 +202,8 @@ def draw_distributions(options: VisualizeOptions, folder: RunFolder) -> Figure:
   model, source, target = translator.parts
   shares = figures.next_token_shares(model, translator.params[0], reading, target.bos_id)
   shown = figures.entries_to_show(reading.target, shares)
-  smoothing = folder.read_config()['train']['label_smoothing']
+  train = folder.read_config()['train']
+  smoothing = SMOOTHINGS[train['smoothing_over']](train['label_smoothing'], target.size)
   return figures.distributions(figures.smoothed_target(reading.target, shown, target.size, smoothing), shares[:, shown],
                                texts.labels(shown, target), texts.labels(reading.target, target))
 

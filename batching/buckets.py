@@ -14,6 +14,7 @@ from batching.plan import BATCHINGS, BatchConfig, CountedEpochs, EqualEpochs, Pl
 from batching.sampled import SampledStores
 from batching.shapes import Costs, Shape, count_that_pays, fit_lengths
 from batching.store import Store
+from checks.refusals import positive
 from transformer import tokens
 
 _ROOM = 1.5  # with subword sampling: the longest length that the shapes hold, over the longest in the first epoch
@@ -27,7 +28,7 @@ class _Bucket(NamedTuple):
   larger: int | None  # index of the cheapest bucket that holds these; those that fill no batch move there
 
 
-@BATCHINGS.register('buckets', 'shapes fitted to the corpus', uses=('max_shapes',))
+@BATCHINGS.register('buckets', 'shapes fitted to the corpus', uses=('max_shapes', 'batch_tokens'))
 class BucketPlan(Plan):
   """A plan in which sentences of similar lengths share a batch.
 
@@ -40,10 +41,10 @@ class BucketPlan(Plan):
     """Plan batches; `shuffle` draws which sentences share one, and their order, anew in each epoch."""
     super().__init__()
     self._store, self._seed, self._shuffle = store, seed, shuffle
-    first, limits = store.at(0), self._limits(config)
+    first, limits = store.at(0), config.limits
     kept = first.within(limits)
     self.dropped = len(first) - len(kept)
-    refuse_nothing_left(kept, store, f'{limits[0]} source or {limits[1]} target tokens; raise data.max_length')
+    refuse_nothing_left(kept, store, f'{limits[0]} source or {limits[1]} target tokens; raise {config.bounds}')
     lengths = first.source.lengths[kept], first.target.lengths[kept]
     if isinstance(config.max_shapes, Costs):
       config = dataclasses.replace(config, max_shapes=count_that_pays(*lengths, config.max_shapes))
@@ -60,17 +61,15 @@ class BucketPlan(Plan):
     self._starts = (CountedEpochs(lambda number: len(self.epoch(number)), _counts_path(store, config, seed))
                     if store.changing else EqualEpochs(self.batches_per_epoch))
 
-  def _limits(self, config: BatchConfig) -> tuple[int, int]:
-    """Return the longest source and target that are not left out."""
-    return config.max_length, config.max_length
-
   def _fit(self, source: np.ndarray, target: np.ndarray, config: BatchConfig) -> list[Shape]:
     """Return the shapes for sentences of these lengths; for lengths that change, with room for longer ones."""
     if self._store.changing:
       most = config.batch_tokens // config.row_step  # a longer sentence would not fit into any batch
       source, target = (np.append(lengths, max(lengths.max(), min(limit, most, math.ceil(_ROOM * lengths.max()))))
-                        for lengths, limit in zip((source, target), self._limits(config)))
-    return [Shape(config.rows_of_lengths(s, t), s, t) for s, t in fit_lengths(source, target, config.max_shapes)]
+                        for lengths, limit in zip((source, target), config.limits))
+    fitted = fit_lengths(source, target, config.max_shapes)
+    config.rows_of_lengths(*map(max, zip(*fitted)))  # where there is no room, of the longest: what the message names
+    return [Shape(config.rows_of_lengths(s, t), s, t) for s, t in fitted]
 
   @property
   def store(self) -> Store:
@@ -128,12 +127,18 @@ class BucketPlan(Plan):
 class FixedPlan(BucketPlan):
   """A plan in which every batch has the shape that the options name."""
 
+  bounds = ('fixed_source_length', 'fixed_target_length')
+
   @classmethod
   def mistakes(cls, config: BatchConfig) -> Iterator[str]:
     """Yield a sentence where the three sizes are missing or do not fit."""
     if None in (config.fixed_rows, config.fixed_source_length, config.fixed_target_length):
       yield 'batching fixed needs fixed_rows, fixed_source_length and fixed_target_length'
-    elif config.row_step > 0 and config.fixed_rows % config.row_step:
+      return
+    yield from positive(fixed_rows=config.fixed_rows, fixed_target_length=config.fixed_target_length)
+    if config.fixed_source_length < 0:  # text without a source has 0
+      yield f'fixed_source_length is {config.fixed_source_length}; expected the tokens that a source is padded to'
+    if config.row_step > 0 and config.fixed_rows % config.row_step:
       yield f'fixed_rows is {config.fixed_rows}; expected a multiple of {config.row_step}{config.row_reason}'
 
   @classmethod
@@ -141,16 +146,20 @@ class FixedPlan(BucketPlan):
     """Return the rows of a micro-batch: all have as many."""
     return config.fixed_rows // config.accumulation_steps
 
-  def _limits(self, config: BatchConfig) -> tuple[int, int]:
+  @classmethod
+  def limits(cls, config: BatchConfig) -> tuple[int, int]:
+    """Return the longest source and target that the shape holds."""
     return config.fixed_source_length, config.fixed_target_length
 
   def _fit(self, source: np.ndarray, target: np.ndarray, config: BatchConfig) -> list[Shape]:
-    return [Shape(config.fixed_rows, *self._limits(config))]
+    return [Shape(config.fixed_rows, *config.limits)]
 
 
 def _counts_path(stores: SampledStores, config: BatchConfig, seed: int) -> str:
   """Return the file that keeps the first steps of epochs, named by everything that decides them."""
-  parts = [stores.at(0).fingerprint, dataclasses.asdict(config), seed]
+  # Earlier versions had a field `stretched` in place of `training`, and files keep their names.
+  named = {'stretched' if name == 'training' else name: value for name, value in dataclasses.asdict(config).items()}
+  parts = [stores.at(0).fingerprint, named | {'stretched': False}, seed]
   return os.path.join(stores.folder, f'starts_{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]}.json')
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from batching.plan import BATCHINGS, BatchConfig, EqualEpochs, Plan
 from batching.shapes import Shape
 from batching.store import Side, Store
-from checks.errors import DataError
 from transformer import tokens
 from transformer.classification import LabelledBatch
 
@@ -34,9 +33,7 @@ class LabelledPlan(Plan):
     longest = np.array([max(map(len, example)) for example in sequences])
     least = config.row_step * self._each * int(longest.max())
     if config.batching == 'buckets' and config.batch_tokens < least:
-      raise DataError(f'train.batch_tokens {config.batch_tokens} holds fewer than {config.row_step} examples'
-                      f'{config.row_reason} of {self._each} × {longest.max()} tokens, the longest; raise it to {least} '
-                      'or lower data.max_length')
+      raise config.no_room('examples', self._each * int(longest.max()), f'{self._each} × {longest.max()} tokens')
     side = Side(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(longest)]))  # only the lengths are used
     config = dataclasses.replace(config, batch_tokens=config.batch_tokens // self._each)
     self._rows = BATCHINGS[config.batching](Store(side, side, ''), config, seed, shuffle)

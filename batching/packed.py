@@ -136,7 +136,7 @@ def redealt(packing: Packing, source: np.ndarray, target: np.ndarray, draw: np.r
   return Packing(other[packing.sentences[places]], starts)
 
 
-@BATCHINGS.register('packed', 'several sentences to a row', uses=('packed_length',))
+@BATCHINGS.register('packed', 'several sentences to a row', uses=('packed_length', 'batch_tokens'))
 class PackedPlan(Plan):
   """A plan in which several sentences share a row, each a segment of its own.
 
@@ -147,9 +147,8 @@ class PackedPlan(Plan):
   def __init__(self, store: Store, config: BatchConfig, seed: int, shuffle: bool = True):
     """Plan batches; `shuffle` draws sentences' places, and the order of rows, anew in each epoch."""
     super().__init__()
-    limit = config.max_length if config.stretched else min(config.max_length, config.packed_length)
-    kept = store.within((limit, limit))
-    refuse_nothing_left(kept, store, f'{limit} tokens on one; raise data.max_length and data.packed_length')
+    kept = store.within(config.limits)
+    refuse_nothing_left(kept, store, f'{config.limits[0]} tokens on one; raise {config.bounds}')
     self._store, self._seed, self._shuffle, self._sentences = store, seed, shuffle, kept
     self._sides = [side.lengths[kept] for side in (store.source, store.target)]
     room = capacities(*self._sides, config.packed_length)
@@ -158,6 +157,14 @@ class PackedPlan(Plan):
     self.shapes, self.dropped = [shape], len(store) - len(kept)
     self.batches_per_epoch = math.ceil(len(self._packing) / shape.rows)
     self._starts = EqualEpochs(self.batches_per_epoch)
+
+  bounds = ('max_length', 'packed_length')
+
+  @classmethod
+  def limits(cls, config: BatchConfig) -> tuple[int, int]:
+    """Return the longest source and target that are not left out; rows of held-out text are as long as the longest."""
+    limit = config.max_length if config.training else min(config.max_length, config.packed_length)
+    return limit, limit
 
   @classmethod
   def mistakes(cls, config: BatchConfig) -> Iterator[str]:

@@ -8,7 +8,6 @@ another text is taken for this one's.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,12 +19,14 @@ from typing import IO, Any
 
 import numpy as np
 
+from checks import locks
 from checks.errors import naming
 from checks.whole_files import sealed, sums_of, write_whole
 
 SUMS = 'sums.json'  # in a finished store: the SHA-256 of each other file, and that of the list itself
 _PIECES, _LOCK = 'pieces.json', 'lock'
-_TYPES = {'source.ids.npy': np.int32, 'source.offsets.npy': np.int64,
+# The arrays of a store, with the type of their entries.
+ARRAYS = {'source.ids.npy': np.int32, 'source.offsets.npy': np.int64,
           'target.ids.npy': np.int32, 'target.offsets.npy': np.int64}
 _BLOCK = 1 << 20  # bytes compared at a time
 _WAIT = 0.2  # seconds between looks at another process's lock
@@ -53,7 +54,7 @@ def write_store(place: str, fingerprint: str, write: Callable[['StoreWriter'], N
       with contextlib.closing(StoreWriter(unfinished)) as writer:
         write(writer)
         writer.finish()
-      sums = {name: found for name, found in sorted(sums_of(unfinished).items()) if name in _TYPES}
+      sums = {name: found for name, found in sorted(sums_of(unfinished).items()) if name in ARRAYS}
       write_whole(os.path.join(unfinished, SUMS), sealed({'fingerprint': fingerprint, 'files': sums}))
       for name in (_LOCK, _PIECES):
         os.remove(os.path.join(unfinished, name))
@@ -71,15 +72,15 @@ def _lock(unfinished: str, place: str) -> IO[bytes] | None:
   while not os.path.isdir(place):
     os.makedirs(unfinished, exist_ok=True)
     try:
-      lock = open(path, 'ab')
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)) and not os.path.isdir(place):
-        return lock
-      lock.close()
+      with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(open(path, 'ab'))
+        if is_free := locks.locked(lock, path):
+          if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)) and not os.path.isdir(place):
+            stack.pop_all()
+            return lock
     except FileNotFoundError:  # the other process has finished, or failed, in this moment
       continue
-    except BlockingIOError:
-      lock.close()
+    if not is_free:
       if not waited:
         print(f'Another process writes the token store {place}; waiting for it …', file=sys.stderr, flush=True)
       waited = True
@@ -94,11 +95,11 @@ class StoreWriter:
     """Open a folder, which may hold what a killed process wrote; what is not a whole piece is cut off."""
     self._folder = folder
     for name in os.listdir(folder):
-      if name not in (*_TYPES, _PIECES, _LOCK):
+      if name not in (*ARRAYS, _PIECES, _LOCK):
         os.remove(os.path.join(folder, name))  # such as sums of a store that was killed just before it was whole
     self._pieces = _whole_pieces(folder)
-    sizes = {name: sum(piece['arrays'][name][0] for piece in self._pieces) for name in _TYPES}
-    self._arrays = {name: _Array(os.path.join(folder, name), dtype, sizes[name]) for name, dtype in _TYPES.items()}
+    sizes = {name: sum(piece['arrays'][name][0] for piece in self._pieces) for name in ARRAYS}
+    self._arrays = {name: _Array(os.path.join(folder, name), dtype, sizes[name]) for name, dtype in ARRAYS.items()}
     self.texts = sum(piece['texts'] for piece in self._pieces)  # of the split, those that are in the arrays
     self._begun = 0  # those of them that are in no whole piece yet
     if not self._pieces:
@@ -193,7 +194,7 @@ def _whole_pieces(folder: str) -> list[dict[str, Any]]:
   with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
     with open(os.path.join(folder, _PIECES), encoding='utf-8') as file:
       pieces = json.load(file)
-    arrays = {name: stack.enter_context(open(os.path.join(folder, name), 'rb')) for name in _TYPES}
+    arrays = {name: stack.enter_context(open(os.path.join(folder, name), 'rb')) for name in ARRAYS}
     for array in arrays.values():
       np.lib.format.read_magic(array)
       np.lib.format.read_array_header_1_0(array)

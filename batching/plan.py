@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,8 @@ class BatchConfig:
   fixed_target_length: int | None = None
   accumulation_steps: int = 1  # micro-batches that a batch is to be split into
   row_multiple: int = ROWS  # rows of each micro-batch, and of each batch of evaluation, are a multiple of this
-  packed_length: int = 256  # tokens of a packed row's longer side; longer pairs are left out, unless rows are stretched
-  stretched: bool = False  # packed rows are as long as the longest pair, where packed_length is not
+  packed_length: int = 256  # tokens of a packed row's longer side; longer pairs of training text are left out
+  training: 'BatchConfig | None' = None  # of evaluation: the options that these were made of; see for_evaluation
   subword_sampling: str = 'none'
 
   def __post_init__(self):
@@ -80,22 +80,48 @@ class BatchConfig:
     """The number that the rows of every micro-batch, and of every batch of evaluation, are a multiple of."""
     return BATCHINGS[self.batching].divisible_rows(self)
 
+  @property
+  def limits(self) -> tuple[int, int]:
+    """The longest source and target that are not left out, in tokens."""
+    return BATCHINGS[self.batching].limits(self)
+
+  @property
+  def lengths(self) -> dict[str, int]:
+    """The options that say how long a row may be, with their values."""
+    return {name: getattr(self, name) for name in BATCHINGS[self.batching].bounds}
+
+  @property
+  def bounds(self) -> str:
+    """The same options for messages: 'data.max_length'."""
+    return ' and '.join(f'data.{name}' for name in self.lengths)
+
   def rows_of_lengths(self, source: int, target: int) -> int:
     """Return the rows that a batch of sentences of these lengths may have. Raises DataError when there is no room."""
     rows = self.batch_tokens // max(source, target) // self.row_step * self.row_step
     if not rows:
-      raise DataError(f'train.batch_tokens {self.batch_tokens} holds fewer than {self.row_step} rows'
-                      f'{self.row_reason} of {max(source, target)} tokens, the longest sentences; raise it to '
-                      f'{self.row_step * max(source, target)} or lower data.max_length')
+      raise self.no_room('rows', max(source, target), f'{max(source, target)} tokens')
     return rows
+
+  def no_room(self, rows: str, tokens: int, longest: str) -> DataError:
+    """Return the error when batch_tokens has no room for the fewest rows that a batch may have.
+
+    Args:
+      rows: what a batch's rows are, for people.
+      tokens: of the longest row.
+      longest: the same for people.
+    """
+    asked, of = self.training or self, ' of held-out text' if self.training else ''
+    return DataError(f'train.batch_tokens {asked.batch_tokens} holds fewer than {asked.row_step} {rows}{asked.row_reason} '
+                     f'of {longest}, the longest{of}; raise it to {asked.row_step * tokens} or lower '
+                     f'{self.bounds}')
 
   def for_evaluation(self) -> 'BatchConfig':
     """Return the options of evaluation: batches as large as one micro-batch, in few shapes, to compile little.
 
-    No pair of at most max_length tokens is left out.
+    No pair of at most max_length tokens is left out, but for those that are longer than the one shape of 'fixed'.
     """
     return dataclasses.replace(
-        self, accumulation_steps=1, max_shapes=min(4, self.max_shapes), stretched=True,
+        self, accumulation_steps=1, max_shapes=min(4, self.max_shapes), training=self,
         batch_tokens=max(1, self.batch_tokens // self.accumulation_steps),
         fixed_rows=self.fixed_rows and max(self.row_multiple, self.fixed_rows // self.accumulation_steps))
 
@@ -110,6 +136,7 @@ class Plan(abc.ABC):
     max_shapes: the bound on the number of fitted shapes, given or chosen; None where shapes are not fitted.
   """
 
+  bounds: ClassVar[tuple[str, ...]] = ('max_length',)  # the options of BatchConfig that say how long a row may be
   shapes: list[Shape]
   batches_per_epoch: int
   dropped: int
@@ -129,6 +156,11 @@ class Plan(abc.ABC):
   def mistakes(cls, config: BatchConfig) -> Iterator[str]:
     """Yield a sentence for each option that does not fit this plan."""
     return iter(())
+
+  @classmethod
+  def limits(cls, config: BatchConfig) -> tuple[int, int]:
+    """Return the longest source and target that are not left out, in tokens."""
+    return config.max_length, config.max_length
 
   @classmethod
   def divisible_rows(cls, config: BatchConfig) -> int:
@@ -232,6 +264,6 @@ class CountedEpochs:
 
 
 def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, limits: str) -> None:
-  """Raise DataError when no sentence pair is short enough for a plan; `limits` says how long they may be."""
+  """Raise DataError when no sentence pair is short enough for a plan; `limits` says how long they may be, and what to do."""
   if not len(kept):
     raise DataError(f'no sentence pair is left: all {len(store.at(0))} have an empty side or more than {limits}')

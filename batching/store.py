@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from batching.pieces import SUMS, StoreWriter, write_store
+from batching.pieces import ARRAYS, SUMS, StoreWriter, write_store
 from checks.errors import DamagedError, DataError
 from checks.whole_files import sum_of, unsealed
 from corpora.splits import Split, TextSplit
@@ -178,8 +178,9 @@ def _verification(place: str, fingerprint: str) -> tuple[str, Future[None] | Non
       raise ValueError
   except (ValueError, KeyError, TypeError, AttributeError):
     raise DamagedError(f'{path} is damaged. Delete the folder {place}: it is made again') from None
-  small = sum(os.path.getsize(os.path.join(place, name)) for name in os.listdir(place)) <= _VERIFIED_AT_ONCE
-  everything = sorted({*files, *os.listdir(place)} - {SUMS})
+  everything = sorted({*files, *ARRAYS})  # not what else lies there, such as a file manager's .DS_Store
+  sizes = (os.path.getsize(path) for path in (os.path.join(place, name) for name in everything) if os.path.isfile(path))
+  small = sum(sizes) <= _VERIFIED_AT_ONCE
   verify(name for name in everything if small or 'ids' not in name)  # plans are made of offsets, at once
   if small:
     return sum_of(path), None

@@ -14,7 +14,7 @@ import os
 
 from configs import default
 
-_TAKEN = ('model', 'search')
+_TAKEN = ('model', 'recurrent', 'search')
 
 
 def get_config(arg: str = ''):
@@ -29,7 +29,7 @@ def get_config(arg: str = ''):
     with open(path, encoding='utf-8') as file:
       saved = json.load(file)
     for section in _TAKEN:
-      config[section].update({name: value for name, value in saved[section].items() if name in config[section]})
+      config[section].update({name: value for name, value in saved.get(section, {}).items() if name in config[section]})
     config.vocabulary.joint = saved['vocabulary']['joint']
     config.data.source_language = saved['data']['source_language']
     config.data.target_language = saved['data']['target_language']

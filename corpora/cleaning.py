@@ -50,6 +50,9 @@ class CleaningConfig:
     if not 0.0 <= self.min_letters <= 1.0:
       yield f'min_letters is {self.min_letters}; expected a share from 0 (off) to 1'
     for text in self.mix:
+      if not isinstance(text, str):
+        yield f'mix has {text!r}; expected a text, FOLDER, FOLDER*WEIGHT or FOLDER*WEIGHT#TAG'
+        continue
       try:
         source_of(text)
       except ValueError as error:

@@ -5,7 +5,7 @@ The file is split here: see pairs_file.
 
 from checks.errors import DataError
 from corpora import pairs_file
-from corpora.config import KINDS, CorpusConfig, Kind
+from corpora.config import KINDS, SIDES, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair
 
 
@@ -29,4 +29,4 @@ def corpus(config: CorpusConfig) -> Corpus:
 
 KINDS.add('tsv', Kind(corpus, 'pairs', 'tsv', "Tatoeba's pairs from manythings.org/anki"),
           'pairs: one file of tab-separated columns, split here',
-          uses=('tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'))
+          uses=('tsv', 'tsv_source_column', 'tsv_target_column', 'heldout', *SIDES))

@@ -40,6 +40,8 @@ class Kind(NamedTuple):
 
 
 KINDS: Registry[Kind] = Registry('data.kind')
+SPLITS = ('train_split', 'validation_split', 'test_splits')  # options of kinds whose splits have names
+SIDES = ('source_language', 'target_language')  # options of kinds whose text has a language for each side, or one of two
 
 
 def _mistakes_of_kind(config: 'CorpusConfig | LabelledConfig', *held: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ The start token is BOS; delimiter and extract are control symbols of the vocabul
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from corpora.labelled import LabelledSplit
+from corpora.labelled import TASKS, LabelledSplit
 from corpora.vocabulary import Vocabulary
 
 DELIMITER, EXTRACT = '<delimiter>', '<extract>'  # config.vocabulary.control_symbols
@@ -44,6 +44,12 @@ def joined(texts: Sequence[Ids], symbols: Symbols) -> list[int]:
   """Return the sequence: start, text, delimiter, text, …, extract."""
   first, *others = texts
   return [symbols.start, *first, *(i for text in others for i in (symbols.delimiter, *text)), symbols.extract]
+
+
+def least_length(task: str) -> int:
+  """Return the tokens of the shortest sequence of a task: one of each text that is read together, and the symbols."""
+  texts = min(len(TASKS[task].columns), 2)  # of answers, one is read at a time
+  return 2 * texts + 1
 
 
 def fitted(texts: Sequence[Ids], length: int) -> list[Ids]:

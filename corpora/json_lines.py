@@ -7,7 +7,7 @@ import json
 
 from checks.errors import DataError
 from corpora import pairs_file
-from corpora.config import KINDS, CorpusConfig, Kind
+from corpora.config import KINDS, SIDES, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair
 
 
@@ -66,4 +66,4 @@ def _example(fields: tuple[str, str]) -> str:
 
 
 KINDS.add('jsonl', Kind(corpus, 'pairs', needs='jsonl'), 'pairs: one file of JSON lines, split here',
-          uses=('jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout'))
+          uses=('jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout', *SIDES))

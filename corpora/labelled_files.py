@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from checks.errors import DataError
 from corpora import text_files
-from corpora.config import KINDS, Kind, LabelledConfig
+from corpora.config import KINDS, SPLITS, Kind, LabelledConfig
 from corpora.labelled import TASKS, Example, LabelledCorpus, LabelledSplit, Task
 
 
@@ -133,6 +133,6 @@ def tsv_corpus(config: LabelledConfig) -> LabelledCorpus:
 
 
 KINDS.add('labelled_text', Kind(directory_corpus, 'examples', needs='directory'),
-          'labelled examples: a file of tab-separated columns per split', uses=('directory', 'validation_split', 'task'))
+          'labelled examples: a file of tab-separated columns per split', uses=('directory', *SPLITS, 'task'))
 KINDS.add('labelled_tsv', Kind(tsv_corpus, 'examples', needs='tsv'),
           'labelled examples: one file of tab-separated columns, split here', uses=('tsv', 'heldout', 'task'))

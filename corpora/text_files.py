@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from checks.errors import DataError
 from checks.progress import shown
-from corpora.config import KINDS, CorpusConfig, Kind
+from corpora.config import KINDS, SIDES, SPLITS, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair, Split, counted, in_memory, measured
 
 _BLOCK = 1 << 20  # bytes read at a time
@@ -351,4 +351,4 @@ def _path(directory: str, name: str) -> str | None:
 
 
 KINDS.add('text', Kind(directory_corpus, 'pairs', 'directory', 'Multi30k from github.com/multi30k/dataset, data/task1/raw'),
-          'pairs: two text files per split', uses=('directory', 'validation_split'))
+          'pairs: two text files per split', uses=('directory', *SPLITS, *SIDES))

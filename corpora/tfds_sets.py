@@ -22,7 +22,7 @@ import urllib.request
 from collections.abc import Iterator
 
 from checks.errors import DataError
-from corpora.config import KINDS, CorpusConfig, Kind
+from corpora.config import KINDS, SIDES, SPLITS, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair, Split, counted
 
 _READER = 1  # part of every fingerprint: raise it when the text that is read from the same files changes
@@ -289,4 +289,4 @@ def _first_line(error: BaseException) -> str:
 
 
 KINDS.add('tfds', Kind(corpus, 'pairs', needs='tfds_name'), 'pairs: a translation set of TFDS, WMT among them',
-          uses=('tfds_name', 'tfds_dir', 'validation_split'))
+          uses=('tfds_name', 'tfds_dir', *SPLITS, *SIDES))

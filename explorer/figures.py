@@ -177,5 +177,12 @@ def entries_to_show(ids: Sequence[int], shares: np.ndarray, more: int = 4) -> li
 
 
 def smoothed_target(ids: Sequence[int], shown: Sequence[int], size: int, smoothing: float) -> np.ndarray:
-  """Compute the smoothed target, [T, shown]: 1 - ε + ε/V on the right token, ε/V on every other (§5.4)."""
+  """Compute the smoothed target, [T, shown]: 1 - ε + ε/V on the right token, ε/V on every other (§5.4).
+
+  Args:
+    ids: the target.
+    shown: the entries of the vocabulary wanted.
+    size: V.
+    smoothing: ε, the share that is spread over all V entries, see SMOOTHINGS.
+  """
   return smoothing / size + (1 - smoothing) * (np.asarray(ids)[:, None] == np.asarray(shown)[None])

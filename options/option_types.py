@@ -1,6 +1,7 @@
 """The types of options: which values an option of configs/default.py may have, in words for messages."""
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -63,7 +64,12 @@ def type_mistakes(config: Mapping[str, Any] | config_dict.ConfigDict, before: st
 
 def _fits(value: Any, kind: type) -> bool:
   allowed = {float: (float, int), tuple: (tuple, list)}.get(kind, (kind,))
-  return type(value) in allowed
+  return type(value) in allowed and is_finite(value)
+
+
+def is_finite(value: Any) -> bool:
+  """Return False for the numbers that no option may have: infinity, and what is no number."""
+  return not isinstance(value, float) or math.isfinite(value)
 
 
 def _described(value: Any) -> str:

@@ -17,7 +17,7 @@ from checks.errors import ConfigError
 from options.configurations import choose_shipped, default_tree, leaves, load_tree
 from options.flags import Flag, Value, at_home
 from options.mistakes import did_you_mean, listed, nearest, no_such_option
-from options.option_types import article, may_be_none, only, type_of
+from options.option_types import article, is_finite, may_be_none, only, type_of
 
 
 class Parsed(NamedTuple):
@@ -74,7 +74,7 @@ def parse(argv: Sequence[str], script_flags: Sequence[Flag], tree_name: str = ''
   if errors:
     raise ConfigError(listed(errors))
   tree.update_from_flattened_dict(given)
-  return Parsed(values, tree, given, tuple(token.text for token in tokens) + tuple(alone))
+  return Parsed(values, tree, given, tuple(token.text for token in tokens) + tuple(word.text for word in alone))
 
 
 class _Token(NamedTuple):
@@ -87,20 +87,26 @@ class _Token(NamedTuple):
   negated: bool = False  # --noconfig.…
 
 
+class _Word(NamedTuple):
+  """A word on the command line that is neither an option nor the value of one."""
+
+  text: str
+  behind: str  # the flag before it, where that takes several texts; else ''
+
+
 def _split(words: Sequence[str], known: Mapping[str, Flag], tree_name: str, tree: config_dict.ConfigDict
-           ) -> tuple[list[_Token], list[str], list[str]]:
+           ) -> tuple[list[_Token], list[_Word], list[str]]:
   """Return the options in order, the words that belong to none of them, and the mistakes that show already here."""
   switches = {flag.name for flag in known.values() if flag.kind is bool}
   switches |= {f'{tree_name}.{name}' for name, value in leaves(tree).items() if isinstance(value, bool)}
-  positional = any(flag.positional for flag in known.values())
   others = {flag.also: flag.name for flag in known.values() if flag.also}
   tokens, alone, errors, rest, typed = [], [], [], list(words), set()
   while rest:
     text = rest.pop(0)
     match = re.fullmatch(r'--?([A-Za-z_][\w.\-]*)(?:=(.*))?', text, re.DOTALL)
     if not match:
-      alone.append(text)
-      errors += [] if positional else [f'{text!r} stands alone; expected --option=value']
+      last = known.get(tokens[-1].name) if tokens and not tokens[-1].tree else None
+      alone.append(_Word(text, last.label if last and last.kind is tuple else ''))
       continue
     name, value = others.get(match[1], match[1]), match[2]
     typed.add(match[1])
@@ -130,17 +136,20 @@ def _is_value(rest: Sequence[str], switch: bool) -> bool:
   return not switch or rest[0].lower() in ('true', 'false')
 
 
-def _read_values(tokens: Sequence[_Token], alone: Sequence[str], known: Mapping[str, Flag], errors: list[str]
+def _read_values(tokens: Sequence[_Token], alone: Sequence[_Word], known: Mapping[str, Flag], errors: list[str]
                  ) -> dict[str, Value]:
-  """Return the values of the given flags; add to `errors` what is wrong with them."""
+  """Return the values of the given flags; add to `errors` what is wrong with them, and each word that no flag takes."""
   found, left = [], list(alone)
   for flag in known.values():
     if flag.positional == 'one' and left:
-      found.append((flag, left.pop(0)))
+      found.append((flag, left.pop(0).text))
   found += [(known[token.name], token.value) for token in tokens
             if not token.tree and token.name in known and token.value]
-  values: dict[str, Value] = {flag.name: tuple(map(at_home, left)) for flag in known.values()
-                             if flag.positional == 'rest' and left}
+  rest = next((flag for flag in known.values() if flag.positional == 'rest'), None)
+  values: dict[str, Value] = {rest.name: tuple(at_home(word.text) for word in left)} if rest and left else {}
+  if not rest:
+    errors += [f'{word.text!r} stands alone; ' + (f'several values of {word.behind} are separated by commas' if word.behind
+                                                  else 'expected --option=value') for word in left]
   for flag, text in found:
     try:
       values[flag.name] = flag.read(text)
@@ -172,7 +181,10 @@ def _override(tree: config_dict.ConfigDict, token: _Token) -> Any:
     holder = config_flags.DEFINE_config_dict(
         token.tree, only(tree, token.name), flag_values=values, sys_argv=['', argument])
     values(['', argument])
-    return _at_home(leaves(holder.value)[token.name])
+    found = _at_home(leaves(holder.value)[token.name])
+    if not is_finite(found):
+      raise ValueError
+    return found
   except (absl_flags.Error, ValueError, TypeError):
     value = 'a value' if token.negated else repr(token.value)
     raise ConfigError(f'{token.text}: expected {article(expected)}, found {value}') from None

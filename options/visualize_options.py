@@ -85,6 +85,9 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   if not values['training'] and _shows_sentences(values):
     if (path := _input(values)) is not None:
       yield from input_mistakes(path)
+  if values['live'] and values['reference'] and not values['input']:
+    yield ("--reference without --input: the page would open with the run's suggestions, which it does not translate; give "
+           '--input=FILE, too, or leave --reference out')
   if values['live'] and values['format'] != 'html':
     yield f'--live with --format={values["format"]}: a figure holds no model; leave out one of the two'
   yield from output_mistakes(_output(values), **{name: values[name] for name in ('input', 'reference', 'beside')})

@@ -61,8 +61,16 @@ class Classification(Task):
                         ('train.consistency', setup.consistency.consistency)):
       if value != 'none':
         yield f'config.{name} is {value!r}; expected none: it is for translation'
-    if setup.batches.batching == 'packed':
+    batches, least = setup.batches, input_formats.least_length(setup.corpus.task)
+    if batches.max_length < least:
+      yield (f'config.data.max_length is {batches.max_length}; expected {least} or more for data.task '
+             f'{setup.corpus.task!r}: a token of each text, and the symbols around them')
+    if batches.batching == 'packed':
       yield "config.data.batching is 'packed'; expected buckets or fixed: each row is an example with a label"
+    if batches.batching == 'fixed' and min(batches.fixed_source_length, batches.fixed_target_length) < batches.max_length:
+      yield (f'config.data.fixed_source_length is {batches.fixed_source_length} and fixed_target_length '
+             f'{batches.fixed_target_length}; expected data.max_length ({batches.max_length}) or more: texts are cut to '
+             'max_length tokens, and no example is left out')
 
   @classmethod
   def idle(cls, setup: Setup) -> dict[str, str]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from batching.shapes import Shape
-from checks.errors import ConfigError, config_errors
+from checks.errors import config_errors
 from options.train_options import TrainOptions
 from tasks.records import Setup
-from tasks.task import TASKS, Task
+from tasks.task import Task
 from training import ahead_of_time, failures, hardware, optimized_module
 from training.ahead_of_time import Compiled, Step
 from transformer import attention_kernels
@@ -29,9 +29,6 @@ def report(setup: Setup, options: TrainOptions, task: Task | None = None) -> Ite
       do not fit them.
     OutOfMemoryError: behind the last line, when one needs more memory than the devices have.
   """
-  if not TASKS[setup.task].compiles_ahead:
-    raise ConfigError(f'--compile_for is for translators and language models; data.kind {setup.corpus.kind!r} holds '
-                      f'{setup.task}')
   with config_errors():
     attention_kernels.check(setup.model, options.compile_for)
   short = None
@@ -41,10 +38,12 @@ def report(setup: Setup, options: TrainOptions, task: Task | None = None) -> Ite
     short = short or (None if found.fits else (step, found))
   if short:
     step, found = short
+    given = setup if task is None else task.setup
+    rows = step.shape.rows if task is None else min(shape.rows for shape in task.batches.shapes)
     raise failures.OutOfMemoryError(
         f'a step over {_in_words(step.shape)} needs {hardware.in_units(found.need)} on a device that has '
         f'{hardware.in_units(found.room)}; '
-        + failures.remedies(found.need, found.fixed, found.room, step.shape.rows, setup.memory))
+        + failures.remedies(found.need, found.fixed, found.room, rows, given.memory))
 
 
 def steps(setup: Setup, options: TrainOptions, task: Task | None = None) -> Iterator[Step]:

@@ -13,17 +13,18 @@ _BARS = 40  # columns of the longest bar of a histogram
 _BATCHES, _SHOWN = 10, 2  # batches written out, and pairs of each
 
 
-def report(corpus: Corpus, plan: Any, source: Vocabulary, target: Vocabulary) -> Iterator[str]:
+def report(corpus: Corpus, plan: Any, source: Vocabulary, target: Vocabulary, bounds: str) -> Iterator[str]:
   """Yield, line by line, what was read, kept and dropped, lengths, padding, unknown pieces, and ten batches as text.
 
   Args:
     corpus: whose notes say what was dropped, and why.
     plan: an input_pipeline.Plan of pairs.
     source, target: the vocabularies.
+    bounds: the options by which long pairs are left out.
   """
   yield f'{corpus.name}: {len(corpus.train):,} training pairs'
   yield from (f'  {note}' for note in corpus.notes)
-  yield (f'  {plan.dropped:,} of them have an empty side, or more tokens than data.max_length allows, and are left '
+  yield (f'  {plan.dropped:,} of them have an empty side, or more tokens than {bounds} allow, and are left '
          f'out; {plan.batches_per_epoch:,} batches hold the other {len(corpus.train) - plan.dropped:,}')
   store = plan.store
   for name, side, vocabulary in (('source', store.source, source), ('target', store.target, target)):

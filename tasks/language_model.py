@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import input_pipeline
+from checks.errors import DataError
 from corpora import loading
 from corpora.splits import Corpus, Pair, TextSplit
 from decoding.answers import PlainAnswers
@@ -65,6 +66,7 @@ class LanguageModelling(Task):
     if setup.search.extra_length + 2 > longest:
       yield (f'config.search.extra_length is {setup.search.extra_length}; expected at most {longest - 2}: prompt and '
              'continuation together are no longer than the blocks of data.max_length tokens that are trained on')
+    yield from _length_mistakes(setup.batches)
     yield from trained.search_mistakes(setup, with_source=False)  # a continuation is no longer than a block
 
   def read_corpus(self) -> Corpus:
@@ -77,8 +79,12 @@ class LanguageModelling(Task):
 
   def plan(self, split: TextSplit, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of running text, in blocks."""
-    return input_pipeline.plan_documents(split, self.target, batches, self.setup.seed, self.text_folder, shuffle,
+    plan = input_pipeline.plan_documents(split, self.target, batches, self.setup.seed, self.text_folder, shuffle,
                                          tokenising(len(split), ' documents'))
+    if plan.dropped:  # nats are divided by all of a split's bytes
+      raise DataError(f'{split.name}: {plan.dropped:,} blocks are longer than a row, and would be left out; raise '
+                      f'{batches.bounds}')
+    return plan
 
   # ------------------------------------------------------------------------------------------------- evaluation
 
@@ -147,6 +153,21 @@ class LanguageModelling(Task):
     del setup, say
     continuer = cls.load(folders, options.checkpoints, options.search)
     return PlainAnswers('continuing', continuer.continue_lines, continuer.notes, plain)
+
+
+def _length_mistakes(batches: input_pipeline.BatchConfig) -> Iterator[str]:
+  """Yield a sentence where rows are shorter than the blocks that documents are cut into, or have room for a source."""
+  if batches.batching == 'packed' and batches.packed_length < batches.max_length:
+    yield (f'config.data.packed_length is {batches.packed_length} and data.max_length {batches.max_length}; documents are '
+           'cut into blocks of max_length tokens, and blocks longer than a row would be left out: expected a packed_length '
+           'of max_length or more')
+  if batches.batching == 'fixed':
+    if batches.fixed_target_length < batches.max_length:
+      yield (f'config.data.fixed_target_length is {batches.fixed_target_length} and data.max_length {batches.max_length}; '
+             'documents are cut into blocks of max_length tokens, and longer blocks than fixed_target_length would be left '
+             'out: expected max_length or more')
+    if batches.fixed_source_length:
+      yield f'config.data.fixed_source_length is {batches.fixed_source_length}; running text has no source: expected 0'
 
 
 def per_byte(sums: Mapping[str, float], num_bytes: int) -> dict[str, float]:

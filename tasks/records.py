@@ -43,6 +43,10 @@ class PlacesConfig:
   cache_dir: str | None  # where vocabularies and tokenised text lie; None: in the run's folder
   num_threads: int  # that prepare batches
 
+  def __post_init__(self):
+    if self.num_threads < 0:
+      raise ValueError(f'num_threads is {self.num_threads}; expected 0 (batches are prepared between steps) or more')
+
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
@@ -72,7 +76,10 @@ class Setup:
   @property
   def memory(self) -> MemoryOptions:
     """The options that can make a step need less memory."""
-    return MemoryOptions(self.mesh.fsdp, self.model.d_model, self.loop.accumulation_steps, self.batches.batch_tokens)
+    batches = self.batches
+    fixed_rows = None if 'fixed_rows' in batches.idle() else batches.fixed_rows
+    return MemoryOptions(self.mesh.fsdp, self.model.d_model, self.loop.accumulation_steps, batches.batch_tokens,
+                         batches.row_multiple, fixed_rows, batches.lengths)
 
   def sized(self, source_size: int, target_size: int) -> ModelRecord:
     """Return the model's record for vocabularies of these sizes. Raises ValueError as the record does."""

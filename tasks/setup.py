@@ -35,11 +35,15 @@ from transformer.registries import ARCHITECTURES
 from transformer.search import SearchConfig
 
 Config = Mapping[str, Any]  # a configuration as nested dictionaries
+_SEEDS = 2 ** 63  # numbers that every generator takes
 
 
 def read(options: TrainOptions) -> Setup:
   """Return the records of the run that train.py's options describe. Raises ConfigError naming every mistake."""
   setup = records(options.config, options.given)
+  if options.compile_for and not TASKS[setup.task].compiles_ahead:
+    raise ConfigError(f'--compile_for is for translators and language models; data.kind {setup.corpus.kind!r} holds '
+                      f'{setup.task}: leave it out')
   if options.inspect and not TASKS[setup.task].reports:
     raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
   return setup
@@ -90,7 +94,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         vocabulary=build(vocabularies.VocabularyConfig, config['vocabulary']),
         sampling=build(subword_sampling.SamplingConfig, data, vocabulary_kind=config['vocabulary']['kind']),
         batches=build(BatchConfig, data, batch_tokens=train['batch_tokens'],
-                      accumulation_steps=train['accumulation_steps'], stretched=False,
+                      accumulation_steps=train['accumulation_steps'], training=None,
                       row_multiple=ROWS if data['row_multiple'] is None else data['row_multiple'],
                       max_shapes=MOST if data['max_shapes'] is None else data['max_shapes']),
         model=model,
@@ -105,7 +109,7 @@ def records(config: Config, given: Sequence[str] = (), n_best: int = 1) -> Setup
         guards=build(GuardConfig, train),
         loop=build(LoopConfig, train),
         evaluation=build(EvaluationConfig, train),
-        places=build(PlacesConfig, config, cache_dir=data['cache_dir'], num_threads=data['num_threads']))
+        places=build(PlacesConfig, config, 'config.data', cache_dir=data['cache_dir'], num_threads=data['num_threads']))
     build.mistakes[:0] = idle_options(setup, given)
     build.mistakes += mistakes(setup, task)
   return setup
@@ -135,6 +139,8 @@ def largest_dropout(model: ModelRecord | None) -> float:
 def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
   """Yield a sentence for each conflict between records, as far as it shows where one of them was refused."""
   config = setup.saved
+  if not 0 <= config['seed'] < _SEEDS:
+    yield f'config.seed is {config["seed"]}; expected 0 or more, and less than {_SEEDS}'
   architecture, kind = config['model']['architecture'], config['data']['kind']
   if setup.model and architecture not in task.architectures:
     yield (f'config.model.architecture is {architecture!r}, but data.kind {kind!r} is text for '
@@ -186,6 +192,10 @@ def idle(setup: Setup) -> dict[str, str]:
   for section, taken in sections.items():
     for record in filter(None, taken):
       reasons |= {f'{section}.{name}': f'{section}.{reason}' for name, reason in record.idle().items()}
+  if batch_tokens := reasons.pop('data.batch_tokens', None):  # a field of BatchConfig, and an option of `train`
+    reasons['train.batch_tokens'] = batch_tokens
+  if setup.cleaning and setup.cleaning.mix:  # whose folders have it for the name of their files
+    reasons.pop('data.train_split', None)
   for other in TASKS.values():
     reasons |= {name: f'data.kind is {setup.saved["data"]["kind"]!r}; only kinds that hold {other.texts} use it'
                 for name in other.own_options if name not in task.own_options}

@@ -38,6 +38,7 @@ class Translation(Task):
   architectures = ('transformer', 'recurrent')
   measure = BLEU
   references = line_by_line = reports = True
+  own_options = ('train.eval_sentences',)
   outputs = 'translations.txt'
   invitation = 'Translate a sentence'
   own_text = '--config=configs/toy.py --config.data.tsv=pairs.tsv'
@@ -48,7 +49,17 @@ class Translation(Task):
     if setup.model.share_embeddings and not setup.vocabulary.joint:
       yield ('config.model.share_embeddings is True, but vocabulary.joint is False: the languages\' pieces would share '
              'rows by chance; set model.share_embeddings=False, or vocabulary.joint=True')
+    if setup.batches.batching == 'fixed' and min(setup.batches.fixed_source_length, setup.batches.fixed_target_length) < 2:
+      yield (f'config.data.fixed_source_length is {setup.batches.fixed_source_length} and fixed_target_length '
+             f'{setup.batches.fixed_target_length}; expected 2 or more: a token, and EOS')
     yield from trained.search_mistakes(setup, with_source=True)
+
+  @classmethod
+  def idle(cls, setup: Setup) -> dict[str, str]:
+    """Return data.max_length where it leaves no pair out: neither side is longer than the shape of all batches."""
+    if setup.batches is None or 'max_length' in setup.batches.lengths:
+      return {}
+    return {'data.max_length': f'data.batching is {setup.batches.batching!r}; {setup.batches.bounds} bound the pairs'}
 
   def read_corpus(self) -> Corpus:
     """Return the pairs, those of training cleaned."""
@@ -131,7 +142,7 @@ class Translation(Task):
 
   def inspect(self) -> Iterator[str]:
     """Yield what was read, kept and dropped, lengths, padding, and batches as text."""
-    return inspection.report(self.corpus, self.batches, self.source, self.target)
+    return inspection.report(self.corpus, self.batches, self.source, self.target, self.setup.batches.bounds)
 
   # --------------------------------------------------------------------------------------------------- decoding
 
@@ -153,9 +164,9 @@ class Translation(Task):
                           'one (--config.init_from, or vocabulary.source_model)')
     made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
                       first.setup.search, hardware.search_tokens(first.setup.decoding.batch_tokens))
-    known = [run.setup.batches.max_length for folder, run in zip(of, runs) if not folder.has(folder.imported)]
+    known = [run.setup.batches.limits[0] for folder, run in zip(of, runs) if not folder.has(folder.imported)]
     made.longest_trained = min(known, default=None)
-    made.records = repr([(setup.model, setup.search, setup.decoding, setup.batches.max_length,
+    made.records = repr([(setup.model, setup.search, setup.decoding, setup.batches.limits[0],
                           setup.corpus.target_language) for setup in (run.setup for run in runs)])
     return made
 

@@ -112,6 +112,8 @@ def test_a_renamed_option_names_its_successor(argument, expected, monkeypatch, t
     ('--noconfig.model.d_model', 'expected a whole number, not a switch'),
     ('--config.train.num_steps=many', "expected a whole number, found 'many'"),
     ('--config.train.num_minutes=soon', "expected a number, found 'soon'"),
+    ('--config.train.num_epochs=inf', "expected a number, found 'inf'"),
+    ('--config.train.num_minutes=nan', "expected a number, found 'nan'"),
     ('stray', "'stray' stands alone"),
     ('--workdir', '--workdir has no value'),
 ])

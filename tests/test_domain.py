@@ -9,7 +9,7 @@ import pytest
 import tasks
 import train
 from exchange import importing
-from options import train_options
+from options import configurations, train_options
 from options.configurations import ROOT
 from tests import tiny_runs
 from training.run_folder import RunFolder
@@ -49,3 +49,11 @@ def test_a_fine_tuned_run_has_the_imported_runs_model_search_and_vocabularies(tu
   assert all(before[section] == after[section] for section in ('model', 'search'))
   first, second = (RunFolder.open(workdir).load_vocabularies() for workdir in tuned)
   assert [vocabulary.fingerprint for vocabulary in first] == [vocabulary.fingerprint for vocabulary in second]
+
+
+def test_the_sections_of_a_recurrent_run_are_taken_over(tmp_path):
+  config = configurations.load_tree(f'{ROOT}/configs/recurrent.py').to_dict()
+  config['recurrent']['input_feeding'] = not config['recurrent']['input_feeding']
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  taken = configurations.load_config(f'{ROOT}/configs/domain.py:{tmp_path}')
+  assert all(taken[section] == config[section] for section in ('model', 'recurrent', 'search'))

@@ -1,6 +1,7 @@
 """The token store and the batch plan."""
 
 import collections
+import dataclasses
 import itertools
 import math
 import os
@@ -182,13 +183,30 @@ def test_a_batch_too_small_for_the_longest_sentence_is_an_error(store):
 
 
 def test_a_corpus_of_which_nothing_is_left_is_an_error(store):
-  with pytest.raises(DataError, match='all 487 .* more than 1 source'):
-    input_pipeline.make_plan(store, BatchConfig('buckets', batch_tokens=600, max_length=1), 0)
+  for config, words in (
+      (BatchConfig('buckets', batch_tokens=600, max_length=1), '1 source or 1 target tokens; raise data.max_length$'),
+      (dataclasses.replace(FIXED, fixed_source_length=1, fixed_target_length=7),
+       '1 source or 7 target tokens; raise data.fixed_source_length and data.fixed_target_length$'),
+      (BatchConfig('packed', 600, max_length=50, packed_length=1), '1 tokens on one; raise data.max_length and data.packed_length$')):
+    with pytest.raises(DataError, match=f'all 487 .* more than {words}'):
+      input_pipeline.make_plan(store, config, 0)
+
+
+def test_a_batch_too_small_for_held_out_text_is_told_in_the_numbers_that_were_given(store):
+  longest, given = int(max(store.source.lengths.max(), store.target.lengths.max())), 4 * 8 * 20
+  config = BatchConfig('buckets', batch_tokens=given, max_length=50, accumulation_steps=4)
+  assert longest > 20
+  least = 32 * longest
+  with pytest.raises(DataError, match=rf'batch_tokens {given} holds fewer than 32 rows \(8 for each of .* = 4 micro-batches\) '
+                     rf'of {longest} tokens, the longest of held-out text; raise it to {least} or lower data.max_length$'):
+    input_pipeline.make_plan(store, config.for_evaluation(), 0, shuffle=False)
+  enough = dataclasses.replace(config, batch_tokens=least)
+  input_pipeline.make_plan(store, enough.for_evaluation(), 0, shuffle=False)
 
 
 @pytest.mark.parametrize('config, unused', [
     (BUCKETS, {'packed_length', 'fixed_rows', 'fixed_source_length', 'fixed_target_length'}),
-    (FIXED, {'packed_length', 'max_shapes'}),
+    (FIXED, {'packed_length', 'max_shapes', 'batch_tokens'}),
     (BatchConfig('packed', 600, 50), {'max_shapes', 'fixed_rows', 'fixed_source_length', 'fixed_target_length'})])
 def test_options_of_another_way_of_batching_mean_nothing(config, unused):
   assert config.idle().keys() == unused

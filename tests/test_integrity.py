@@ -25,7 +25,7 @@ from checks.whole_files import sealed, sum_of, unsealed
 from corpora.vocabulary import Vocabulary
 from options.configurations import ROOT
 from tests.tiny_runs import options
-from training import checkpoint, run_folder
+from training import checkpoint, failures, run_folder
 from training.checkpoint import CheckpointError, Checkpoints
 from training.manifest import Manifest
 from transformer.config import ModelConfig
@@ -248,7 +248,8 @@ from batching.shapes import Shape
 from transformer import partitioning
 from transformer.config import MeshConfig
 
-options, mesh = failures.MemoryOptions(1, 512, 1, 25_000), partitioning.make_mesh(MeshConfig(1))
+options = failures.MemoryOptions(1, 512, 1, 25_000, 8, None, {'max_length': 32})
+mesh = partitioning.make_mesh(MeshConfig(1))
 state = types.SimpleNamespace(params={'w': jax.device_put(jnp.ones(8192), partitioning.replicated(mesh))})
 hungry = lambda w, x, axis=None: jnp.sort(jnp.sin(x[:, :, None] * w[None, None]), axis=1).sum()  # 1 MB a row, twice
 step = partitioning.compile_step(hungry, mesh, 'jit', False)
@@ -259,7 +260,7 @@ with open('/proc/self/statm') as file:
   used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000,) * 2)
 try:
-  failures.check_memory(programs[512], options, Shape(512, 32, 32), state)
+  failures.check_memory(programs[512], options, Shape(512, 32, 32), state, 512)
 except failures.OutOfMemoryError as error:
   print(error)
   parts = int(re.search('accumulation_steps=([0-9]+)', str(error)).group(1))
@@ -269,7 +270,7 @@ try:
     print(float(step(state.params['w'], rows(512))))
 except failures.OutOfMemoryError as error:
   print('really', error.exit_code, 'accumulation_steps=2' in str(error))
-failures.check_memory(programs[512 // parts], options, Shape(512 // parts, 32, 32), state)
+failures.check_memory(programs[512 // parts], options, Shape(512 // parts, 32, 32), state, 512 // parts)
 print('fits', float(step(state.params['w'], rows(512 // parts))) > 0, parts)
 '''
 
@@ -280,6 +281,34 @@ def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
   forecast, really, fits = done.stdout.splitlines()
   assert 'a step over 512 × (32, 32) needs' in forecast and 'on a device that has' in forecast
   assert really == 'really 8 True' and fits.startswith('fits True') and int(fits.split()[-1]) >= 2
+
+
+MEMORY = dict(fsdp=1, d_model=512, accumulation_steps=2, batch_tokens=6400, row_multiple=8, fixed_rows=None,
+              lengths={'max_length': 100})
+
+
+@pytest.mark.parametrize('changes, rows, expected', [
+    ({}, 64, ['1/4', 'train.accumulation_steps=8', 'train.batch_tokens=1600']),
+    ({}, 32, ['shorten', 'data.max_length=50', 'mesh.fsdp=2', 'model.d_model=256']),  # a quarter of 32 rows is not 16 rows
+    ({}, 16, ['shorten', 'data.max_length=50']),
+    ({'fixed_rows': 64}, 64, ['either', 'train.accumulation_steps=8', 'data.fixed_rows=16']),
+    ({'fixed_rows': 80}, 80, ['this would need', 'data.fixed_rows=16']),  # 80 rows are no multiple of 4 × 16
+    ({'fixed_rows': 16, 'lengths': {'fixed_source_length': 0, 'fixed_target_length': 90}}, 16,
+     ['with --config.data.fixed_target_length=45, split'])])
+def test_remedies_for_lack_of_memory_are_overrides_that_are_accepted(changes, rows, expected):
+  """A quarter of the rows would fit."""
+  given = failures.MemoryOptions(**MEMORY | changes)
+  found = failures.remedies(need=1000, fixed=200, room=500, rows=rows, options=given)
+  assert all(part in found for part in expected), found
+  assert given.fixed_rows is None or 'batch_tokens' not in found
+  assert 'accumulation_steps' in found or rows % (4 * given.fewest)
+
+
+@pytest.mark.parametrize('batch_tokens, expected', [(3200, 'accumulation_steps=4'), (3199, 'data.max_length=50')])
+def test_a_backends_lack_of_memory_names_fewer_rows_where_there_are_fewer(batch_tokens, expected):
+  with pytest.raises(failures.OutOfMemoryError, match=expected):
+    with failures.lack_of_memory_named(failures.MemoryOptions(**MEMORY | {'batch_tokens': batch_tokens})):
+      raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: out of memory')
 
 
 WRONG = [  # option, value, what the message says is expected

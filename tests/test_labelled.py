@@ -340,6 +340,14 @@ def test_every_task_is_everywhere():
   assert set(labelled.TASKS) == set(input_formats.FORMATS) == set(labelled_tasks.SETS)
 
 
+@pytest.mark.parametrize('task', labelled.TASKS)
+def test_no_sequence_can_be_shorter_than_the_least_length(task):
+  texts, least = [[5, 6]] * len(labelled.TASKS[task].columns), input_formats.least_length(task)
+  assert {len(ids) for ids in input_formats.FORMATS[task](texts, SYMBOLS, least)} == {least}
+  with pytest.raises(ValueError, match='are too few'):
+    input_formats.FORMATS[task](texts, SYMBOLS, least - 1)
+
+
 def test_the_longest_text_is_cut_and_no_symbol():
   texts = [list(range(10, 17)), list(range(20, 23))]
   assert input_formats.FORMATS['entailment'](texts, SYMBOLS, 11) == [[2, 10, 11, 12, 13, 14, 4, 20, 21, 22, 5]]
@@ -393,6 +401,9 @@ def test_a_batch_too_small_for_the_longest_example_is_refused():
   config = BatchConfig('buckets', 3839, 32, accumulation_steps=3, row_multiple=32)
   with pytest.raises(DataError, match=r'fewer than 96 examples \(data.row_multiple = 32 for each .* raise it to 3840'):
     LabelledPlan([[[2] * 20, [2] * 4]], [0], config, seed=0)
+  config = BatchConfig('buckets', 900, 32, accumulation_steps=3)
+  with pytest.raises(DataError, match=r'900 holds fewer than 24 examples .* of 2 × 20 tokens, the longest of held-out text; raise it to 960'):
+    LabelledPlan([[[2] * 20, [2] * 4]], [0], config.for_evaluation(), seed=0)
 
 
 def test_sentence_pairs_are_still_split_by_sentence():

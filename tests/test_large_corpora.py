@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from batching import store as stores
-from checks.errors import DataError
+from checks.errors import DamagedError, DataError
 from corpora import cleaning, indexed_lines, loading, text_files, vocabulary
 from corpora.splits import Pair, Split
 
@@ -234,6 +234,16 @@ def test_a_store_is_what_numpy_would_have_saved_at_once(tmp_path, small_pieces):
     np.save(tmp_path / 'offsets.npy', np.cumsum([0, *map(len, sentences)], dtype=np.int64))
     for name in ('ids', 'offsets'):
       assert found[f'{side}.{name}.npy'] == (tmp_path / f'{name}.npy').read_bytes()
+
+
+def test_a_file_that_something_else_leaves_in_a_store_is_no_damage(tmp_path):
+  (tmp_path / 'a').mkdir()
+  store = stores.open_store(SPLIT, Letters(), Letters(), str(tmp_path / 'a'))
+  (tmp_path / 'a' / store.fingerprint / '.DS_Store').write_bytes(b'icons')
+  assert stores.open_store(SPLIT, Letters(), Letters(), str(tmp_path / 'a')).verify()
+  os.remove(tmp_path / 'a' / store.fingerprint / 'target.ids.npy')
+  with pytest.raises(DamagedError, match='target.ids.npy is damaged'):
+    stores.open_store(SPLIT, Letters(), Letters(), str(tmp_path / 'a'))
 
 
 def interrupted(folder, calls=33):

@@ -17,7 +17,7 @@ import pytest
 import decode
 import tasks
 import train
-from batching import store
+from batching import pieces, store
 from checks import children, exit_codes, files, whole_files
 from checks.errors import ConfigError, FileError, file_error
 from decoding import jobs, outputs
@@ -257,6 +257,7 @@ def test_C2_locks_and_logs_without_room_are_named(name, write, small_disk):
 
 @pytest.mark.parametrize('name, lock', [
     ('lock', lambda folder: files.DISK.claim(folder)),
+    ('store.unfinished/lock', lambda folder: pieces.write_store(f'{folder}/store', 'text', lambda writer: None)),
     ('out.lock', lambda folder: outputs.claimed(f'{folder}/out').__enter__()),
     ('lock', lambda folder: children.wait_until_free(f'{folder}/lock', children.Stops(), lambda: pytest.fail('not held')))])
 def test_a_disk_without_locks_is_told_from_a_lock_that_is_held(name, lock, tmp_path, monkeypatch):

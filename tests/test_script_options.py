@@ -190,6 +190,7 @@ def test_what_does_nothing_beside_other_flags_is_refused(capsys):
     ('--format=png --figure=positions --checkpoint=best', '--figure=positions with --checkpoint'),
     ('--format=png --figure=cross --beside=b', '--figure=cross with --beside'),
     ('--format=png --figure=curves --search.beam_size=1', 'shows no sentence, and nothing is searched; leave out --search.'),
+    ('--live --reference=r', '--reference without --input'),
     ('--training --search.beam_size=1', '--training shows the targets that were watched, and nothing is searched'),
     ('--format=png --figure=distributions --input=i --reference=r --search.alpha=1.0', 'leave out --search.alpha')])
 def test_what_does_nothing_for_a_page_or_a_figure_is_refused(flags, words, capsys):
@@ -203,6 +204,17 @@ def test_what_does_nothing_for_a_page_or_a_figure_is_refused(flags, words, capsy
     '--format=png --figure=distributions --input=i --reference=r'])
 def test_what_has_an_effect_on_a_page_or_a_figure_is_accepted(flags):
   visualize_options.parse(['x.py', '--workdir=a', *flags.split()], '')
+
+
+@pytest.mark.parametrize('script, words, found', [
+    (recipe_options, 'distil --config=configs/toy.py --workdir=x --teachers A B C --real D', [
+        f"'{word}' stands alone; several values of --teachers are separated by commas" for word in 'BC'] + [
+            "'D' stands alone; expected --option=value"]),
+    (convert_options, 'export --workdir=a --to=huggingface --output=b model --checkpoint=best', [
+        "'model' stands alone; expected --option=value"])])
+def test_every_word_that_no_flag_takes_is_named(script, words, found, capsys):
+  told = refused(capsys, script, *words.split())
+  assert all(line in told for line in found) and told.count('stands alone') == len(found)
 
 
 @pytest.mark.parametrize('flags, idle', [

@@ -1,6 +1,7 @@
 """visualize.py from its command line to its page, on a translator that never was trained."""
 
 import json
+import types
 import urllib.parse
 import urllib.request
 
@@ -11,7 +12,7 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from decoding.translator import Translator
-from explorer import capture, head_ablation, page, reports, snapshots, texts, training_page
+from explorer import capture, figures, head_ablation, page, reports, snapshots, texts, training_page
 from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import configurations, visualize_options
@@ -240,6 +241,19 @@ def test_a_language_models_target_is_prompt_and_continuation():
     assert set(sentence.effects) == {Head('decoder', layer, head) for layer in range(2) for head in range(2)}
   assert report.first_view.kind == 'decoder' and 'continued' in report.sentences[0].capture.origin
   assert writer.params is params
+
+
+@pytest.mark.parametrize('over, label', [('vocabulary', 0.91), ('others', 0.9)])
+def test_the_smoothed_target_is_the_runs_own(over, label, monkeypatch):
+  vocabulary, drawn = types.SimpleNamespace(size=10, bos_id=1), []
+  writer = types.SimpleNamespace(parts=(None, vocabulary, vocabulary), params=[None])
+  monkeypatch.setattr(visualize, 'captured', lambda options, folder: (writer, TokenPair([4], [5]), None))
+  monkeypatch.setattr(figures, 'next_token_shares', lambda *inputs: np.full((1, 10), 0.1))
+  monkeypatch.setattr(figures, 'distributions', lambda target, *others: drawn.append(target))
+  monkeypatch.setattr(texts, 'labels', lambda ids, vocabulary: ids)
+  train = {'label_smoothing': 0.1, 'smoothing_over': over}
+  visualize.draw_distributions(None, types.SimpleNamespace(read_config=lambda: {'train': train}))
+  np.testing.assert_allclose(drawn[0][0], [label] + 4 * [0.01 if over == 'vocabulary' else 0.1 / 9])
 
 
 def test_a_recurrent_models_attention_is_one_head():

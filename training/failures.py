@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -100,10 +100,31 @@ class MemoryOptions:
   d_model: int
   accumulation_steps: int
   batch_tokens: int
+  row_multiple: int  # rows of a micro-batch are a multiple of it
+  fixed_rows: int | None  # of every batch, where batch_tokens has no effect
+  lengths: Mapping[str, int]  # the options of `data` that say how long a row may be
+
+  @property
+  def fewest(self) -> int:
+    """The fewest rows that a batch may have."""
+    return self.row_multiple * self.accumulation_steps
+
+  @property
+  def sure_rows(self) -> int:
+    """The rows that a batch has at least, however long its sentences are."""
+    return self.batch_tokens // max(self.lengths.values()) if self.fixed_rows is None else self.fixed_rows
 
 
-def check_memory(program: Program, options: MemoryOptions, shape: Any, state: Any) -> None:
-  """Raise OutOfMemoryError when a compiled program, before it first runs, needs more memory than the device has."""
+def check_memory(program: Program, options: MemoryOptions, shape: Any, state: Any, rows: int) -> None:
+  """Raise OutOfMemoryError when a compiled program, before it first runs, needs more memory than the device has.
+
+  Args:
+    program: the step.
+    options: the run's.
+    shape: of the batch.
+    state: the train state.
+    rows: the fewest rows of any shape of the run.
+  """
   device = jax.local_devices()[0]
   room, need = hardware.available_bytes(device), program.peak_bytes
   if room is None or need is None:
@@ -114,7 +135,7 @@ def check_memory(program: Program, options: MemoryOptions, shape: Any, state: An
     raise OutOfMemoryError(f'a step over {shape.rows} × ({shape.source}, {shape.target}) needs '
                            f'{hardware.in_units(need)} on a device that has {hardware.in_units(room)}; '
                            + remedies(need, program.memory.argument_size_in_bytes + bytes_per_device(state.params),
-                                      room, shape.rows, options))
+                                      room, rows, options))
 
 
 @contextlib.contextmanager
@@ -125,32 +146,47 @@ def lack_of_memory_named(options: MemoryOptions) -> Iterator[None]:
   except jax.errors.JaxRuntimeError as error:
     if 'RESOURCE_EXHAUSTED' not in str(error) and 'Out of memory' not in str(error):
       raise
-    raise OutOfMemoryError(f'out of memory: {str(error).splitlines()[0]}; {_smaller(options, 2)}') from error
+    advice = _smaller(options, 2) if options.sure_rows >= 2 * options.fewest else _shorter(options)
+    raise OutOfMemoryError(f'out of memory: {str(error).splitlines()[0]}; {advice}') from error
 
 
 def remedies(need: int, fixed: int, room: int, rows: int, options: MemoryOptions) -> str:
-  """Return two overrides that would fit, if memory beside state and gradient is proportional to a batch's rows.
+  """Return overrides that would fit, if memory beside state and gradient is proportional to a batch's rows.
 
   Args:
     need: bytes of a device that the step needs.
     fixed: those of them that state, batch and gradient take.
     room: bytes that the device has.
-    rows: of the batch.
+    rows: the fewest of any batch, which decide into how many parts all can be divided.
     options: the run's.
   """
   growing = need - fixed
   spare = 0.9 * room - fixed  # XLA plans smaller batches differently: leave it a tenth
-  parts = 2
-  while spare > 0 and growing / parts > spare and parts < rows // 8:
+  parts, most = 2, rows // options.fewest
+  while spare > 0 and growing / parts > spare and 2 * parts <= most:
     parts *= 2
-  if spare <= 0 or growing / parts > spare:
+  if spare <= 0:
     return ('parameters, gradient and the optimizer\'s state leave no room for the smallest batch: split them with '
             f'--config.mesh.fsdp={2 * options.fsdp}, or lower --config.model.d_model={options.d_model // 2}')
-  return _smaller(options, parts)
+  return _smaller(options, parts) if parts <= most and growing / parts <= spare else _shorter(options)
 
 
 def _smaller(options: MemoryOptions, parts: int) -> str:
-  return (f'either of these would need about 1/{parts} beside the parameters: '
-          f'--config.train.accumulation_steps={parts * options.accumulation_steps} (the same updates, in parts) or '
-          f'--config.train.batch_tokens={options.batch_tokens // parts} (smaller updates), in another --workdir if the '
-          'run has begun')
+  """Return the overrides by which a device computes so many times fewer rows at a time."""
+  accumulated = f'--config.train.accumulation_steps={parts * options.accumulation_steps} (the same updates, in parts)'
+  fewer = f'--config.train.batch_tokens={options.batch_tokens // parts} (smaller updates)'
+  ways = [accumulated, fewer]
+  if options.fixed_rows is not None:
+    rows = options.fixed_rows // parts // options.fewest * options.fewest
+    ways = ([] if options.fixed_rows % (parts * options.fewest) else [accumulated]) + [
+        f'--config.data.fixed_rows={rows} (smaller updates)']
+  return (f'{"either of these" if ways[1:] else "this"} would need about 1/{parts} beside the parameters: '
+          f'{" or ".join(ways)}, in another --workdir if the run has begun')
+
+
+def _shorter(options: MemoryOptions) -> str:
+  """Return the overrides that are left where a batch has no fewer rows."""
+  lengths = ' and '.join(f'--config.data.{name}={value // 2}' for name, value in options.lengths.items() if value > 1)
+  return (f'fewer rows, which come in multiples of {options.fewest}, would not do: shorten them with {lengths}, split the '
+          f'model with --config.mesh.fsdp={2 * options.fsdp}, or lower --config.model.d_model={options.d_model // 2}, in '
+          'another --workdir if the run has begun')

@@ -3,7 +3,7 @@
 What makes them is imported when one is loaded: TensorFlow Datasets takes seconds.
 """
 
-from corpora.config import KINDS, LANGUAGES, CorpusConfig, Kind, LabelledConfig
+from corpora.config import KINDS, LANGUAGES, SIDES, CorpusConfig, Kind, LabelledConfig
 from corpora.labelled import LabelledCorpus
 from corpora.running_text import as_split
 from corpora.splits import Corpus
@@ -32,7 +32,7 @@ def examples(config: LabelledConfig) -> LabelledCorpus:
   return labelled_tasks.corpus(config.task)
 
 
-KINDS.add('phrasebook', Kind(pairs, 'pairs'), 'pairs: English-German, generated', uses=('tfds_dir',))
+KINDS.add('phrasebook', Kind(pairs, 'pairs'), 'pairs: English-German, generated', uses=('tfds_dir', *SIDES))
 KINDS.add('phrasebook_text', Kind(sentences, 'documents'), "documents: the phrasebook's sentences",
-          uses=('tfds_dir',))
+          uses=('tfds_dir', *SIDES))
 KINDS.add('labelled_phrasebook', Kind(examples, 'examples'), 'labelled examples: English, generated', uses=('task',))

@@ -40,7 +40,7 @@ class SearchConfig:
   length_penalty: str = 'gnmt'  # see length_penalty
   alpha: float = 0.6  # strength of the length penalty
   extra_length: int = 50  # longest output: source length + this many tokens, §6.1
-  min_length: int = 0  # fewest tokens before EOS
+  min_length: int = 0  # fewest tokens before EOS, those that an output begins with (see beginning) included
   no_repeat_ngram: int = 0  # no output has the same n tokens in a row twice, see constraints.no_repeat_ngram; 0: off
   early_stopping: str = 'exact'  # beam: when a sentence is done, see early_stopping
   groups: int = 1  # beam: parts of it that are to find different outputs (Vijayakumar et al., 2018); 1: off
