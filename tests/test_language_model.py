@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import types
 
 import jax
 import jax.numpy as jnp
@@ -287,6 +288,15 @@ def test_blocks_hold_every_token_once_in_its_place(path, pieces, tmp_path, docum
   other = BucketPlan(store, BatchConfig('buckets', 300, 23, 3), seed=7)
   step = plan.batches_per_epoch + 3
   assert jax.tree.all(jax.tree.map(np.array_equal, other.batch_at(step), plan.batch_at(step)))
+
+
+def test_no_plan_leaves_out_blocks_whose_bytes_count(path, pieces, tmp_path):
+  split = loading.load(text_config(path)).validation
+  task = types.SimpleNamespace(target=pieces, setup=types.SimpleNamespace(seed=0), text_folder=str(tmp_path))
+  fixed = lambda length: BatchConfig('fixed', 300, 23, fixed_rows=8, fixed_source_length=0, fixed_target_length=length)
+  assert not language_model.LanguageModelling.plan(task, split, fixed(23), shuffle=False).dropped
+  with pytest.raises(DataError, match='blocks are longer than a row, .* raise data.fixed_source_length and data.fixed_target'):
+    language_model.LanguageModelling.plan(task, split, fixed(22), shuffle=False)
 
 
 def test_perplexity_per_byte_by_hand():
