@@ -31,7 +31,9 @@ def read(options: RecipeOptions, changes: Mapping[str, Any] | None = None) -> Co
   Raises:
     ConfigError, DataError: when options or text cannot be used.
   """
-  records = setup.records(with_options(options.config, changes or {}), tuple(options.given))
+  # Of a kind that makes its own test set, data.test_splits says here whether it is taken, see test_stems.
+  given = [name for name in options.given if name != 'data.test_splits']
+  records = setup.records(with_options(options.config, changes or {}), given)
   assert isinstance(records.corpus, loading.CorpusConfig)  # of pairs, see stages.check_translates
   corpus = cleaning.apply(loading.load(records.corpus), records.cleaning, records.corpus)
   print(f'Corpus {corpus.name}: ' + ', '.join(

@@ -287,15 +287,16 @@ def test_a_wrong_configuration_is_refused(changes, expected):
 
 FILE = {'tsv', 'jsonl', 'heldout', 'tsv_source_column', 'tsv_target_column', 'jsonl_source_field', 'jsonl_target_field'}
 RUNNING = {'text', 'validation_text', 'test_text', 'document', 'heldout_share'}
-ALL = FILE | RUNNING | {'directory', 'tfds_name', 'tfds_dir', 'task', 'validation_split'}
+SPLITS, SIDES = {'train_split', 'validation_split', 'test_splits'}, {'source_language', 'target_language'}
+ALL = FILE | RUNNING | SPLITS | SIDES | {'directory', 'tfds_name', 'tfds_dir', 'task'}
 
 
 @pytest.mark.parametrize('kind, used', [
-    ('phrasebook', {'tfds_dir'}), ('phrasebook_text', {'tfds_dir'}), ('text', {'directory', 'validation_split'}),
-    ('tsv', {'tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'}),
-    ('jsonl', {'jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout'}),
-    ('tfds', {'tfds_name', 'tfds_dir', 'validation_split'}), ('running_text', RUNNING), ('labelled_phrasebook', {'task'}),
-    ('labelled_text', {'directory', 'validation_split', 'task'}), ('labelled_tsv', {'tsv', 'heldout', 'task'})])
+    ('phrasebook', {'tfds_dir'} | SIDES), ('phrasebook_text', {'tfds_dir'} | SIDES), ('text', {'directory'} | SPLITS | SIDES),
+    ('tsv', {'tsv', 'tsv_source_column', 'tsv_target_column', 'heldout'} | SIDES),
+    ('jsonl', {'jsonl', 'jsonl_source_field', 'jsonl_target_field', 'heldout'} | SIDES),
+    ('tfds', {'tfds_name', 'tfds_dir'} | SPLITS | SIDES), ('running_text', RUNNING), ('labelled_phrasebook', {'task'}),
+    ('labelled_text', {'directory', 'task'} | SPLITS), ('labelled_tsv', {'tsv', 'heldout', 'task'})])
 def test_a_kind_says_which_options_mean_nothing_beside_it(kind, used):
   texts = dict.fromkeys(('directory', 'tsv'), 'x')
   options = (loading.LabelledConfig('entailment', kind, **texts) if kind.startswith('labelled') else
