@@ -5,7 +5,6 @@
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -127,9 +126,6 @@ def _mistakes(one: Range, is_supplied: bool) -> Iterator[str]:
     yield (f'each trial would make a vocabulary of its own training text: {_TOKENS}; give --config.vocabulary.source_model')
   if one.option == 'data.batching' and 'fixed' in one.values:
     yield f'batching fixed leaves out sentences that others keep: {_SENTENCES}'
-  if any(isinstance(value, float) and not math.isfinite(value) for value in one.values):
-    yield f'expected finite numbers, {SCALES.get(one.scale, SCALES["linear"])}'
-    return
   if one.scale not in SCALES:
     yield f'{one.scale!r} is no scale; expected {", ".join(SCALES.values())}'
   elif one.scale == 'choice':

@@ -38,13 +38,13 @@ def exported(tmp_path_factory):
   """The fixture's run, and the folder of its programs."""
   place = tmp_path_factory.mktemp('programs')
   importing.to_run(str(FIXTURE), str(place / 'run'))
-  argv = ['convert.py', 'export', f'--workdir={place}/run', '--to=stablehlo', f'--output={place}/m30k-stablehlo']
+  argv = ['convert.py', 'export', f'--workdir={place}/run', '--to=stablehlo', f'--output={place}/wmt-stablehlo']
   assert convert.main(convert_options.parse(argv, '')) == 0
   return place
 
 
 def load(place, name):
-  return jax.export.deserialize(bytearray((place / 'm30k-stablehlo' / f'{name}.stablehlo').read_bytes()))
+  return jax.export.deserialize(bytearray((place / 'wmt-stablehlo' / f'{name}.stablehlo').read_bytes()))
 
 
 def test_the_documented_script_translates_as_the_run_does(exported):
@@ -62,7 +62,7 @@ def test_rows_and_lengths_are_open_and_logits_those_of_the_model(exported):
   encode, decode_step = load(exported, 'encode'), load(exported, 'decode_step')
   assert set(encode.platforms) == set(decode_step.platforms) == {'cpu', 'cuda', 'tpu'}
   model, _, target = (translator := tasks.load(str(exported / 'run'))).parts
-  params, parameters = translator.params[0], dict(np.load(exported / 'm30k-stablehlo' / 'parameters.npz'))
+  params, parameters = translator.params[0], dict(np.load(exported / 'wmt-stablehlo' / 'parameters.npz'))
   for rows in (1, 3):
     sources, outputs = EXPECTED['ids'][:rows], [ids[:5] for ids in EXPECTED['reference_ids'][:rows]]
     longest = max(map(len, sources)) + rows
@@ -78,7 +78,7 @@ def test_rows_and_lengths_are_open_and_logits_those_of_the_model(exported):
 
 
 def test_texts_beyond_the_limit_are_refused(exported):
-  parameters = dict(np.load(exported / 'm30k-stablehlo' / 'parameters.npz'))
+  parameters = dict(np.load(exported / 'wmt-stablehlo' / 'parameters.npz'))
   call = load(exported, 'encode').call
   assert call(parameters, np.zeros((1, 974), np.int32), np.ones(1, np.int32))
   with pytest.raises(Exception, match='shapes'):  # which one is jaxlib's affair
@@ -88,16 +88,16 @@ def test_texts_beyond_the_limit_are_refused(exported):
 @pytest.mark.parametrize('positions', ['learned', 'relative', 'rotary'])
 def test_other_kinds_of_positions_are_written_too(positions, pieces, tmp_path):  # noqa: F811
   workdir = own_run(tmp_path / 'run', pieces, positions=positions, norm='pre')
-  exporting.write(workdir, 'final', 'stablehlo', str(tmp_path / 'm30k-stablehlo'))
+  exporting.write(workdir, 'final', 'stablehlo', str(tmp_path / 'wmt-stablehlo'))
   encode = load(tmp_path, 'encode')
-  parameters = dict(np.load(tmp_path / 'm30k-stablehlo' / 'parameters.npz'))
+  parameters = dict(np.load(tmp_path / 'wmt-stablehlo' / 'parameters.npz'))
   assert encode.call(parameters, np.ones((2, 7), np.int32), np.array([7, 3], np.int32))
 
 
 def test_a_run_of_another_attention_kernel_is_written_with_einsum(pieces, tmp_path):  # noqa: F811
   """cuDNN's takes texts by their lengths, which an exported program does not know."""
   workdir = own_run(tmp_path / 'run', pieces, attention_kernel='cudnn', dtype='bfloat16', d_model=16, num_layers=1)
-  exporting.write(workdir, 'final', 'stablehlo', str(tmp_path / 'm30k-stablehlo'))
+  exporting.write(workdir, 'final', 'stablehlo', str(tmp_path / 'wmt-stablehlo'))
   assert set(load(tmp_path, 'encode').platforms) == {'cpu', 'cuda', 'tpu'}
 
 
