@@ -157,6 +157,11 @@ class Plan(abc.ABC):
     """Yield a sentence for each option that does not fit this plan."""
     return iter(())
 
+  @property
+  def fewest_rows(self) -> int:
+    """The fewest rows that a batch has."""
+    return min(shape.rows for shape in self.shapes)
+
   @classmethod
   def limits(cls, config: BatchConfig) -> tuple[int, int]:
     """Return the longest source and target that are not left out, in tokens."""

@@ -39,7 +39,7 @@ def report(setup: Setup, options: TrainOptions, task: Task | None = None) -> Ite
   if short:
     step, found = short
     given = setup if task is None else task.setup
-    rows = step.shape.rows if task is None else min(shape.rows for shape in task.batches.shapes)
+    rows = step.shape.rows if task is None else task.batches.fewest_rows
     raise failures.OutOfMemoryError(
         f'a step over {_in_words(step.shape)} needs {hardware.in_units(found.need)} on a device that has '
         f'{hardware.in_units(found.room)}; '

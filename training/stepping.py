@@ -93,7 +93,7 @@ class Stepper:
       ready = self._compiled.is_ready(batch)
       with self._log.compiling(shape, ready) as compiled, self._run.watchdog.paused():
         program = self._run.interruptible(self._compiled.program, state, batch)
-        failures.check_memory(program, self._memory, shape, state, min(shape.rows for shape in self._plan.shapes))
+        failures.check_memory(program, self._memory, shape, state, self._plan.fewest_rows)
       compiled(program)
       if not self._seen:
         self._ahead.begin(self._further(jax.tree.map(_abstract, state), step))  # a step overwrites the arrays
