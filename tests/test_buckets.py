@@ -24,7 +24,7 @@ from configs import default
 from options import decode_options, visualize_options
 from options.configurations import ROOT
 from tests.test_reliability import noted_batches
-from tests.tiny_runs import CLOCKS, arguments, metrics, options, saved
+from tests.tiny_runs import ANNOUNCED, CLOCKS, PHASES, arguments, metrics, options, saved
 from training import failures, peers
 from training.checkpoint import Checkpoints
 from training.metrics import Metrics
@@ -75,10 +75,11 @@ def address(name):
   return f'gs://{BUCKET}/{name}'
 
 
-def start(corpus, workdir, *more):
+def start(corpus, workdir, *more, script=('train.py',)):
   """The run as a process of its own, which says what it prints in one stream."""
-  return subprocess.Popen([sys.executable, *arguments(corpus, workdir, *FLAGS, *more)], cwd=ROOT, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, env={**os.environ, 'PYTHONUNBUFFERED': '1'})
+  command = [sys.executable, *script, *arguments(corpus, workdir, *FLAGS, *more)[1:]]
+  return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, 'PYTHONUNBUFFERED': '1'})
 
 
 def wait_for(there, process, seconds=90):
@@ -208,6 +209,24 @@ def test_K1_sigterm_saves_and_says_so(server, corpus, whole):
   assert process.returncode == exit_codes.PREEMPTED and 'The same command resumes from here' in out
   assert time.monotonic() - began < 10
   assert server.objects('stopped/checkpoints/') and 'stopped/lock' not in server.objects()
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize('sent, code', [(signal.SIGTERM, exit_codes.PREEMPTED), (signal.SIGINT, exit_codes.INTERRUPTED)])
+@pytest.mark.parametrize('number', range(len(PHASES)))
+def test_K1_drill(server, corpus, whole, number, sent, code):
+  """A signal in every phase; what it stopped goes on to the same arrays."""
+  name = f'phase{number}-{code}'
+  process = start(corpus, address(name), LENGTH, script=('-c', ANNOUNCED, PHASES[number]))
+  while 'PHASE' not in process.stdout.readline():
+    assert process.poll() is None
+  began = time.monotonic()
+  process.send_signal(sent)
+  out, _ = process.communicate(timeout=60)
+  assert process.returncode == code and 'The same command resumes' in out and 'Traceback' not in out, out
+  assert time.monotonic() - began < 10 and f'{name}/lock' not in server.objects()
+  assert train.main(options(corpus, address(name), *FLAGS, LENGTH)) == 0
+  assert_same_run(server, whole, name)
 
 
 def test_uploads_that_are_cut_off_are_made_again(server, whole, again):

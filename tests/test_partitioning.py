@@ -11,16 +11,17 @@ import optax
 import pytest
 
 from tests.conftest import BOS, rows
+from training import optimized_module
 from transformer import architectures, classification, partitioning, training
 from transformer import model as models
 from transformer.config import (
-    ClassificationConfig,
-    LanguageModelConfig,
-    LossConfig,
-    MeshConfig,
-    ModelConfig,
-    OptimizerConfig,
-    RecurrentConfig,
+  ClassificationConfig,
+  LanguageModelConfig,
+  LossConfig,
+  MeshConfig,
+  ModelConfig,
+  OptimizerConfig,
+  RecurrentConfig,
 )
 from transformer.optimizer import build as build_optimizer
 from transformer.tokens import Batch, Tokens
@@ -66,7 +67,8 @@ def compiled(name, dropout=0.0, accumulation_steps=1):
   axes = build().axes()
   layout = partitioning.state_shardings(axes, start(), mesh)
   step = training.make_train_step(partitioning.gathering(objective(dropout), axes, mesh), DESCENT,
-                                  accumulation_steps=accumulation_steps)
+                                  accumulation_steps=accumulation_steps,
+                                  prepare=partitioning.copies_of_tables(axes, mesh, MESHES[name].compile))
   return partitioning.compile_step(step, mesh, MESHES[name].compile, False,
                                    (layout, partitioning.replicated(mesh))), jax.device_put(start(), layout)
 
@@ -143,6 +145,37 @@ def test_a_split_step_gathers_and_adds_and_moves_nothing_else(batch, mesh):
   step, state = compiled(mesh)
   found = collectives(step.program(state, batch))
   assert found['all-gather'] and found['all-reduce'] and not found['all-to-all'] and not found['collective-permute']
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+@pytest.mark.parametrize('mesh', [8, 'all'])
+def test_a_tied_table_s_gradient_is_added_up_over_the_devices_once_a_step(batch, mesh, parts):
+  """Not once for each of its three uses, nor for each micro-batch."""
+  step, state = compiled(mesh, accumulation_steps=parts)
+  twice = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), batch)
+  text = step.program(state, twice).call.as_text()
+  entries, width = state.params['embedding'].shape
+  table = entries // MESHES[mesh].tensor, width
+  assert [1] == [collective.runs for collective in optimized_module.Module(text).collectives()
+                 for array in collective.results if collective.kind == 'all-reduce' and array.shape[-2:] == table]
+
+
+def test_copies_of_a_table_take_its_gradient_as_bfloat16_models_make_it(batch):
+  """Whatever its parts: each is made as if there were no others."""
+  model = models.build(ModelConfig(**SIZES, dtype='bfloat16'))
+  params, loss = model.init(jax.random.key(0)), training.cross_entropy(model, LossConfig(0.1), BOS)
+  mesh = partitioning.make_mesh(MeshConfig(4))
+  copies = partitioning.copies_of_tables(model.axes(), mesh)
+
+  @jax.jit
+  def gradient(params, batch, prepare):
+    return jax.grad(lambda params: loss(prepare(params), batch).loss)(params)['embedding']
+
+  whole = gradient(params, batch, jax.tree_util.Partial(lambda params: params))
+  parts = gradient(params, partitioning.place(batch, mesh), jax.tree_util.Partial(copies))
+  assert parts.dtype == jnp.float32
+  # The logits' part of a gradient is rounded to bfloat16, once in the whole and once in each part.
+  np.testing.assert_allclose(parts, whole, atol=2**-8 * float(np.abs(whole).max()))
 
 
 OTHERS = {

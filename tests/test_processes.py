@@ -17,7 +17,7 @@ import train
 from checks import exit_codes
 from options import decode_options
 from options.configurations import ROOT
-from tests.tiny_runs import arguments, in_numbers, metrics, options, saved
+from tests.tiny_runs import ANNOUNCED, PHASES, arguments, in_numbers, metrics, options, saved
 from training import peers
 from training.manifest import Manifest
 
@@ -106,38 +106,11 @@ def test_R4_two_then_one_then_two_processes(corpus, run, tmp_path, monkeypatch):
   assert_same_losses(run, workdir)
 
 
-# train.py with a function that announces its beginning, and begins a little later.
-ANNOUNCED = '''
-import importlib, sys, time
-import decode
-import train
-from options import programs, train_options
-from training import stopping
-
-module, *names = sys.argv.pop(1).split('.')
-place = importlib.import_module(module.replace('/', '.'))
-for name in names[:-1]:
-  place = getattr(place, name)
-phase = getattr(place, names[-1])
-
-def announced(*inputs, **named):
-  print('PHASE', file=sys.stderr, flush=True)
-  time.sleep(1)
-  return phase(*inputs, **named)
-
-setattr(place, names[-1], announced)
-programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, ''))))
-'''
-
-
 @pytest.mark.drill
 @pytest.mark.parametrize('asked, sent, codes', [  # one is enough: jax tells the others
     ((0, 1), signal.SIGTERM, (143, 143)), ((1,), signal.SIGTERM, (143, 143)), ((1,), signal.SIGINT, (143, 130)),
     ((0, 1), signal.SIGHUP, (143, 143))])
-@pytest.mark.parametrize('phase', [
-    'train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
-    'training/evaluation.totals', 'decoding/translator.Translator.translate',
-    'training/checkpoint.Checkpoints.save', 'train.conclude'])
+@pytest.mark.parametrize('phase', PHASES)
 def test_K1_a_signal_to_two_processes(corpus, run, tmp_path, phase, asked, sent, codes):
   workdir = tmp_path / 'run'
   steps = '--config.train.num_steps=8'

@@ -42,8 +42,8 @@ def compiled(size, topology, rows, *more):
 
 
 def most_bytes(parameters, size, rows_of_device, fsdp, tensor):
-  """What devices may exchange in a step, in bytes on each: parameters in bfloat16, the tied table in float32 as well."""
-  gradient = 2 * parameters + 4 * V * WIDTH[size]
+  """What devices may exchange in a step, in bytes on each: the tied table in float32, all else in bfloat16."""
+  gradient = 2 * parameters + 2 * V * WIDTH[size]
   # An encoder layer adds up its two outputs and, going back, four inputs over `tensor`, a decoder layer three and seven.
   activations = 16 * N * rows_of_device * L * WIDTH[size] * 2 if tensor > 1 else 0
   return gradient + activations + (gradient if fsdp > 1 else 0)  # fsdp first gathers what it adds up in the end
@@ -61,6 +61,13 @@ def test_Z2_collectives_bytes_and_memory(size, topology, rows, fsdp, tensor, kin
   assert not {array for array in carried if array.dtype[0] in 'su' and array.size > 1e6}, 'random bits'
   assert found.need <= 1.1 * gib * GIB and found.fits
   assert 1.0 < found.products / found.formula < 1.05
+
+
+def test_Z2_micro_batches_do_not_multiply_the_table_s_bytes():
+  found, _ = compiled('base', 'v5e:2x2', 768, '--config.mesh.fsdp=4', '--config.train.accumulation_steps=4')
+  runs = [collective.runs for collective in found.collectives for array in collective.results
+          if collective.kind == 'all-reduce' and array.shape[-2:] == (V, WIDTH['base'])]
+  assert runs == [1]
 
 
 def test_Z2_cuda():

@@ -20,6 +20,33 @@ TINY = ['--config.model.d_model=16', '--config.model.num_heads=2', '--config.mod
         '--config.train.eval_sentences=5', '--config.train.average_last=2', '--config.search.extra_length=6']
 
 
+# train.py with a function, one of PHASES, that announces its beginning, and begins a little later.
+ANNOUNCED = '''
+import importlib, sys, time
+import decode
+import train
+from options import programs, train_options
+from training import stopping
+
+module, *names = sys.argv.pop(1).split('.')
+place = importlib.import_module(module.replace('/', '.'))
+for name in names[:-1]:
+  place = getattr(place, name)
+phase = getattr(place, names[-1])
+
+def announced(*inputs, **named):
+  print('PHASE', file=sys.stderr, flush=True)
+  time.sleep(1)
+  return phase(*inputs, **named)
+
+setattr(place, names[-1], announced)
+programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, ''))))
+'''
+PHASES = ['train.prepare', 'transformer/partitioning.CompiledStep.program', 'transformer/partitioning.CompiledStep.__call__',
+          'training/evaluation.totals', 'decoding/translator.Translator.translate', 'training/checkpoint.Checkpoints.save',
+          'train.conclude']
+
+
 def write_corpus(folder):
   """Write three small splits, a file for each language, and return the folder."""
   draw = np.random.default_rng(0)

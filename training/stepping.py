@@ -38,8 +38,9 @@ def compile_training(model: Model, objective: training.Objective, optimizer: opt
     mesh, mode: see partitioning.compile_step.
     state: gives the shardings of its arrays.
   """
-  step = training.make_train_step(partitioning.gathering(objective, model.axes(), mesh), optimizer, ema_decay,
-                                  accumulation_steps)
+  axes = model.axes()
+  step = training.make_train_step(partitioning.gathering(objective, axes, mesh), optimizer, ema_decay,
+                                  accumulation_steps, partitioning.copies_of_tables(axes, mesh, mode))
   out = jax.tree.map(lambda leaf: leaf.sharding, state), partitioning.replicated(mesh)
   return partitioning.compile_step(step, mesh, mode, donate=True, out=out)
 

@@ -165,7 +165,7 @@ class EncoderDecoder(nn.Module):
     if NORMS[cfg.norm].normalizes_end:
       self.encoder_norm, self.decoder_norm = normalization.make(cfg), normalization.make(cfg)
 
-  def _embed(self, table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, 'B T'], places: Float32[Array, '#B #T D'] | float
+  def _embed(self, table: embeddings.Table, ids: Int[AnyArray, 'B T'], places: Float32[Array, '#B #T D'] | float
              ) -> Float[Array, 'B T D']:
     """Embeddings times √d_model plus positions (§3.4, §3.5)."""
     x = embeddings.embed(table, ids, self.config) + places

@@ -15,16 +15,19 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 from jaxtyping import PyTree
 
 from transformer.config import MeshConfig
+from transformer.embeddings import Table
 from transformer.registries import COMPILATIONS
 
 Axes = PyTree[PartitionSpec]  # names of each parameter's dimensions, see AXIS_RULES
 DATA, FSDP, TENSOR = 'data', 'fsdp', 'tensor'  # the axes of a mesh
 ROWS = (DATA, FSDP)  # those over which the rows of a batch are split
+_TABLE = PartitionSpec('vocab', 'embed_table')  # the names of an embedding table's dimensions
 
 
 class Axis(NamedTuple):
@@ -111,8 +114,11 @@ def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh, stage: str = 'ke
     mesh: the devices.
     stage: 'kept' or 'computed', see Axis.
   """
-  place = lambda leaf, names: NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, stage)))
-  return jax.tree.map(place, shapes, axes)
+  return jax.tree.map(lambda leaf, names: _place(names, leaf, mesh, stage), shapes, axes)
+
+
+def _place(names: PartitionSpec, leaf: Any, mesh: Mesh, stage: str) -> NamedSharding:
+  return NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, stage)))
 
 
 def with_shardings(shapes: PyTree, shardings: PyTree[NamedSharding]) -> PyTree[jax.ShapeDtypeStruct]:
@@ -169,10 +175,40 @@ def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
     return objective
 
   def gathered(params: PyTree, *inputs, **options):
-    where = parameter_shardings(axes, params, mesh, 'computed')
-    return objective(jax.lax.with_sharding_constraint(params, where), *inputs, **options)
+    gather = lambda names, leaf: jax.lax.with_sharding_constraint(leaf, _place(names, leaf, mesh, 'computed'))
+    whole = lambda names, leaf: (
+        leaf._replace(values=gather(names, leaf.values)) if isinstance(leaf, Table) else gather(names, leaf))
+    return objective(jax.tree.map(whole, axes, params), *inputs, **options)
 
   return gathered
+
+
+def copies_of_tables(axes: Axes, mesh: Mesh, mode: str = 'jit') -> Callable[[PyTree], PyTree] | None:
+  """Make the function that gives each embedding table a copy for each part of a batch's rows.
+
+  Devices would add up a table's gradient for each of its uses, in each micro-batch. The gradient of a copy is the
+  device's own; those of all copies are added up at the end, in float32, once a step.
+
+  Args:
+    axes, mesh: see gathering.
+    mode: compile_step's.
+
+  Returns:
+    (params) -> params with a Table for each table; None where the mesh does not split rows, or a device has arrays of
+    its own anyway.
+  """
+  parts = row_parts(mesh)
+  if parts == 1 or COMPILATIONS[mode].rows_alone:
+    return None
+
+  def copied(names: PartitionSpec, leaf: jax.Array) -> jax.Array | Table:
+    if names != _TABLE:
+      return leaf
+    where = NamedSharding(mesh, PartitionSpec(ROWS, *_split(names, leaf.shape, mesh, 'computed')))
+    copies = jax.lax.with_sharding_constraint(jnp.broadcast_to(leaf, (parts, *leaf.shape)), where)
+    return Table(jax.lax.stop_gradient(leaf), copies)
+
+  return lambda params: jax.tree.map(copied, axes, params)
 
 
 def bytes_of(tree: PyTree) -> int:

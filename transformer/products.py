@@ -49,10 +49,15 @@ def _forward(multiply, x, y):
 
 def _backward(multiply, operands, gradient):
   x, y = operands
-  rounded = gradient.astype(x.dtype)
-  # Transposed, not differentiated by jax.vjp, which would write down the forward product once more.
-  return (*jax.linear_transpose(lambda x: multiply(x, y), x)(rounded),
-          *jax.linear_transpose(lambda y: multiply(x, y), y)(rounded))
+  return (gradient_of(x, lambda x: multiply(x, y), gradient), gradient_of(y, lambda y: multiply(x, y), gradient))
 
 
 _rounded.defvjp(_forward, _backward)
+
+
+def gradient_of(operand: Operand, multiply: Callable, gradient: Operand) -> Operand:
+  """Return the gradient of an operand from that of its product multiply(operand), rounded to the operand's dtype.
+
+  It is transposed, not differentiated by jax.vjp, which would write down the forward product once more.
+  """
+  return jax.linear_transpose(multiply, operand)(gradient.astype(operand.dtype))[0]

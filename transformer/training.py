@@ -176,7 +176,7 @@ def accumulate(measure: Callable[[PyTree, Key[Array, '']], PyTree], batch: PyTre
 
 
 def make_train_step(objective: Objective, optimizer: optax.GradientTransformation, ema_decay: float = 0.0,
-                    accumulation_steps: int = 1) -> Callable:
+                    accumulation_steps: int = 1, prepare: Callable[[Params], Params] | None = None) -> Callable:
   """Make the function that does one update from one batch.
 
   The gradient of the loss's sum is divided once by the tokens of the whole batch, so that every token weighs the
@@ -187,6 +187,7 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
     optimizer: from optimizer.build.
     ema_decay: of the moving average of the parameters; 0 keeps none.
     accumulation_steps: micro-batches that the rows of a batch are split into; gradients are added over them.
+    prepare: makes of the parameters what the objective takes, once for all micro-batches; None: they are the same.
 
   Returns:
     step(state, batch, axis=None) -> (state, measures). `axis` names the mapped axis over which a batch is split
@@ -204,8 +205,11 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
       totals = objective(params, batch, key)
       return totals.loss, totals
 
-    slope = lambda batch, key: jax.grad(scored, has_aux=True)(state.params, batch, key)
+    prepared, back = (state.params, None) if prepare is None else jax.vjp(prepare, state.params)
+    slope = lambda batch, key: jax.grad(scored, has_aux=True)(prepared, batch, key)
     gradients, totals = accumulate(slope, batch, key, accumulation_steps)
+    if back is not None:
+      gradients, = back(gradients)
     if axis is not None:
       gradients, totals = jax.lax.psum((gradients, totals), axis)
     count = jnp.maximum(loss.count(totals._asdict()), 1.0)  # a batch of padding alone has gradient zero, not NaN

@@ -198,7 +198,7 @@ class RecurrentEncoderDecoder(nn.Module):
     self.hand_over = HandOver(cfg)
     self.dropout = Dropout(cfg.dropout)
 
-  def _embed(self, table: Float32[AnyArray, 'V D'], ids: Int[AnyArray, 'B T']) -> States:
+  def _embed(self, table: embeddings.Table, ids: Int[AnyArray, 'B T']) -> States:
     return self.dropout(embeddings.embed(table, ids, self.config).astype(dtypes.of(self.config)))
 
   def encode(self, source: Tokens) -> RecurrentMemory:
