@@ -79,7 +79,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
     optimizer = optimizers.build(records.optimizer, loop.total_steps, task.target.frozen_id)
     watch = snapshots.of_task(task, run.folder.attention)
   checkpoints = Checkpoints(run.folder.checkpoints, max(config.keep_last, config.average_last), config.keep_best,
-                            task.measure)
+                            task.measure, config.is_planned)
   share = partitioning.share_of_rows(mesh)
   fresh = lambda key: training.init_state(task.model, optimizer, key, config.ema_decay, config.dropout_bits)
   abstract = abstract_state(fresh, task.model, mesh)
@@ -90,7 +90,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   if options.replay is not None:
     return replay.replay(step_fn, state, run.folder, options.replay, task.batches.batch_at(options.replay, *share))
   if loop.is_over(step, progress) and announcement.is_scored(task, step):
-    return announcement.finished(task, run.folder)
+    return announcement.finished(task, progress)
   announcement.begins(task, loop, state, mesh)
   evaluator = Evaluator(task, mesh, records.mesh.compile, config.ema_decay > 0, run)
   batches = run.stop.each(
@@ -109,7 +109,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
         if loop.is_evaluation(step, progress):
           advance.wait()
           with log.paused():
-            measured, summary = evaluator.evaluate(state, step, loop, progress)
+            measured, summary = evaluator.evaluate(state, step, progress)
             watch.record(evaluator, state, step)
           log.validation(step, measured, summary)
         if measured or is_saving:
@@ -175,7 +175,7 @@ def begin(task: Task, fresh: Callable, abstract: training.TrainState, checkpoint
   if step is not None:
     checkpoints.check_vocabularies(step, task.fingerprints)
     state, saved = checkpoints.restore(step, abstract)
-    return state, Progress(**saved | {'vocabulary': task.fingerprints})
+    return state, Progress.restored(saved, task.fingerprints)
   background.compile_beside(step_fn, abstract, lambda: task.batches.batch_at(0, *share))
   shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
   state = jax.jit(fresh, out_shardings=shardings)(jax.random.key(records.seed))
@@ -243,7 +243,7 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
       task.folder.write(os.path.join(task.folder.samples, task.outputs_of(split)), text.encode())
     task.folder.write_json(task.folder.results, results)
   print('\n'.join(score.summary for score in found.values()))
-  print(announcement.next_commands(task, found[task.examined[0]].example, options))
+  print(announcement.next_commands(task, found[task.examined[0]].example, options, progress))
 
 
 if __name__ == '__main__':

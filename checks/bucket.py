@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -56,10 +55,6 @@ class Bucket(Storage):
   def on_disk(self, path: str, name: str, shared: bool = False) -> str:
     own = () if shared else ('runs', hashlib.sha256(path.encode()).hexdigest()[:20])
     return os.path.join(cache_root.root(), *own, name)
-
-  def drop_from_disk(self, *folders: str) -> None:
-    for folder in folders:
-      shutil.rmtree(folder, ignore_errors=True)
 
   def reach(self, path: str) -> None:
     name, folder = _split(path)

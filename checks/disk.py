@@ -26,9 +26,6 @@ class Disk(Storage):
     del shared
     return os.path.join(path, name)
 
-  def drop_from_disk(self, *folders: str) -> None:
-    del folders
-
   def reach(self, path: str) -> None:
     del path
 

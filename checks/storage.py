@@ -61,10 +61,6 @@ class Storage(abc.ABC):
     """
 
   @abc.abstractmethod
-  def drop_from_disk(self, *folders: str) -> None:
-    """Remove folders that on_disk() has returned, unless they are part of the run's folder."""
-
-  @abc.abstractmethod
   def reach(self, path: str) -> None:
     """Raise ConfigError when nothing can lie at a path, whatever its name: there is no such bucket, or no access to it."""
 

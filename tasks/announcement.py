@@ -16,8 +16,7 @@ from training import finished as finished_runs
 from training import hardware
 from training.evaluation import Score
 from training.json_files import read_json
-from training.loop import Loop
-from training.run_folder import RunFolder
+from training.loop import Loop, Progress
 from transformer import architectures, partitioning
 from transformer import model as models
 from transformer.training import TrainState
@@ -83,10 +82,13 @@ def is_scored(task: Task, step: int) -> bool:
   return not changes
 
 
-def finished(task: Task, folder: RunFolder) -> int:
+def finished(task: Task, progress: Progress) -> int:
   """Print that a run is finished, with its scores and how to train longer, and return the exit code."""
-  results = read_json(folder.results)
+  results, loop = read_json(task.folder.results), task.setup.loop
   print(f'This run is finished, at step {results["step"]:,}: {task.describe(results)}\n' + (
+      f'{progress.evaluations_since_best} evaluations in a row were no better than the best (train.patience={loop.patience}); '
+      'to train longer, give a larger one, or none with --config.train.patience=0'
+      if loop.lost_patience(progress.evaluations_since_best) else
       'Its learning-rate schedule has ended; to train longer, give another --workdir and, to start from this run, '
       '--init_from' if task.setup.optimizer.ends_with_run else
       'To train longer, give more with --config.train.num_steps=…, num_epochs=… or num_minutes=…'))
@@ -100,18 +102,20 @@ def results_by_set(found: Mapping[Any, Score]) -> dict[str, Any]:
   return found[first].results | {'test_set': first.name, 'scores': by_set}
 
 
-def next_commands(task: Task, example: str, options: TrainOptions) -> str:
+def next_commands(task: Task, example: str, options: TrainOptions, progress: Progress) -> str:
   """Return commands to paste: to try the run, to train it longer, and to train on the user's own text."""
   command, folder = f'{shlex.quote(programs.python())} ', shlex.quote(task.folder.files.shown(task.folder.path))
-  go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options)}'
+  go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options, progress)}'
   return f'''
 {task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={folder}{go_on}
 Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/mine'''
 
 
-def _longer(task: Task, options: TrainOptions) -> str:
-  """Return the command that trains the same run for twice as long."""
+def _longer(task: Task, options: TrainOptions, progress: Progress) -> str:
+  """Return the command that trains the same run for twice as long; without patience, where it is what ended the run."""
   loop = task.setup.loop
+  if loop.lost_patience(progress.evaluations_since_best):
+    return f'train.py {shlex.join(options.arguments_without(["config.train.patience"]))} --config.train.patience=0'
   length = loop.longer or f'num_steps={2 * loop.over(task.batches.batches_per_epoch).total_steps}'
   kept = options.arguments_without([f'config.{name}' for name in LENGTHS])
   return f'train.py {shlex.join(kept)} --config.train.{length}'

@@ -135,6 +135,15 @@ def test_newest_and_best_are_kept(folder):
   assert later.steps() == [2, 8, 9]
 
 
+def test_what_a_stop_saves_takes_no_place_from_what_was_planned(folder):
+  """Or a run that was stopped twice would average fewer checkpoints than one that was not."""
+  checkpoints = Checkpoints(folder, 3, is_planned=lambda step: step % 2 == 0)
+  for step in (2, 4, 5, 6, 7, 8):
+    checkpoints.save(step, state_at(step), {})
+  checkpoints.wait()
+  assert checkpoints.steps() == [4, 6, 7, 8]
+
+
 def test_without_scores_the_newest_are_kept(folder):
   checkpoints = saved(folder, range(1, 6), keep_last=3, keep_best=1)
   assert checkpoints.steps() == [3, 4, 5] and checkpoints.best() is None

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from tests.conftest import BOS, rows
-from training import optimized_module
+from training import optimized_module, stepping
 from transformer import architectures, classification, partitioning, training
 from transformer import model as models
 from transformer.config import (
@@ -204,9 +204,7 @@ def test_every_architecture_is_split_with_its_optimizer(batch, kind, capfd):
   layout = partitioning.state_shardings(model.axes(), jax.eval_shape(fresh, jax.random.key(0)), mesh)
   state = jax.jit(fresh, out_shardings=layout)(jax.random.key(0))
   objective = training.build_objective(model, LossConfig(0.1), BOS)
-  step = partitioning.compile_step(
-      training.make_train_step(partitioning.gathering(objective, model.axes(), mesh), optimizer), mesh, 'jit', True,
-      (layout, partitioning.replicated(mesh)))
+  step = stepping.compile_training(model, objective, optimizer, mesh, 'jit', state)
   found = collectives(step.program(state, batch_of(kind, batch)))
   assert found['all-gather'] and not found['all-to-all'] and not found['collective-permute']
   assert 'rematerialization' not in ''.join(capfd.readouterr())

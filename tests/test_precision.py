@@ -95,7 +95,7 @@ def test_normalisations_compute_in_float32(kind):
 
 def test_logits_are_summed_in_float32():
   x, table = normal(2, 3, 31), normal(29, 31)
-  found = embeddings.logits(x, table.astype(jnp.float32))
+  found = embeddings.logits(x, embeddings.Table(table.astype(jnp.float32)))
   assert found.dtype == jnp.float32
   np.testing.assert_allclose(found, np.einsum('btd,vd->btv', wide(x), wide(table)), atol=2e-5)
 
@@ -129,11 +129,13 @@ def test_backward_products_read_the_rounded_gradient_and_are_rounded_once():
   assert slope(gradient)[0].dtype == slope(gradient)[1].dtype == HALF
 
 
-def test_the_gradient_of_a_table_is_added_up_in_float32():
+@pytest.mark.parametrize('copied', [False, True])
+def test_the_gradient_of_a_table_is_added_up_in_float32(copied):
   """A row that is looked up 1,000 times: added up in bfloat16, whose numbers have eight digits, it would stop at 256."""
   table, ids = jnp.ones((5, 2)), jnp.full((1, 1000), 3)
   config = ModelConfig(5, 5, 2, 1, dtype='bfloat16')
-  gradient = jax.grad(lambda table: embeddings.embed(table, ids, config).sum())(table)
+  of = lambda table: embeddings.Table(jax.lax.stop_gradient(table), table[None]) if copied else embeddings.Table(table)
+  gradient = jax.grad(lambda table: embeddings.embed(of(table), ids, config).sum())(table)
   np.testing.assert_allclose(gradient[3], 1000 * 2**0.5, rtol=2**-8)
 
 

@@ -19,6 +19,7 @@ from options import decode_options
 from options.configurations import ROOT
 from tests.tiny_runs import ANNOUNCED, PHASES, arguments, in_numbers, metrics, options, saved
 from training import peers
+from training.json_files import read_json
 from training.manifest import Manifest
 
 FLAGS = ['--config.train.eval_every=4', '--config.train.average_last=1', '--config.train.heartbeat_seconds=10']
@@ -104,6 +105,27 @@ def test_R4_two_then_one_then_two_processes(corpus, run, tmp_path, monkeypatch):
     np.testing.assert_array_equal(one, other)
   end(launch(corpus, workdir, *FLAGS, '--config.train.num_steps=8'), workdir)
   assert_same_losses(run, workdir)
+
+
+HASTY = '''
+import os, sys, time, types
+import train
+from options import programs, train_options
+from training import log, peers, stopping
+
+if os.environ[peers.NUMBER] == '1':
+  log.time = types.SimpleNamespace(monotonic=lambda: 40 * time.monotonic())
+programs.run(lambda: stopping.end(train.main(train_options.parse(sys.argv, ''))))
+'''
+
+
+@pytest.mark.drill
+def test_processes_whose_clocks_disagree_end_at_the_same_step(corpus, tmp_path):
+  workdir = tmp_path / 'run'
+  children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=None', '--config.train.num_minutes=0.3',
+                    '--config.train.stall_seconds=60', script=('-c', HASTY))
+  end(children, workdir)
+  assert 18 <= read_json(workdir / 'results.json')['seconds'] < 40  # by the clock of process 0
 
 
 @pytest.mark.drill

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import subprocess
@@ -308,6 +309,28 @@ def test_resumed_history_has_no_duplicates(workdir):
     with open(folder.metrics, encoding='utf-8') as file:
       assert [json.loads(line) for line in file] == [
           {'step': 10, 'loss': 10.0}, {'step': 20, 'loss': 20.0}, {'step': 30, 'loss': 0.5}]
+
+
+def test_a_line_of_the_saved_step_that_came_later_is_discarded(workdir):
+  """As that of an evaluation which a stop had put off: the next start makes it again."""
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    metrics = Metrics(folder, 0)
+    metrics.write(20, {'loss': 2.0})
+    content = folder.files.read(folder.metrics)
+    folder.manifest.record_checkpoint(20, {'history': [len(content), hashlib.sha256(content).hexdigest()], 'files': {}}, [20])
+    metrics.write(20, {'bleu': 1.0})
+    metrics.close()
+    Metrics(folder, 20).close()
+    assert folder.files.read(folder.metrics) == content
+
+
+def test_a_run_that_begins_again_has_no_events_of_a_start_that_saved_nothing(workdir):
+  with RunFolder(workdir).create_or_resume(CONFIG) as folder:
+    for value in (1.0, 2.0):
+      metrics = Metrics(folder, 0)
+      metrics.write(2, {'loss': value})
+      metrics.close()
+    assert [event for event in events(folder) if event[1] == 'loss'] == [(2, 'loss', 2.0)]
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path):

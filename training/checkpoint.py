@@ -10,15 +10,14 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
-from orbax.checkpoint import checkpoint_managers
 
 from checks import errors, exit_codes, files
-from training import fit, full_disk, peers
+from training import fit, full_disk, peers, preservation
 from training.manifest import Manifest
 from transformer import partitioning
 
@@ -87,15 +86,18 @@ class _Storage(ocp.CheckpointManager):
 class Checkpoints:
   """The checkpoints in one folder: the newest few, and the best few by a validation metric."""
 
-  def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU):
-    """Open the folder; with `keep_last` None it is only read, and every checkpoint is kept."""
+  def __init__(self, folder: str, keep_last: int | None = None, keep_best: int = 0, measure: Measure = BLEU,
+               is_planned: Callable[[int], bool] = lambda step: True):
+    """Open the folder; with `keep_last` None it is only read, and every checkpoint is kept.
+
+    The newest are `keep_last` of all, and as many of those that were planned: stops that save take no place from them.
+    """
     self._files = files.of(folder)
     self._folder, self._measure = self._files.absolute(folder), measure
     self._manifest = Manifest(os.path.dirname(self._folder))
-    best = checkpoint_managers.BestN(get_metric_fn=measure.rank, n=keep_best, keep_checkpoints_without_metrics=False)
-    policies = [checkpoint_managers.LatestN(keep_last), *([best] if keep_best else [])]
+    policy = preservation.policy(keep_last, keep_best, measure.rank, is_planned)
     self._manager = _Storage(self._folder, ocp.CheckpointManagerOptions(
-        preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies), best_fn=measure.rank,
+        preservation_policy=policy, best_fn=measure.rank,
         create=keep_last is not None, read_only=keep_last is None, cleanup_tmp_directories=keep_last is not None),
         self._manifest)
     self._pool, self._finishing = concurrent.futures.ThreadPoolExecutor(1), None

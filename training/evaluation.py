@@ -15,7 +15,7 @@ from checks.refusals import refuse
 from training import peers
 from training.background import Compilation, compilations
 from training.checkpoint import Measure
-from training.loop import Loop, Progress
+from training.loop import Progress
 from training.supervision import Supervision
 from transformer import loss, partitioning, training
 from transformer.model import Model
@@ -162,8 +162,7 @@ class Evaluator:
   def _params(self, state: training.TrainState) -> Any:
     return state.average if self._averaged else state.params
 
-  def evaluate(self, state: training.TrainState, step: int, loop: Loop, progress: Progress
-               ) -> tuple[dict[str, float], str]:
+  def evaluate(self, state: training.TrainState, step: int, progress: Progress) -> tuple[dict[str, float], str]:
     """Evaluate on the validation split, update `progress`, and write samples/.
 
     Returns:
@@ -181,6 +180,5 @@ class Evaluator:
     better = progress.best is None or measure.rank(measured) > measure.rank({measure.name: progress.best})
     progress.evaluated, progress.best = step, measured[measure.name] if better else progress.best
     progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
-    progress.stopped_early = loop.lost_patience(progress.evaluations_since_best)
     return measured, (f'step {step:,}  validation loss {measured["loss"]:.3f}, perplexity '
                       f'{measured["perplexity"]:.2f}, {found.summary}')

@@ -112,15 +112,28 @@ class Log:
       shape: of the batch.
       plan: training's.
     """
-    self._meter.add(dict(measures), plan.cells(shape), flops=hardware.step_flops(self._flops, batch))
-    self._progress.seconds = time.monotonic() - self._start
-    self._bar.advance(step, self._progress.seconds, self._meter)
+    shares = shape.rows / jax.tree.leaves(batch)[0].shape[0]  # processes that have other rows, each about as many tokens
+    self._meter.add(dict(measures), plan.cells(shape), flops=shares * hardware.step_flops(self._flops, batch))
+    self._tell_time(agreed=self._loop.is_log(step))
+    self._bar.advance(step, time.monotonic() - self._start, self._meter)
     if self._loop.is_log(step):
       self._write(step, self._with_mfu(self._meter.read()) | {
           'train/learning_rate': float(jax.device_get(self._rate(step - 1))),
           'seconds': self._progress.seconds, 'epoch': plan.epochs_done(step)})
     if step == plan.batches_per_epoch:
       self._report_first_epoch(plan.padding())
+
+  def _tell_time(self, agreed: bool) -> None:
+    """Bring progress.seconds up to date; where time ends a run of several processes, to the clock of process 0.
+
+    By their own clocks processes could end at different steps, and wait for each other for ever. Since the answer of
+    process 0 waits for the step, it is asked for only now and then, when `agreed` is true on all of them.
+    """
+    seconds = time.monotonic() - self._start
+    if jax.process_count() == 1 or self._loop.total_steps is not None:
+      self._progress.seconds = seconds
+    elif agreed:
+      self._progress.seconds = peers.agreed(int(10 * seconds)) / 10
 
   def validation(self, step: int, measured: Mapping[str, float], summary: str) -> None:
     """Record an evaluation: its figures as metrics, its summary on the terminal."""
@@ -131,7 +144,8 @@ class Log:
     """Store in progress, and in metrics.jsonl, what the log needs to resume as if the run had not been interrupted."""
     if self._metrics:
       self._metrics.settle()
-    self._progress.seconds, self._progress.meter = time.monotonic() - self._start, self._meter.suspend()
+    self._tell_time(agreed=True)
+    self._progress.meter = self._meter.suspend()
 
   def _report_first_epoch(self, padding: float) -> None:
     """Report what took the time of this start until the end of the first epoch, and the epoch's share of padding."""

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checks.refusals import refuse
@@ -68,6 +68,14 @@ class LoopConfig:
     """Return whether checkpoint_every puts a checkpoint at this step, whether or not it is evaluated."""
     return step > 0 and step % self.checkpoint_every == 0
 
+  def is_planned(self, step: int) -> bool:
+    """Return whether a checkpoint of this step was planned, and is not there for a stop alone."""
+    return self.is_planned_save(step) or self.is_planned_evaluation(step)
+
+  def lost_patience(self, evaluations_since_best: int) -> bool:
+    """Return whether this many evaluations since the best one end the run."""
+    return 0 < self.patience <= evaluations_since_best
+
   def to_average(self, steps: Sequence[int]) -> list[int]:
     """Return the steps whose parameters are averaged for the final score: at most average_last, the last among them.
 
@@ -80,8 +88,7 @@ class LoopConfig:
     """
     *earlier, last = steps
     gap = min(self.checkpoint_every, self.eval_every) / 2
-    is_planned = lambda step: self.is_planned_save(step) or self.is_planned_evaluation(step)
-    kept = [step for step in earlier if is_planned(step) and (is_planned(last) or last - step >= gap)]
+    kept = [step for step in earlier if self.is_planned(step) and (self.is_planned(last) or last - step >= gap)]
     return [*kept, last][-self.average_last:]
 
   def over(self, batches_per_epoch: int) -> 'Loop':
@@ -99,10 +106,15 @@ class Progress:
   seconds: float = 0.0  # spent training, evaluation and compilation included, over all restarts
   best: float | None = None  # the task's measure on validation, so far
   evaluations_since_best: int = 0
-  stopped_early: bool = False
   evaluated: int = -1  # the last step that was evaluated
   meter: dict[str, Any] = dataclasses.field(default_factory=dict)  # measures that are in no line of metrics yet
   vocabulary: list[str] = dataclasses.field(default_factory=list)  # fingerprints, source and target
+
+  @classmethod
+  def restored(cls, saved: Mapping[str, Any], vocabulary: list[str]) -> 'Progress':
+    """Return what a checkpoint held, of earlier versions as well, which saved more, with the present fingerprints."""
+    known = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{name: value for name, value in saved.items() if name in known} | {'vocabulary': vocabulary})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,9 +130,11 @@ class Loop:
 
   def is_over(self, step: int, progress: Progress) -> bool:
     """Return whether the run has reached its length, or ends early because evaluations no longer improve."""
+    if self.config.lost_patience(progress.evaluations_since_best):
+      return True
     if self.total_steps is None:
-      return progress.stopped_early or progress.seconds >= 60 * self.config.num_minutes
-    return progress.stopped_early or step >= self.total_steps
+      return progress.seconds >= 60 * self.config.num_minutes
+    return step >= self.total_steps
 
   def is_evaluation(self, step: int, progress: Progress) -> bool:
     """Return whether an evaluation is due at this step and not completed yet; a stop may have interrupted it."""
@@ -129,10 +143,6 @@ class Loop:
   def is_log(self, step: int) -> bool:
     """Return whether this step gets a line of metrics."""
     return step % self.config.log_every == 0
-
-  def lost_patience(self, evaluations_since_best: int) -> bool:
-    """Return whether this many evaluations since the best one end the run."""
-    return 0 < self.config.patience <= evaluations_since_best
 
   def describe(self, batches_per_epoch: int) -> str:
     """Return the length as text: '2,500 steps (3.1 epochs)' or '10 minutes'."""

@@ -109,14 +109,16 @@ class Meter:
   def read(self) -> dict[str, float]:
     """Return the metrics of the steps since the last read(), and start again from zero."""
     self.settle()
-    totals, tokens, count = self._totals, self._totals['tokens'], max(loss.count(self._totals), 1.0)
+    totals, tokens = self._totals, self._totals['tokens']
+    none = 1 if self._steps else math.nan  # of skipped updates alone there are no means
+    count = max(loss.count(totals), 1.0) * none
     measured = {
         'train/loss': totals['loss'] / count,
         'train/perplexity': math.exp(min(totals['nll'] / count, 700.0)),
         'train/accuracy': totals['correct'] / count,
-        'train/gradient_norm': totals['gradient_norm'] / max(self._steps, 1),
+        'train/gradient_norm': totals['gradient_norm'] / max(self._steps, 1) * none,
         'train/skipped': totals['skipped'],
-        'train/padding': 1.0 - tokens / max(self._cells, 1),
+        'train/padding': 1.0 - tokens / max(self._cells, 1) * none,
         'train/tokens_per_second': self._rate('tokens'),
         'train/compile_seconds': self._compiling,
         'train/input_wait': self._waited / max(time.monotonic() - self._since, 1e-9),

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import math
+import shutil
 from collections.abc import Mapping
 
 from checks.errors import DamagedError
@@ -17,13 +18,16 @@ class Metrics:
   def __init__(self, folder: RunFolder, step: int):
     """Open both for a run that starts or resumes at `step`."""
     import tensorboardX  # slow to import; only training writes events
-    _check_history(folder, step)
-    if not step:  # what lies outside of the run's folder, of a history that was set aside or never saved
-      folder.files.drop_from_disk(folder.tensorboard, folder.profile)
+    size = _check_history(folder, step)
+    if not step:  # of a history that was set aside or never saved; on a disk, whatever holds the run's folder
+      for place in (folder.tensorboard, folder.profile):
+        shutil.rmtree(place, ignore_errors=True)
     if folder.has(folder.metrics):
-      records = read_lines(folder.metrics)
-      lines = io.BytesIO(folder.files.read(folder.metrics))
-      folder.files.write(folder.metrics, b''.join(line for line, record in zip(lines, records) if record['step'] <= step))
+      content = folder.files.read(folder.metrics)
+      if size is None:  # of a checkpoint whose entry does not tell
+        lines = zip(io.BytesIO(content), read_lines(folder.metrics))
+        content = b''.join(line for line, record in lines if record['step'] <= step)
+      folder.files.write(folder.metrics, content[:size])
     self._lines = folder.files.lines(folder.metrics)
     self._events = tensorboardX.SummaryWriter(folder.tensorboard, purge_step=step + 1 if step else None)
 
@@ -45,14 +49,21 @@ class Metrics:
     self._events.close()
 
 
-def _check_history(folder: RunFolder, step: int) -> None:
-  """Raise DamagedError when metrics.jsonl no longer begins with what had been measured when `step` was saved."""
-  size, expected = folder.manifest.checkpoints().get(step, {}).get('history') or (0, None)
+def _check_history(folder: RunFolder, step: int) -> int | None:
+  """Return the bytes of metrics.jsonl when `step` was saved; None where that was not recorded.
+
+  A line of a later moment may be of the same step: an evaluation that a stop had put off.
+
+  Raises:
+    DamagedError: when the file no longer begins with what had been measured then.
+  """
+  size, expected = folder.manifest.checkpoints().get(step, {}).get('history') or (None, None)
   if not size:
-    return
+    return size
   if not folder.has(folder.metrics):
     print(f'Note: {folder.metrics} is missing: what was measured up to step {step:,} is lost.', flush=True)
-    return
+    return size
   if hashlib.sha256(folder.files.read(folder.metrics)[:size]).hexdigest() != expected:
     raise DamagedError(f'{folder.metrics} is damaged: it differs from what had been measured when step {step:,} was saved; '
                        'put it back from a copy, or move it away to resume without it')
+  return size

@@ -168,7 +168,7 @@ def own_copy(tree: PyTree) -> PyTree:
 def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
   """Make an objective that first gathers the parameters as far as computation needs them whole (AXIS_RULES).
 
-  The gradient of a gathered parameter is summed over all devices. Where the mesh splits no parameter, the objective
+  The gradient of a gathered parameter is summed over all devices; that of a Table's copies is not. Where the mesh splits no parameter, the objective
   itself is returned.
   """
   if mesh.shape[FSDP] * mesh.shape[TENSOR] == 1:
