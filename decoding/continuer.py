@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from corpora.vocabulary import Vocabulary
 from decoding.batches import line_numbers, search_batches, search_rows, until
@@ -54,11 +54,12 @@ class Continuer:
     self._most = context - config.extra_length - 1  # tokens of a prompt; EOS needs one place
     self._batch_tokens, self._include_prompt = batch_tokens, include_prompt
     self._compiled = jax.jit(self._search)
-    self.cut = 0  # prompts of which only the end was read so far
+    self._cut: set[str] = set()  # prompts of which only the end was read so far
+    self._nothing: set[str] = set()  # prompts for which nothing was found
 
   def _search(self, params: Params, prompts: tokens.Tokens, limits: Int[Array, ' B'], lines: Int[Array, ' B']
-              ) -> tuple[Int[Array, 'B L'], Float[Array, ' B']]:
-    """Find the best continuation of each row: its tokens, the prompt included, and its log-probability.
+              ) -> tuple[Int[Array, 'B L'], Float[Array, ' B'], Bool[Array, ' B']]:
+    """Find the best continuation of each row: its tokens, the prompt included, its log-probability, and whether there is one.
 
     Args:
       prompts: a row each, P columns.
@@ -81,7 +82,7 @@ class Continuer:
         self._vocabulary.eos_id, self._vocabulary.pad_id, rules)
     sentences = Sentences(cache, limits, search.row_keys(self._config.seed, lines), known, prompts)
     best = search.search(problem, sentences, self._config)
-    return best.tokens[:, 0], best.log_probs[:, 0]
+    return best.tokens[:, 0], best.log_probs[:, 0], best.found[:, 0]
 
   def continue_lines(self, lines: Sequence[str], progress: Callable[[int], object] | None = None) -> list[Continuation]:
     """Continue each line, in order; a blank line is an empty prompt: its text starts from nothing.
@@ -91,7 +92,7 @@ class Continuer:
       progress: called with the number of lines just finished.
     """
     asked = [self._vocabulary.encode(plain(line)) for line in lines]
-    self.cut += sum(len(prompt) > self._most for prompt in asked)
+    self._cut.update(line for line, prompt in zip(lines, asked) if len(prompt) > self._most)
     asked = [prompt[-self._most:] for prompt in asked]
     out = [Continuation('', 0.0)] * len(lines)
     # Counted with BOS, so that an empty prompt has a length, too.
@@ -103,10 +104,12 @@ class Continuer:
       limits = np.ones(rows, np.int32)  # a row without a line ends at once
       limits[:len(members)] = [len(asked[i]) + self._config.extra_length + 1 for i in members]
       found = self._compiled(self.params, prompts, limits, line_numbers(members, rows))
-      for row, (ids, log_prob) in enumerate(zip(*jax.device_get(found))):
+      for row, (ids, log_prob, exists) in enumerate(zip(*jax.device_get(found))):
         if row < len(members):
           index = members[row]
-          whole = until(ids, self._vocabulary.eos_id)
+          whole = until(ids, self._vocabulary.eos_id) if exists else asked[index]
+          if not exists:
+            self._nothing.add(lines[index])
           text = self._written(asked[index], whole)
           text = lines[index] + text if self._include_prompt else text
           out[index] = Continuation(text, float(log_prob), tuple(whole))
@@ -126,4 +129,7 @@ class Continuer:
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines continued so far, a sentence each."""
-    return [f'{self.cut:,} prompts were longer than {self._most} tokens; only their ends were read'] if self.cut else []
+    told = ((self._cut, f'were longer than {self._most} tokens; only their ends were read'),
+            (self._nothing, 'have no continuation: the model gives no token a probability that is a number, as one does whose '
+             'training diverged'))
+    return [f'{len(prompts):,} prompts {what}' for prompts, what in told if prompts]

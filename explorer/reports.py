@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from checks.whole_files import write_whole
-from decoding.continuer import Continuer
+from decoding.continuer import LINE_END, Continuer
 from decoding.translator import Translator
 from explorer import beam, capture, first_view, gates, head_ablation, logit_lens, page, texts
 from explorer.capture import TokenPair
@@ -65,8 +65,10 @@ class Continuing:
     return [[] for _ in lines]
 
   def translate(self, lines: Sequence[str]) -> list[Any]:
-    """Return the continuation of each line."""
-    return self._continuer.continue_lines(lines)
+    """Return the continuation of each line, whose text is that of its tokens, those of the prompt included."""
+    _, _, vocabulary = self.parts
+    spelt = lambda ids: vocabulary.decode(list(ids)).replace('\n', LINE_END)
+    return [each._replace(text=spelt(each.ids)) for each in self._continuer.continue_lines(lines)]
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines so far, such as lines that were cut."""

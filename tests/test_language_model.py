@@ -390,14 +390,18 @@ def test_decode_continues_each_line_of_a_file(run, tmp_path, capsys):
 
 
 def test_a_page_shows_what_its_heads_do(run, tmp_path, capsys):
-  (tmp_path / 'in').write_text('the quick\nof King\n')
-  asked = visualize_options.parse(
-      ['visualize.py', f'--workdir={run}', f'--input={tmp_path}/in', f'--output={tmp_path}/page.html'], '')
+  (tmp_path / 'in').write_text('the quick\n' + 'lazy ' * 20 + '\n')
+  asked = visualize_options.parse(['visualize.py', f'--workdir={run}', f'--input={tmp_path}/in',
+                                   f'--output={tmp_path}/page.html', '--search.include_prompt=false'], '')
   assert visualize.main(asked) == 0
   report = json.loads((tmp_path / 'page.html').read_text().split('id="report">')[1].split('</script>')[0])
   assert [list(sentence['shapes']) for sentence in report['sentences']] == [['decoder']] * 2
   card = dict(report['card'])
-  assert 'bits per byte' in card['scores'] and card['text'] == 'running_text' and '2 sentences' in capsys.readouterr().err
+  said = capsys.readouterr().err
+  assert 'bits per byte' in card['scores'] and card['text'] == 'running_text' and '2 sentences' in said
+  assert '1 prompts were longer than 17 tokens' in said  # not once more for each head that was closed
+  # What is told of a sentence is told of all tokens that are shown, so its text begins with the prompt.
+  assert report['sentences'][0]['target'].startswith('the quick')
 
 
 @pytest.mark.parametrize('positions', ['relative', 't5'])

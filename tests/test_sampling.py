@@ -182,7 +182,8 @@ def test_beams_after_a_prefix_find_the_best_that_goes_on_from_it():
 
 
 @pytest.mark.parametrize('wrong, words', [
-    (dict(strategy='best'), 'beam, sample'), (dict(temperature=0.0), 'positive'), (dict(top_k=-1), 'top_k'),
+    (dict(strategy='best'), 'beam, sample'), (dict(temperature=0.0), 'positive'), (dict(temperature=1e-38), 'at least 1e-06'),
+    (dict(top_k=-1), 'top_k'),
     (dict(top_p=0.0), 'top_p'), (dict(top_p=1.1), 'top_p'), (dict(n_best=5), 'n_best is 5, but beam_size keeps 4; expected 1 to 4'),
     (dict(n_best=0), 'n_best'), (dict(n_best=2, strategy='sample'), 'one draw gives 1; expected 1$')])
 def test_impossible_options_are_refused(wrong, words):

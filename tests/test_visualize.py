@@ -243,6 +243,18 @@ def test_a_language_models_target_is_prompt_and_continuation():
   assert writer.params is params
 
 
+def test_a_model_whose_training_diverged_has_no_continuation():
+  vocabulary = small_vocabulary()
+  model = architectures.build(LanguageModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2, num_layers=1,
+                                                  d_ff=11))
+  broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), model.init(jax.random.key(0)))
+  for config in (SearchConfig(beam_size=1, extra_length=3), SearchConfig(strategy='sample', extra_length=3)):
+    writer = Continuer(model, broken, vocabulary, config, 16)
+    found, = writer.continue_lines(['ab'])
+    assert found.text == 'ab' and list(found.ids) == vocabulary.encode('ab')
+    assert 'no token a probability that is a number' in writer.notes()[0]
+
+
 @pytest.mark.parametrize('over, label', [('vocabulary', 0.91), ('others', 0.9)])
 def test_the_smoothed_target_is_the_runs_own(over, label, monkeypatch):
   vocabulary, drawn = types.SimpleNamespace(size=10, bos_id=1), []

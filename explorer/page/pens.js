@@ -42,9 +42,11 @@ class SvgPen {
   text() { return new XMLSerializer().serializeToString(this.drawing()); }
 }
 
-// The context of a canvas of this size, sharp on any screen.
+const MOST_PIXELS = 32767;  // of a side: a larger canvas stays blank, in every browser
+
+// The context of a canvas of this size, sharp on any screen unless it is longer than a canvas can be.
 function canvasPen(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = Math.min(window.devicePixelRatio || 1, (MOST_PIXELS - 1) / width, (MOST_PIXELS - 1) / height);
   canvas.width = Math.ceil(width * ratio);
   canvas.height = Math.ceil(height * ratio);
   canvas.style.aspectRatio = `${width} / ${height}`;

@@ -58,6 +58,8 @@ class SearchConfig:
 
   def _mistakes(self) -> Iterator[str]:
     yield from positive(beam_size=self.beam_size, extra_length=self.extra_length, temperature=self.temperature)
+    if 0 < self.temperature < 1e-6:  # logits divided by less may be too large for a number
+      yield f'temperature is {self.temperature:g}; expected at least 1e-06; beam_size=1 takes the likeliest token'
     yield from STRATEGIES.mistakes(self.strategy)
     yield from LENGTH_PENALTIES.mistakes(self.length_penalty)
     yield from EARLY_STOPPING.mistakes(self.early_stopping)
