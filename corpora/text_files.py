@@ -24,6 +24,13 @@ _BLOCK = 1 << 20  # bytes read at a time
 _CHUNK = 4096  # pairs read at a time
 _GZIP = b'\x1f\x8b'
 BOM = b'\xef\xbb\xbf'
+# What a file that is not UTF-8 may begin with, what it then is, and the command that makes text of it.
+_RECODED = 'It is {0}, by its first bytes: convert the file, for instance with: iconv -f {0} -t UTF-8'
+_UNPACKED = 'It is packed with {}, by its first bytes: unpack it, for instance with: {}'
+_OTHERS = {b'\xff\xfe\0\0': _RECODED.format('UTF-32'), b'\0\0\xfe\xff': _RECODED.format('UTF-32'),
+           b'\xff\xfe': _RECODED.format('UTF-16'), b'\xfe\xff': _RECODED.format('UTF-16'),
+           b'\xfd7zXZ\0': _UNPACKED.format('xz', 'xz -d'), b'\x28\xb5\x2f\xfd': _UNPACKED.format('zstd', 'zstd -d'),
+           b'BZh': _UNPACKED.format('bzip2', 'bzip2 -d'), b'PK\x03\x04': _UNPACKED.format('zip', 'unzip')}
 
 
 def decode_lines(data: bytes, name: str, before: int = 0) -> list[str]:
@@ -35,14 +42,16 @@ def decode_lines(data: bytes, name: str, before: int = 0) -> list[str]:
     before: lines of the file that stand before these. A byte-order mark is removed from a file's first line alone.
 
   Raises:
-    DataError: naming file and line, where the bytes are not UTF-8.
+    DataError: naming file and line, where the bytes are not UTF-8, with what to do: by the first bytes of the file, where
+      they tell what it is.
   """
   try:
     text = data.decode('utf-8' if before else 'utf-8-sig')
   except UnicodeDecodeError as error:
     line = before + error.object.count(b'\n', 0, error.start) + 1
-    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{error.object[error.start]:02x}). '
-                    'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8') from None
+    others = [] if before else [advice for begin, advice in _OTHERS.items() if data.startswith(begin)]
+    advice = others[0] if others else 'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8'
+    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{error.object[error.start]:02x}). {advice}') from None
   lines = text.split('\n')  # not splitlines, which also splits at U+2028 and the like, inside sentences
   if lines[-1] == '':
     lines.pop()
