@@ -312,7 +312,7 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
     endings: of the files; a stem counts when any of them is there.
 
   Raises:
-    DataError: when wildcards match no file, naming them.
+    DataError: when wildcards match no file, naming them; and when there is nothing between the commas.
   """
   if not is_pattern(name) or any(_path(directory, f'{name}.{ending}') for ending in endings):
     return [name]
@@ -328,12 +328,15 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
       raise DataError(f'no file matches {" or ".join(f"{part}.{ending}" for ending in endings)} (plain or .gz); '
                       + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))
     found += matched
+  if not found:
+    raise DataError(f'no file is named by {name!r}; expected the name of a split, or several separated by commas, such as '
+                    "'europarl,news-*'")
   return list(dict.fromkeys(found))
 
 
 def files_there(directory: str, name: str, endings: Sequence[str]) -> list[str]:
   """Return the paths of the files of a split that are there; see stems."""
-  with contextlib.suppress(DataError):  # wildcards that match no file
+  with contextlib.suppress(DataError):  # wildcards that match no file, or commas alone
     paths = [_path(directory, f'{stem}.{ending}') for stem in stems(directory, name, endings) for ending in endings]
     return [path for path in paths if path]
   return []
