@@ -388,7 +388,7 @@ def _say_once(text: str) -> None:
 def decisive(name: str, value: Any) -> Any:
   """Return what of an option's value decides a result: of data.mix not the folders, whose text has a fingerprint."""
   if name == 'init_from' and value:
-    return os.path.normpath(value)
+    return value.rstrip('/') if '://' in value else files.DISK.absolute(value)
   if name != 'data.mix' or not value:
     return value
   with config_errors():
