@@ -33,6 +33,7 @@ class SampledStores:
     self._split, self._vocabularies, self._progress = split, vocabularies, progress
     self._lock = threading.Lock()
     self._begun: dict[int, concurrent.futures.Future[Store]] = {}  # the stores of epochs, made or being made
+    self._oldest = 1  # of the epochs but the first, none before it has a store on disk
 
   def at(self, epoch: int) -> Store:
     """Return the store that an epoch reads, making it now when it has not been made ahead."""
@@ -48,6 +49,7 @@ class SampledStores:
     with self._lock:
       if epoch not in self._begun:
         self._begun[epoch] = concurrent.futures.Future()
+        self._oldest = min(self._oldest, max(1, epoch))
         threading.Thread(target=self._make, args=(epoch, self._begun[epoch])).start()
       return self._begun[epoch]
 
@@ -67,7 +69,9 @@ class SampledStores:
     """Remove the stores older than the epoch before `epoch`, except for the first."""
     with self._lock:
       self._begun = {number: store for number, store in self._begun.items() if number >= epoch - 1 or not number}
-    for number in range(1, epoch - 1):
+      old = range(self._oldest, epoch - 1)
+      self._oldest = max(self._oldest, epoch - 1)
+    for number in old:
       shutil.rmtree(self._place(number), ignore_errors=True)
 
 

@@ -37,11 +37,13 @@ class FileError(Exception):
 _FULL = {errno.ENOSPC: 'make room', errno.EDQUOT: 'make room', errno.EFBIG: 'allow larger files, or choose another disk',
          errno.EROFS: 'choose a folder that can be written to'}
 _DENIED = {errno.EACCES: 'change its permissions, or choose another place',
-           errno.EPERM: 'change its permissions, or choose another place', errno.EIO: 'check the disk'}
+           errno.EPERM: 'change its permissions, or choose another place', errno.EIO: 'check the disk',
+           errno.ENOTDIR: 'choose a place below a folder', errno.EEXIST: 'move it away, or choose another place',
+           errno.ENAMETOOLONG: 'choose a shorter path', errno.ELOOP: 'mend the link, or choose another place'}
 
 
 def file_error(error: Exception) -> Exception:
-  """Return a FileError in place of an OSError about a disk or permissions; return other errors unchanged."""
+  """Return a FileError in place of an OSError about a disk, a path or permissions; return other errors unchanged."""
   if not isinstance(error, OSError) or error.errno is None:
     return error
   remedy = _FULL.get(error.errno) or (_DENIED.get(error.errno) if error.filename is not None else None)

@@ -24,6 +24,13 @@ _BLOCK = 1 << 20  # bytes read at a time
 _CHUNK = 4096  # pairs read at a time
 _GZIP = b'\x1f\x8b'
 BOM = b'\xef\xbb\xbf'
+# What a file that is not UTF-8 may begin with, what it then is, and the command that makes text of it.
+_RECODED = 'It is {0}, by its first bytes: convert the file, for instance with: iconv -f {0} -t UTF-8'
+_UNPACKED = 'It is packed with {}, by its first bytes: unpack it, for instance with: {}'
+_OTHERS = {b'\xff\xfe\0\0': _RECODED.format('UTF-32'), b'\0\0\xfe\xff': _RECODED.format('UTF-32'),
+           b'\xff\xfe': _RECODED.format('UTF-16'), b'\xfe\xff': _RECODED.format('UTF-16'),
+           b'\xfd7zXZ\0': _UNPACKED.format('xz', 'xz -d'), b'\x28\xb5\x2f\xfd': _UNPACKED.format('zstd', 'zstd -d'),
+           b'BZh': _UNPACKED.format('bzip2', 'bzip2 -d'), b'PK\x03\x04': _UNPACKED.format('zip', 'unzip')}
 
 
 def decode_lines(data: bytes, name: str, before: int = 0) -> list[str]:
@@ -35,14 +42,16 @@ def decode_lines(data: bytes, name: str, before: int = 0) -> list[str]:
     before: lines of the file that stand before these. A byte-order mark is removed from a file's first line alone.
 
   Raises:
-    DataError: naming file and line, where the bytes are not UTF-8.
+    DataError: naming file and line, where the bytes are not UTF-8, with what to do: by the first bytes of the file, where
+      they tell what it is.
   """
   try:
     text = data.decode('utf-8' if before else 'utf-8-sig')
   except UnicodeDecodeError as error:
     line = before + error.object.count(b'\n', 0, error.start) + 1
-    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{error.object[error.start]:02x}). '
-                    'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8') from None
+    others = [] if before else [advice for begin, advice in _OTHERS.items() if data.startswith(begin)]
+    advice = others[0] if others else 'Convert the file, for instance with: iconv -f LATIN1 -t UTF-8'
+    raise DataError(f'{name}, line {line}: not valid UTF-8 (byte 0x{error.object[error.start]:02x}). {advice}') from None
   lines = text.split('\n')  # not splitlines, which also splits at U+2028 and the like, inside sentences
   if lines[-1] == '':
     lines.pop()
@@ -303,7 +312,7 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
     endings: of the files; a stem counts when any of them is there.
 
   Raises:
-    DataError: when wildcards match no file, naming them.
+    DataError: when wildcards match no file, naming them; and when there is nothing between the commas.
   """
   if not is_pattern(name) or any(_path(directory, f'{name}.{ending}') for ending in endings):
     return [name]
@@ -319,12 +328,15 @@ def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
       raise DataError(f'no file matches {" or ".join(f"{part}.{ending}" for ending in endings)} (plain or .gz); '
                       + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))
     found += matched
+  if not found:
+    raise DataError(f'no file is named by {name!r}; expected the name of a split, or several separated by commas, such as '
+                    "'europarl,news-*'")
   return list(dict.fromkeys(found))
 
 
 def files_there(directory: str, name: str, endings: Sequence[str]) -> list[str]:
   """Return the paths of the files of a split that are there; see stems."""
-  with contextlib.suppress(DataError):  # wildcards that match no file
+  with contextlib.suppress(DataError):  # wildcards that match no file, or commas alone
     paths = [_path(directory, f'{stem}.{ending}') for stem in stems(directory, name, endings) for ending in endings]
     return [path for path in paths if path]
   return []

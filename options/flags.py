@@ -177,14 +177,20 @@ def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
   yield from folder_mistakes(option, path)
 
 
-def folder_mistakes(option: str, path: str) -> Iterator[str]:
-  """Yield a sentence when there can be no folder at the path that an option names, or none where it is written to."""
-  above = os.path.abspath(os.path.expanduser(path))
+def folder_mistakes(option: str, path: str, is_written: bool = True) -> Iterator[str]:
+  """Yield a sentence when there can be no folder at the path that an option names, or none where it is written to.
+
+  Args:
+    option: its name.
+    path: of the folder; one that is not there is made.
+    is_written: whether something is written to one that is there, too.
+  """
+  wanted = above = os.path.abspath(os.path.expanduser(path))
   while not os.path.lexists(above):
     above = os.path.dirname(above)
   if not os.path.isdir(above):
     yield f'--{option}={path}: {above} is not a folder; give another path'
-  elif not os.access(above, os.W_OK | os.X_OK):
+  elif (is_written or above != wanted) and not os.access(above, os.W_OK | os.X_OK):
     yield f'--{option}={path}: the folder {above} cannot be written to; change its permissions, or give another path'
 
 

@@ -37,7 +37,7 @@ def answering(argv: Sequence[str], doc: str, script_flags: Sequence[Flag], tree_
 def run(main: Callable[..., int | None], *options: Any) -> NoReturn:
   """Call main(*options) and end the program with its exit code.
 
-  An exception that has an `exit_code`, or that a disk or permissions explain, is printed as a message, without a
+  An exception that has an `exit_code`, or that a disk, a path or permissions explain, is printed as a message, without a
   traceback. Ctrl-C ends with 130. Where the reader of a pipe has ended, as `head` does, the program ends silently.
   """
   startup.imported()

@@ -13,6 +13,7 @@ from checks.errors import ConfigError
 from corpora import cleaning, labelled, subword_sampling
 from corpora import vocabulary as vocabularies
 from input_pipeline import BatchConfig
+from options.flags import folder_mistakes
 from options.sections import Gathering, gather_errors
 from options.train_options import TrainOptions
 from tasks.records import DecodingConfig, ModelRecord, PlacesConfig, Setup
@@ -46,6 +47,9 @@ def read(options: TrainOptions) -> Setup:
                       f'{setup.task}: leave it out')
   if options.inspect and not TASKS[setup.task].reports:
     raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
+  if place := setup.places.cache_dir:  # one that other runs have filled may be read-only
+    for mistake in folder_mistakes('config.data.cache_dir', place, is_written=False):
+      raise ConfigError(mistake)
   return setup
 
 

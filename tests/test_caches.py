@@ -15,7 +15,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import decode
 import train
 from checks import cache_root
-from checks.errors import DataError
+from checks.errors import ConfigError, DataError
 from corpora import cleaning, loading, tfds_sets
 from corpora.phrasebook import builder, splits
 from corpora.vocabulary import load_words
@@ -143,6 +143,25 @@ def test_the_phrasebook_is_prepared_in_the_users_cache_or_a_given_one(home, tmp_
   chosen = lambda **places: loading.load(loading.CorpusConfig('phrasebook', 'en', 'de', **places)).notes[-1]
   assert f'{tmp_path}/cache/prepared/phrasebook' in chosen(cache_dir=str(tmp_path / 'cache'))
   assert f'{tmp_path}/sets/phrasebook' in chosen(cache_dir=str(tmp_path / 'cache'), tfds_dir=str(tmp_path / 'sets'))
+
+
+@pytest.mark.parametrize('place', ['file', 'file/below/it', 'loop/below'])
+def test_a_cache_that_can_be_no_folder_is_refused_before_anything_is_read(corpus, tmp_path, place, monkeypatch):
+  (tmp_path / 'file').write_text('')
+  (tmp_path / 'loop').symlink_to('loop')
+  monkeypatch.setattr(train, 'prepare', lambda *_: pytest.fail('the text is read'))
+  found = f'{tmp_path}/{place.partition("/")[0]}'
+  with pytest.raises(ConfigError, match=f'--config.data.cache_dir={tmp_path}/{place}: {found} is not a folder; give another'):
+    train.main(options(corpus, tmp_path / 'run', f'--config.data.cache_dir={tmp_path}/{place}'))
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_cache_that_is_there_may_be_one_that_is_only_read(corpus, tmp_path, monkeypatch):
+  monkeypatch.setattr(os, 'access', lambda path, mode: False)
+  asked = lambda place: setup.read(options(corpus, tmp_path / 'run', f'--config.data.cache_dir={tmp_path}{place}'))
+  assert asked('').places.cache_dir == str(tmp_path)
+  with pytest.raises(ConfigError, match=f'the folder {tmp_path} cannot be written to'):
+    asked('/new')
 
 
 def test_S1_a_prepared_set_cannot_name_code(tmp_path, monkeypatch):

@@ -94,6 +94,9 @@ def test_validation_and_test_sets_may_be_several_files_too(folder):
 def test_what_several_files_lack_is_named(folder):
   with pytest.raises(DataError, match=r'no file matches wmt\*\.en or wmt\*\.de .*holds: .*news-2'):
     load(folder, 'news-2,wmt*')
+  for name in (',', ' , '):
+    with pytest.raises(DataError, match=f"no file is named by '{name}'; expected .*separated by commas, such as"):
+      load(folder, 'all', validation_split=name)
   (folder / 'talks.de').unlink()
   with pytest.raises(DataError, match=r'neither talks\.de nor talks\.de\.gz'):
     load(folder, 't*')

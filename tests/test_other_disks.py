@@ -2,14 +2,18 @@
 
 import contextlib
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+import train
 from checks.disk import Disk
+from checks.errors import FileError
 from configs import default
 from tests.test_integrity import linked_checkpoints
+from tests.tiny_runs import options
 from training.checkpoint import CheckpointError, Checkpoints
 from training.run_folder import FolderFullError, RunFolder
 
@@ -95,3 +99,20 @@ def test_C1_begin_anew_leaves_a_link_to_another_disk_where_it_is(tmp_path, small
     assert sorted(os.listdir(small_disk / 'elsewhere')) == ['7', 'earlier']
     assert sorted(os.listdir(small_disk / 'elsewhere' / 'earlier' / str(number))) == (['1', '2'] if number == 1 else ['7'])
   assert (tmp_path / 'run' / 'earlier' / '1' / 'metrics.jsonl').exists()
+
+
+@pytest.mark.parametrize('anew', [[], ['--begin_anew']])
+def test_a_link_to_a_disk_that_is_not_mounted_is_told_before_the_text_is_read(corpus, run, tmp_path, monkeypatch, anew):
+  workdir = shutil.copytree(run, tmp_path / 'run')
+  shutil.move(workdir / 'checkpoints', tmp_path / 'disk')
+  (workdir / 'checkpoints').symlink_to(tmp_path / 'mount' / 'disk')
+  monkeypatch.setattr(train, 'prepare', lambda *_: pytest.fail('the text is read'))
+  before = {path: path.read_bytes() for path in workdir.rglob('*.json')}
+  with pytest.raises(FileError, match='run/checkpoints is a link to .*/mount/disk, .*Is the disk that holds them mounted'):
+    train.main(options(corpus, workdir, '--config.train.num_steps=9', *anew))
+  assert {path: path.read_bytes() for path in workdir.rglob('*.json')} == before and not (workdir / 'earlier').exists()
+  (tmp_path / 'disk').rename(workdir / 'there')
+  (workdir / 'checkpoints').unlink()
+  (workdir / 'checkpoints').symlink_to('there')
+  with pytest.raises(pytest.fail.Exception):
+    train.main(options(corpus, workdir, '--config.train.num_steps=9', *anew))

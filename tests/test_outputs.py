@@ -220,7 +220,7 @@ def test_the_fingerprint_of_a_model_is_of_all_that_decides_a_translation(copy):
 
 
 @pytest.mark.parametrize('number', [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG,
-                                    errno.EIO])
+                                    errno.EIO, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP])
 def test_K2_errors_of_disks_and_permissions_are_sentences(number, capsys):
   def main():
     raise OSError(number, os.strerror(number), '/data/run/file')
@@ -229,7 +229,8 @@ def test_K2_errors_of_disks_and_permissions_are_sentences(number, capsys):
     programs.run(main)
   text = capsys.readouterr().err
   assert ended.value.code == exit_codes.CHECKPOINT and '/data/run/file' in text and os.strerror(number) in text
-  for other in (PermissionError(errno.EPERM, 'of a signal'), ConnectionResetError(errno.ECONNRESET, 'x'), ValueError()):
+  for other in (PermissionError(errno.EPERM, 'of a signal'), ConnectionResetError(errno.ECONNRESET, 'x'), ValueError(),
+                FileExistsError(errno.EEXIST, 'of a name in memory')):
     assert file_error(other) is other
 
 

@@ -106,6 +106,21 @@ def test_what_may_not_change_is_an_error_that_names_the_field(workdir, name, val
     assert json_files.read_json(folder.config) == CONFIG
 
 
+def test_a_run_to_start_from_may_be_named_by_another_path_and_may_not_be_another(workdir, monkeypatch):
+  other = os.path.join(os.path.dirname(workdir), 'other')
+  os.makedirs(other)
+  monkeypatch.chdir(os.path.dirname(workdir))
+  with RunFolder(workdir).create_or_resume(changed(init_from='other')) as folder:
+    folder.manifest.record_checkpoint(2, {'files': {}, 'metrics': None}, kept=[])
+  for path in (other, './other/', None):
+    with RunFolder(workdir).create_or_resume(changed(init_from=path) if path else CONFIG):
+      pass
+  with pytest.raises(ConfigError, match='init_from is .*another.*, the run has '):
+    RunFolder(workdir).create_or_resume(changed(init_from='another'))
+  found = [run_folder.decisive('init_from', value) for value in ('gs://bucket/run/', 'gs://bucket/run', None)]
+  assert found == ['gs://bucket/run', 'gs://bucket/run', None]
+
+
 def test_an_option_without_effect_may_change(workdir):
   RunFolder(workdir).create_or_resume(CONFIG).__exit__()
   later = changed(vocabulary__size=9000)

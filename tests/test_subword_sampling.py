@@ -3,6 +3,7 @@
 import collections
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from batching import sampled as sampled_stores
+from batching.sampled import SampledStores
 from checks.errors import DataError
 from corpora import subword_sampling
+from corpora.splits import Pair, Split
 from corpora.subword_sampling import SampledVocabulary, SamplingConfig
 from corpora.vocabulary import Vocabulary
 from tests.test_vocabulary import NASTY, SENTENCES, foreign, model_of
@@ -201,3 +205,27 @@ def test_a_model_with_unused_pieces_is_refused():
   proto.pieces[300].type = type(proto).SentencePiece.UNUSED
   with pytest.raises(DataError, match='1 that are marked unused.*subword_sampling=none'):
     SampledVocabulary(Vocabulary(proto.SerializeToString(), 'part'), SamplingConfig('bpe_dropout'), 0, 0, 0)
+
+
+def test_what_an_epoch_leaves_behind_is_removed_once_not_before_each_batch(tmp_path, monkeypatch):
+  plain, pairs, removed, rmtree = Vocabulary(model_of('bpe'), 'bpe'), [Pair(text, text) for text in SENTENCES], [], shutil.rmtree
+  split = Split('train', 'text', len(pairs), lambda: iter(pairs))
+  config = SamplingConfig('bpe_dropout', bpe_dropout=0.3, vocabulary_kind='bpe')
+  views = lambda epoch: [SampledVocabulary(plain, config, 0, epoch, side) for side in (0, 1)]
+  (tmp_path / 'epoch_00001').mkdir()  # of a start that was killed
+  stores = SampledStores(split, views, str(tmp_path))
+  monkeypatch.setattr(sampled_stores.shutil, 'rmtree', lambda path, **more: removed.append(path) or rmtree(path, **more))
+
+  def read(epoch):
+    for _ in range(3):  # batches
+      stores.at(epoch)
+    told = [os.path.basename(path) for path in removed if os.path.basename(path).startswith('epoch_')]
+    removed.clear()
+    return told, sorted(os.listdir(tmp_path))
+
+  name = 'epoch_{:05d}'.format
+  assert read(4) == ([name(1), name(2)], [name(4)])
+  assert read(5) == ([name(3)], [name(4), name(5)])
+  assert read(2) == ([], [name(2), name(4), name(5)])  # made again
+  told, there = read(5)
+  assert name(2) in told and len(told) == len(set(told)) and there == [name(4), name(5)]

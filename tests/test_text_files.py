@@ -1,7 +1,10 @@
 """Text files of one's own: what is read, dropped and told, refused; and that nothing held out is trained on."""
 
+import bz2
+import codecs
 import dataclasses
 import gzip
+import lzma
 import os
 import re
 import subprocess
@@ -94,6 +97,26 @@ def test_invalid_utf8_names_file_and_line(tmp_path):
   (tmp_path / 'latin.txt').write_bytes('gut\ngut\nschön\n'.encode('latin-1'))
   with pytest.raises(DataError, match=r'latin\.txt, line 3: not valid UTF-8 \(byte 0xf6\).*iconv'):
     text_files.read_lines(str(tmp_path / 'latin.txt'))
+
+
+@pytest.mark.parametrize('begin, remedy', [
+    (codecs.BOM_UTF16_LE, 'UTF-16.* iconv -f UTF-16 -t UTF-8'), (codecs.BOM_UTF16_BE, 'UTF-16.* iconv -f UTF-16 -t UTF-8'),
+    (codecs.BOM_UTF32_LE, 'UTF-32.* iconv -f UTF-32 -t UTF-8'), (codecs.BOM_UTF32_BE, 'UTF-32.* iconv -f UTF-32 -t UTF-8'),
+    (lzma.compress(b'text\n'), 'packed with xz.* unpack it.* xz -d'), (bz2.compress(b'text\n'), 'packed with bzip2.* bzip2 -d'),
+    (b'\x28\xb5\x2f\xfd\x04', 'packed with zstd.* zstd -d'), (b'PK\x03\x04\x14\0\xab\n', 'packed with zip.* unzip')],
+    ids=['utf_16', 'utf_16_be', 'utf_32', 'utf_32_be', 'xz', 'bzip2', 'zstd', 'zip'])
+def test_what_is_no_utf8_by_its_first_bytes_is_told_what_to_do(tmp_path, begin, remedy):
+  (tmp_path / 'text').write_bytes(begin)
+  with pytest.raises(DataError, match=rf'text, line \d: not valid UTF-8 .*{remedy}$') as raised:
+    text_files.read_lines(str(tmp_path / 'text'))
+  assert 'LATIN1' not in str(raised.value)
+  with pytest.raises(DataError, match='LATIN1'):  # further on in a file, such bytes are letters of another encoding
+    text_files.decode_lines(begin + b'\xff', 'text', before=1)
+
+
+def test_text_that_begins_as_a_packed_file_does_is_text(tmp_path):
+  (tmp_path / 'text').write_bytes(b'BZh is a name\n')
+  assert text_files.read_lines(str(tmp_path / 'text')) == ['BZh is a name']
 
 
 def test_a_missing_file_is_told_with_its_nearest_neighbours(tmp_path):

@@ -45,9 +45,8 @@ from training.manifest import NAME, Manifest
 # init_from may until there is a checkpoint.
 MAY_CHANGE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'search', 'init_from', 'data.cache_dir',
               'data.num_threads',
-              # the place of the text; its content is compared by fingerprint
               'data.directory', 'data.tsv', 'data.jsonl', 'data.tfds_dir', 'data.text', 'data.validation_text',
-              'data.test_text', 'data.test_splits',
+              'data.test_text', 'data.test_splits',  # from data.directory: where text is, which is compared by fingerprint
               'vocabulary.source_model', 'vocabulary.target_model',
               'train.loss_chunks', 'train.num_steps', 'train.num_epochs', 'train.num_minutes', 'train.log_every', 'train.eval_every',
               'train.first_eval', 'train.checkpoint_every', 'train.keep_last', 'train.keep_best',
@@ -90,8 +89,7 @@ class RunFolder:
     # Token stores: those that are the same in every run on the same text; and those of this run's epochs.
     self.data, self.epochs = self.files.on_disk(self.path, 'data', shared=True), on_disk('data')
     self._text = place('data')  # where all of it may lie in the folder itself
-    self.attention, self.suggestions = place('attention'), place('suggestions.json')
-    self.imported = place('imported.json')
+    self.attention, self.suggestions, self.imported = map(place, ('attention', 'suggestions.json', 'imported.json'))
     self._joint, self._source, self._target = place('vocabulary.model'), place('source.model'), place('target.model')
     self.manifest = Manifest(self.path)
     self._history = History(self.path, self.manifest)
@@ -129,6 +127,7 @@ class RunFolder:
 
     Raises:
       ConfigError: when the folder cannot hold a run.
+      FileError: when checkpoints/ is a link that leads nowhere.
       FolderBusyError: when another process works there.
     """
     self._check_place()
@@ -273,9 +272,10 @@ class RunFolder:
       found = self.files.names(self.path)
     except OSError as error:
       raise ConfigError(f'--workdir={self.path} cannot be a folder: {error.strerror}; give another') from None
-    if NAME in found and set(found) - _BEGINNINGS:
-      return  # a run, whatever it may have lost
-    if 'config.json' not in found and set(found) - _BEGINNINGS:
+    if os.path.islink(self.checkpoints) and not self.files.is_folder(self.checkpoints):
+      raise FileError(f'{self.checkpoints} is a link to {os.readlink(self.checkpoints)}, which is no folder. Is the disk that '
+                      'holds them mounted? Mount it; or remove the link, and begin at step 0 with --begin_anew')
+    if not {NAME, 'config.json'} & set(found) and set(found) - _BEGINNINGS:
       raise ConfigError(f'--workdir={self.path} is not a run and not empty; it holds {", ".join(found[:10])}; '
                         'give a new folder, or that of a run')
 
@@ -388,7 +388,7 @@ def _say_once(text: str) -> None:
 def decisive(name: str, value: Any) -> Any:
   """Return what of an option's value decides a result: of data.mix not the folders, whose text has a fingerprint."""
   if name == 'init_from' and value:
-    return os.path.normpath(value)
+    return value.rstrip('/') if '://' in value else files.DISK.absolute(value)
   if name != 'data.mix' or not value:
     return value
   with config_errors():
