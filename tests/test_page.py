@@ -108,6 +108,17 @@ def test_hovering_a_cell_shows_its_value(tab, captures):
   assert (tab.state()['q'], tab.state()['m']) == (str(row), str(column))
 
 
+def test_a_drawing_longer_than_a_canvas_can_be_is_drawn(tab):
+  """As the tree of a long translation is: browsers leave a larger canvas blank."""
+  widths, colour = tab.page.evaluate('''() => {
+    const canvas = document.createElement('canvas'), pen = canvasPen(canvas, 90000, 40);
+    pen.fillStyle = '#f00';
+    pen.fillRect(0, 0, 90000, 40);
+    return [[canvas.width, canvas.height], [...pen.getImageData(32000, 5, 1, 1).data]];
+  }''')
+  assert 30_000 < widths[0] <= 32_767 and widths[1] == 15 and colour == [255, 0, 0, 255]
+
+
 def test_words_from_the_right_leave_numbers_and_quotation_marks_where_they_stand(browser, tmp_path):
   """The number behind a word of Hebrew is drawn at its right, as in a sentence of English words alone."""
   words = text_of(['שלום', '12', 'عالم', 'word'])
