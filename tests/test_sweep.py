@@ -24,6 +24,7 @@ from sweeps import queue
 from sweeps import table as ablation_table
 from tasks import announcement, setup
 from training.json_files import as_written, read_json
+from training.loop import Progress
 from training.run_folder import RunFolder
 from transformer import model as models
 from transformer import tokens
@@ -421,9 +422,9 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
       folder=RunFolder('x'), invitation='Translate', own_text='', batches=types.SimpleNamespace(batches_per_epoch=1),
       setup=types.SimpleNamespace(optimizer=types.SimpleNamespace(ends_with_run=True)))
   asked = train_options.read(['train.py', f'--config={config}', '--workdir=x'])
-  assert announcement.next_commands(task, 'A text.', asked).count(' /usr/somewhere/python3 ') == 2
+  assert announcement.next_commands(task, 'A text.', asked, Progress()).count(' /usr/somewhere/python3 ') == 2
   task.folder = RunFolder('x (1)')
-  first = announcement.next_commands(task, 'A text.', asked).split('\n')[1]
+  first = announcement.next_commands(task, 'A text.', asked, Progress()).split('\n')[1]
   assert shlex.split(first.partition('|')[2])[1:] == ['decode.py', '--workdir=x (1)']
 
 
