@@ -105,7 +105,9 @@ def results_by_set(found: Mapping[Any, Score]) -> dict[str, Any]:
 def next_commands(task: Task, example: str, options: TrainOptions, progress: Progress) -> str:
   """Return commands to paste: to try the run, to train it longer, and to train on the user's own text."""
   command, folder = f'{shlex.quote(programs.python())} ', shlex.quote(task.folder.files.shown(task.folder.path))
-  go_on = '' if task.setup.optimizer.ends_with_run else f'\nGo on training:             {command}{_longer(task, options, progress)}'
+  go_on = ''
+  if not task.setup.optimizer.ends_with_run:
+    go_on = f'\nGo on training:             {command}{_longer(task, options, progress)}'
   return f'''
 {task.invitation + ":":<27} echo {shlex.quote(example)} | {command}decode.py --workdir={folder}{go_on}
 Train on a file of yours:   {command}train.py {task.own_text} --workdir=runs/mine'''

@@ -64,15 +64,11 @@ def look_up(table: Float[AnyArray, 'V D'], ids: Int[AnyArray, '*B T']) -> Float[
   return jnp.asarray(table).at[ids].get(mode='fill', fill_value=0.0)
 
 
-def _parts(table: Table, array: Shaped[Array, 'B ...']) -> Shaped[Array, 'N _ ...']:
-  """Divide rows into the parts that table's copies are for."""
-  assert table.copies is not None
-  return array.reshape(table.copies.shape[0], -1, *array.shape[1:])
-
-
 def _for_copies(of_each: Callable, table: Table, *arrays: Shaped[Array, 'B ...']) -> Table:
   """Return the gradients of a table's copies: of_each(*arrays) on the rows of each, [V, D]."""
-  return Table(None, jax.vmap(of_each)(*(_parts(table, array) for array in arrays)))  # pyright: ignore[reportArgumentType]
+  assert table.copies is not None
+  by_copy = [array.reshape(table.copies.shape[0], -1, *array.shape[1:]) for array in arrays]
+  return Table(None, jax.vmap(of_each)(*by_copy))  # pyright: ignore[reportArgumentType]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -117,13 +113,15 @@ def output_bias(module: nn.Module, config: ModelConfig) -> Float32[Array, ' V'] 
 _PROJECT = 'btd,vd->btv'
 
 
-@jax.custom_vjp
-def _project_by_copies(x: Float[Array, 'B T D'], table: Table) -> Float32[Array, 'B T V']:
+def _project(x: Float[Array, 'B T D'], table: Table) -> Float32[Array, 'B T V']:
   return products.einsum(_PROJECT, x, jnp.asarray(table.values, x.dtype))
 
 
+_project_by_copies = jax.custom_vjp(_project)
+
+
 def _project_forward(x, table):
-  return _project_by_copies(x, table), (x, table)
+  return _project(x, table), (x, table)
 
 
 def _project_backward(saved, gradient):
@@ -140,6 +138,5 @@ _project_by_copies.defvjp(_project_forward, _project_backward)
 def logits(x: Float[Array, 'B T D'], table: Table, bias: Float32[AnyArray, ' V'] | None = None
            ) -> Float32[Array, 'B T V']:
   """The output projection of x (§3.4), accumulated and kept in float32 whatever the dtype of x."""
-  found = (products.einsum(_PROJECT, x, jnp.asarray(table.values, x.dtype)) if table.copies is None else
-           _project_by_copies(x, table))
+  found = (_project if table.copies is None else _project_by_copies)(x, table)
   return found if bias is None else found + bias[None, None]

@@ -105,20 +105,16 @@ def _split(names: PartitionSpec, shape: tuple[int, ...], mesh: Mesh, stage: str)
   return found
 
 
-def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh, stage: str = 'kept') -> PyTree[NamedSharding]:
-  """Return the parameters' shardings by AXIS_RULES.
+def parameter_shardings(axes: Axes, shapes: PyTree, mesh: Mesh) -> PyTree[NamedSharding]:
+  """Return the shardings by AXIS_RULES that parameters are kept in.
 
   Args:
     axes: the names of each parameter's dimensions (Model.axes).
     shapes: the parameters, or their shapes.
     mesh: the devices.
-    stage: 'kept' or 'computed', see Axis.
   """
-  return jax.tree.map(lambda leaf, names: _place(names, leaf, mesh, stage), shapes, axes)
-
-
-def _place(names: PartitionSpec, leaf: Any, mesh: Mesh, stage: str) -> NamedSharding:
-  return NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, stage)))
+  place = lambda leaf, names: NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, 'kept')))
+  return jax.tree.map(place, shapes, axes)
 
 
 def with_shardings(shapes: PyTree, shardings: PyTree[NamedSharding]) -> PyTree[jax.ShapeDtypeStruct]:
@@ -168,14 +164,15 @@ def own_copy(tree: PyTree) -> PyTree:
 def gathering(objective: Callable, axes: Axes, mesh: Mesh) -> Callable:
   """Make an objective that first gathers the parameters as far as computation needs them whole (AXIS_RULES).
 
-  The gradient of a gathered parameter is summed over all devices; that of a Table's copies is not. Where the mesh splits no parameter, the objective
-  itself is returned.
+  The gradient of a gathered parameter is summed over all devices; that of a Table's copies is not. Where the mesh splits
+  no parameter, the objective itself is returned.
   """
   if mesh.shape[FSDP] * mesh.shape[TENSOR] == 1:
     return objective
 
   def gathered(params: PyTree, *inputs, **options):
-    gather = lambda names, leaf: jax.lax.with_sharding_constraint(leaf, _place(names, leaf, mesh, 'computed'))
+    gather = lambda names, leaf: jax.lax.with_sharding_constraint(
+        leaf, NamedSharding(mesh, PartitionSpec(*_split(names, leaf.shape, mesh, 'computed'))))
     whole = lambda names, leaf: (
         leaf._replace(values=gather(names, leaf.values)) if isinstance(leaf, Table) else gather(names, leaf))
     return objective(jax.tree.map(whole, axes, params), *inputs, **options)
