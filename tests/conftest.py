@@ -25,9 +25,11 @@ import jaxtyping
 import numpy as np
 import pytest
 
+from tests import shape_checks
+
 # Functions of the library are held to the shapes and types of their signatures. Linen's modules need no exception: the
 # hook decorates their methods below nn.compact, before Linen wraps them.
-jaxtyping.install_import_hook('transformer', 'beartype.beartype')
+jaxtyping.install_import_hook('transformer', f'{shape_checks.__name__}.check')
 
 # What JAX keeps of traces and programs are millions of objects, none of them garbage; looking through them as often as
 # Python would by itself takes a twelfth of the time.
