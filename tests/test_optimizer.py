@@ -264,7 +264,7 @@ def test_muon_turns_every_matrix_of_a_model_by_as_much(sizes):
   params = jax.eval_shape(model.init, jax.random.key(0))
   gradients = jax.tree.map(lambda leaf: np.float32(draw.normal(size=leaf.shape)), params)
   rule = optimizer.build(OptimizerConfig(kind='muon', schedule='constant', peak=1.0, warmup_steps=0))
-  updates, _ = rule.update(gradients, rule.init(gradients), gradients)
+  updates = jax.jit(lambda gradients: rule.update(gradients, rule.init(gradients), gradients)[0])(gradients)
   found = set()
   for path, update in jax.tree_util.tree_leaves_with_path(updates):
     name = jax.tree_util.keystr(path[-1:], simple=True)
@@ -295,7 +295,7 @@ def test_layers_of_a_scan_are_updated_as_layers_that_are_written_out(kind):
     params[name] = jax.tree.map(lambda leaf: leaf * np.float32([1, 30]).reshape(2, *[1] * (leaf.ndim - 1)), params[name])
   gradients = jax.tree.map(lambda leaf: np.float32(draw.normal(size=leaf.shape) * leaf), params)
   rule = optimizer.build(OptimizerConfig(kind=kind, schedule='constant', peak=1.0, warmup_steps=0))
-  update = lambda gradients, params: rule.update(gradients, rule.init(params), params)[0]
+  update = jax.jit(lambda gradients, params: rule.update(gradients, rule.init(params), params)[0])
   written_out = lambda tree: layers.unstacked(tree, stacks)
   jax.tree.map(lambda found, expected: np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5),
                written_out(update(gradients, params)), update(written_out(gradients), written_out(params)))

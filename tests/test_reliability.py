@@ -173,8 +173,10 @@ def short(corpus, tmp_path_factory):
   return workdir
 
 
-@pytest.mark.parametrize('place, name', [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'),
-                                         (Checkpoints, 'save'), (train, 'conclude')])
+@pytest.mark.parametrize('place, name', [
+    (evaluation, 'totals'), (Checkpoints, 'save'),
+    *(pytest.param(*phase, marks=pytest.mark.drill) for phase in
+      [(train, 'prepare'), (Translator, 'translate'), (train, 'conclude')])])
 def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, monkeypatch,
                                                 place, name):
   phase, asked = getattr(place, name), []
