@@ -50,7 +50,7 @@ check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q tests/test_house.py
 
 test: $(VENV)/ready-to-test
-	$(VENV)/bin/python -m pytest -q --numprocesses=auto --dist=loadfile --no-loadscope-reorder
+	$(VENV)/bin/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 drill: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q -m drill

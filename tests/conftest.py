@@ -75,11 +75,6 @@ def room_for_programs():
     gc.collect()
 
 
-def pytest_xdist_auto_num_workers():
-  """Return one more than there are cores, at most 4: a seventh of the time, tests wait for processes and disks."""
-  return min((os.cpu_count() or 1) + 1, 4)
-
-
 def pytest_collection_modifyitems(items):
   """Start the files that take longest first, so that no worker waits for another at the end."""
   place = {f'test_{name}': number for number, name in enumerate(LONG)}

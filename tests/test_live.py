@@ -156,7 +156,7 @@ def hypotheses(translator, ids, **options):
   problem = SearchProblem(lambda cache, last: model.decode_step(params, cache, last), limit, target.bos_id,
                           target.eos_id, target.pad_id)
   beginning = lambda: model.init_cache(params, model.encode(params, row), limit, config.width)
-  found = jax.jit(lambda: search.search(problem, Sentences(beginning(), jnp.array([limit])), config))()
+  found = jax.device_get(jax.jit(lambda: search.search(problem, Sentences(beginning(), jnp.array([limit])), config))())
   return [(found.tokens[0, rank, :found.lengths[0, rank]].tolist(), float(found.scores[0, rank]))
           for rank in np.flatnonzero(found.found[0])]
 
@@ -174,7 +174,7 @@ def test_searches_over_markov_chains_find_the_same_in_the_same_order(engine, opt
   config = search.SearchConfig(**options)
   problem = SearchProblem(step_of_chains, 12, bos, eos, 0)
   chains = Chains(jnp.zeros((count, config.width)), jnp.asarray(logits), jnp.zeros(count, jnp.int32))
-  found = jax.jit(lambda: search.search(problem, Sentences(chains, jnp.asarray(limits)), config))()
+  found = jax.device_get(jax.jit(lambda: search.search(problem, Sentences(chains, jnp.asarray(limits)), config))())
   record = live._search_record(config, 20, types.SimpleNamespace(bos_id=bos, eos_id=eos))
   theirs = engine.page.evaluate('''([chains, limits, search]) => chains.map((steps, i) => {
     const from = (rows, tokens) => Float32Array.from(tokens.flatMap(token => rows[token]));
