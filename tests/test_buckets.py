@@ -100,6 +100,7 @@ def assert_same_run(server, whole, name):
   assert metrics(whole) == [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines]
 
 
+@pytest.mark.long
 def test_R1_K3_a_run_killed_in_the_middle_of_an_upload_goes_on_as_if_nothing_had_happened(server, corpus, whole, capsys):
   workdir, cut = address('killed'), server.num_cut
   server.cut_uploads(r'killed/checkpoints/6/state/')
@@ -134,6 +135,7 @@ def test_R1_K3_drill(server, corpus, whole, seed):
   assert_same_run(server, whole, f'random{seed}')
 
 
+@pytest.mark.long
 def test_R2_no_batch_is_repeated_or_lost_and_scripts_read_the_run(server, corpus, whole, tmp_path, monkeypatch):
   ledger = noted_batches(monkeypatch)
   prepared, prepare = [], train.prepare
@@ -162,6 +164,7 @@ def test_R2_no_batch_is_repeated_or_lost_and_scripts_read_the_run(server, corpus
   assert not server.objects('parts/tensorboard') and os.listdir(RunFolder(workdir).tensorboard)
 
 
+@pytest.mark.long
 def test_C1_a_changed_byte_is_found_and_named(server, corpus, whole, again, capsys):
   workdir = address('spoilt')
   server.copy('again', 'spoilt')
@@ -198,6 +201,7 @@ def test_C1_drill(server, again):
   assert checkpoints.damage(STEPS) is None
 
 
+@pytest.mark.long
 def test_K1_sigterm_saves_and_says_so(server, corpus, whole):
   workdir = address('stopped')
   process = start(corpus, workdir, '--config.train.num_steps=100000', '--config.train.checkpoint_every=100000',
@@ -229,6 +233,7 @@ def test_K1_drill(server, corpus, whole, number, sent, code):
   assert_same_run(server, whole, name)
 
 
+@pytest.mark.long
 def test_uploads_that_are_cut_off_are_made_again(server, whole, again):
   assert again > 3
   assert_same_run(server, whole, 'again')
@@ -356,6 +361,7 @@ def test_a_process_that_has_lost_its_lease_ends(server):
 # ------------------------------------------------------------------------------------------------- several processes
 
 
+@pytest.mark.long
 def test_two_processes_that_share_no_disk_train_into_one_bucket(server, corpus, whole, tmp_path):
   steps = 4
   command = arguments(corpus, address('two'), *FLAGS[:2], f'--config.train.num_steps={steps}')

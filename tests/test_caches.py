@@ -56,6 +56,7 @@ def mode(path):
   return stat.S_IMODE(os.stat(path).st_mode)
 
 
+@pytest.mark.long
 def test_S1_programs_that_a_run_brings_are_not_opened(corpus, run, home, tmp_path, monkeypatch):
   workdir = tmp_path / 'run'
   shutil.copytree(run, workdir)

@@ -35,6 +35,7 @@ def tuned(tmp_path_factory):
   return str(place / 'general'), str(place / 'domain')
 
 
+@pytest.mark.long
 def test_fine_tuning_leaves_pad_as_it_was_and_moves_every_other_entry(tuned):
   before, after = (tasks.load(workdir, checkpoint='latest') for workdir in tuned)
   pad = before.parts[2].pad_id

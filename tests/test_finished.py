@@ -80,6 +80,7 @@ def test_a_test_set_whose_files_come_later_is_scored_then(corpus, run, tmp_path,
   assert json_files.read_json(folder.results)['scores'] == results['scores']
 
 
+@pytest.mark.long
 def test_where_a_run_began_may_not_change_once_it_has_learnt_something(corpus, run, tmp_path):
   start = shutil.copytree(run, tmp_path / 'start')
   workdir = tmp_path / 'run'

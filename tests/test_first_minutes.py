@@ -244,31 +244,28 @@ def test_each_shape_is_first_used_where_the_plan_says():
   assert list(plan.first_uses(0, stop=1)) == [(plan.shapes[0], 0)]
 
 
-def test_K1_a_stop_during_a_background_compilation(corpus, run, two_threads, tmp_path, monkeypatch):
-  """Stopped while the first state is made, and again beside steps, a run ends at once; continued, it is as if it had not."""
+@pytest.mark.parametrize('thread', [pytest.param('first step', marks=pytest.mark.long), 'compile'])
+def test_K1_a_stop_during_a_background_compilation(corpus, run, two_threads, tmp_path, monkeypatch, thread):
+  """Stopped while the first state is made, or beside steps, a run ends at once; continued, it is as if it had not."""
   program, release, stuck = CompiledStep.program, threading.Event(), []
 
-  def held_up(thread):
-    def wait_first(self, first, batch):
-      if threading.current_thread().name.startswith(thread) and not self.is_ready(batch):
-        assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(first))
-        stuck.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGTERM)
-        release.wait(60)
-      return program(self, first, batch)
-    return wait_first
+  def wait_first(self, first, batch):
+    if threading.current_thread().name.startswith(thread) and not self.is_ready(batch):
+      assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(first))
+      stuck.append(time.monotonic())
+      os.kill(os.getpid(), signal.SIGTERM)
+      release.wait(60)
+    return program(self, first, batch)
 
   asked = options(corpus, tmp_path / 'run', '--config.train.num_steps=8')
-  for thread in ('first step', 'compile'):
-    stuck.clear()
-    release.clear()
-    with monkeypatch.context() as patch:
-      patch.setattr(CompiledStep, 'program', held_up(thread))
-      assert train.main(asked) == exit_codes.PREEMPTED and time.monotonic() - stuck[0] < 10
-    release.set()
+  with monkeypatch.context() as patch:
+    patch.setattr(CompiledStep, 'program', wait_first)
+    assert train.main(asked) == exit_codes.PREEMPTED and time.monotonic() - stuck[0] < 10
+  release.set()
   assert train.main(asked) == 0
+  found = saved(tmp_path / 'run')
   for name, array in saved(run).items():
-    np.testing.assert_array_equal(saved(tmp_path / 'run')[name], array, err_msg=name)
+    np.testing.assert_array_equal(found[name], array, err_msg=name)
   assert metrics(run) == metrics(tmp_path / 'run')
 
 
@@ -286,6 +283,7 @@ def small_programs_kept(monkeypatch):
   compilation_cache.reset_cache()
 
 
+@pytest.mark.long
 def test_another_seed_finds_every_program_compiled(corpus, tmp_path, small_programs_kept):
   events = []
   monitoring.register_event_listener(lambda name, **_: events.append(name))

@@ -275,6 +275,7 @@ print('fits', float(step(state.params['w'], rows(512 // parts))) > 0, parts)
 '''
 
 
+@pytest.mark.long
 def test_G2_a_lack_of_memory_names_two_overrides_that_fit():
   done = subprocess.run([sys.executable, '-c', SHORT_OF_MEMORY], cwd=ROOT, capture_output=True, text=True, timeout=120)
   assert done.returncode == 0, done.stderr[-3000:]

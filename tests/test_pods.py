@@ -12,6 +12,8 @@ from options import decode_options
 from options.configurations import ROOT
 from tests.tiny_runs import metrics
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope='module')
 def pods(corpus, tmp_path_factory):

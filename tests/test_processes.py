@@ -79,6 +79,7 @@ def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, 
   assert_same_losses(run, workdir)
 
 
+@pytest.mark.long
 def test_two_processes_of_two_devices_share_a_step_under_pmap(corpus, tmp_path):
   same = [*FLAGS, '--config.model.dropout=0.0', '--config.train.num_steps=2']  # pmap draws dropout of its own
   end(launch(corpus, tmp_path / 'pmap', *same, '--config.compile=pmap', devices=2), tmp_path / 'pmap')
@@ -182,6 +183,7 @@ def share_decoding(workdir, *more, **given):
   return [child.returncode for child in children], told
 
 
+@pytest.mark.long
 def test_two_processes_share_a_job(corpus, run, tmp_path):
   lines, parts = (corpus / 'test.en').read_text().splitlines()[:7], tmp_path / 'out.parts'
   (tmp_path / 'in').write_text(''.join(f'{line}\n' for line in lines))

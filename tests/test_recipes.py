@@ -123,6 +123,7 @@ def assert_same(workdir, other, *runs):
 # ----------------------------------------------------------------------------------------------- what is made
 
 
+@pytest.mark.long
 def test_back_translation_trains_both_directions_and_mixes_tagged_pairs(back_translated, text):
   reverse, forward = (leaves(read_json(back_translated / name / 'config.json')) for name in ('reverse', 'forward'))
   assert [(run['data.source_language'], run['data.target_language']) for run in (reverse, forward)] == [
@@ -137,6 +138,7 @@ def test_back_translation_trains_both_directions_and_mixes_tagged_pairs(back_tra
   assert 'weight 1, ' in notes and 'tag <bt>' in notes
 
 
+@pytest.mark.long
 def test_the_likeliest_half_of_the_back_translations_is_kept_in_order(back_translated, text):
   mono = lines(text / 'mono.de')
   records = [json.loads(line) for line in lines(back_translated / 'translated.jsonl')]
@@ -152,6 +154,7 @@ def test_the_likeliest_half_of_the_back_translations_is_kept_in_order(back_trans
   assert figures['least_score_kept'] == pytest.approx(min(map(score, best)))
 
 
+@pytest.mark.long
 def test_sampling_draws_what_decode_draws(back_translated, text):
   """The translations are those of the reverse run's own sampler with the same seed, and not those of beam search."""
   found = [json.loads(line)['text'] for line in lines(back_translated / 'translated.jsonl')]
@@ -160,6 +163,7 @@ def test_sampling_draws_what_decode_draws(back_translated, text):
   assert found == drawn != [one.text for one in load().translate(lines(text / 'mono.de'))]
 
 
+@pytest.mark.long
 def test_a_card_holds_all_that_a_result_depends_on(back_translated, text):
   card = read_json(back_translated / 'card.json')
   results = read_json(back_translated / 'forward' / 'results.json')
@@ -223,6 +227,7 @@ def test_a_corpus_that_makes_its_own_test_set_may_be_taken_without(text, run, tm
   assert made == {'()': {}, '("test",)': {'test': 5}}
 
 
+@pytest.mark.long
 def test_a_student_learns_the_teachers_translation_most_like_the_reference(distilled, text):
   bleu = BLEU(effective_order=True)
   source, target = (lines(text / f'train.{code}') for code in ('en', 'de'))
@@ -238,6 +243,7 @@ def test_a_student_learns_the_teachers_translation_most_like_the_reference(disti
   assert config['data.train_split'] == 'distilled,real' and lines(distilled / 'text' / 'real.de') == target
 
 
+@pytest.mark.long
 def test_the_card_of_a_student_has_its_teachers_scores_on_the_same_sets(distilled, text, run):
   card = read_json(distilled / 'card.json')
   translator = tasks.load(f'{run},{run}', alpha=1.0)
@@ -274,6 +280,7 @@ def test_test_sets_of_any_names_stand_beside_the_text_of_a_student(splits, stems
 # --------------------------------------------------------------------------------------------- how it goes on
 
 
+@pytest.mark.long
 def test_a_finished_recipe_says_so_and_starts_nothing(back_translated, text, capsys, monkeypatch):
   monkeypatch.setattr(subprocess, 'Popen', None)
   before = contents(back_translated)
@@ -283,6 +290,7 @@ def test_a_finished_recipe_says_so_and_starts_nothing(back_translated, text, cap
   assert contents(back_translated) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('more, expected', [
     (['--keep=0.6'], "--keep: expected 0.5, as the folder was begun; found 0.6"),
     (['--config.model.d_ff=20'], 'config.model.d_ff: expected 24, as the folder was begun; found 20'),
@@ -446,6 +454,7 @@ def owner_of(workdir):
   return int((workdir / 'lock').read_text().split()[1])
 
 
+@pytest.mark.long
 def test_stopped_then_killed_then_finished_by_the_printed_commands(multilingual, text, tmp_path, capsys):
   """Ctrl-C while the child starts, kill -9 once it has saved; then what --print prints, in a shell: the same bytes."""
   workdir, given = tmp_path / 'again', ['--languages=de,fr*0.5']

@@ -175,7 +175,7 @@ def short(corpus, tmp_path_factory):
 
 @pytest.mark.parametrize('place, name', [
     (evaluation, 'totals'), (Checkpoints, 'save'),
-    *(pytest.param(*phase, marks=pytest.mark.drill) for phase in
+    *(pytest.param(*phase, marks=pytest.mark.long) for phase in
       [(train, 'prepare'), (Translator, 'translate'), (train, 'conclude')])])
 def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, monkeypatch,
                                                 place, name):
@@ -263,6 +263,7 @@ def test_H2_a_process_that_was_stopped_by_its_terminal_has_not_stalled():
   assert process.returncode == 0 and not errors
 
 
+@pytest.mark.long
 def test_H2_each_batch_of_an_evaluation_and_of_the_scoring_is_progress(corpus, run, tmp_path, monkeypatch):
   shutil.copytree(run, tmp_path / 'run')
   happened = []

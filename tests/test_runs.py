@@ -64,6 +64,7 @@ def test_stopped_and_continued_equals_uninterrupted_bit_for_bit(corpus, run, tmp
   assert metrics(run) == metrics(workdir) and len(metrics(run)) == 6
 
 
+@pytest.mark.long
 def test_a_profile_can_be_read_and_ends_with_the_run(corpus, tmp_path):
   flags = ['--config.train.profile_steps=9', '--config.train.num_steps=5', '--config.train.eval_every=100',
            '--config.train.checkpoint_every=100', '--config.mesh.data=1', '--config.train.average_last=1']
@@ -238,6 +239,7 @@ def test_training_options_compose_and_go_on_bit_for_bit(corpus, tmp_path):
   assert metrics(tmp_path / 'whole')[-1]['epoch'] > 1  # the second epoch has begun
 
 
+@pytest.mark.long
 def test_dropout_by_rbg_goes_on_bit_for_bit_and_stays_the_runs_own(corpus, tmp_path):
   more = ['--config.train.dropout_bits=rbg', '--config.train.checkpoint_every=100', '--config.train.eval_every=100',
           '--config.data.test_splits=()', '--config.train.average_last=1']

@@ -189,6 +189,7 @@ def test_a_run_records_heads_at_every_evaluation(corpus, tmp_path):
         np.testing.assert_array_equal(seen.weights[kind], same.weights[kind])
 
 
+@pytest.mark.long
 def test_watching_may_begin_later_and_changes_nothing(corpus, run, tmp_path):
   assert train.main(options(corpus, tmp_path / 'run', '--config.train.num_steps=4')) == 0
   assert not (tmp_path / 'run/attention').exists()

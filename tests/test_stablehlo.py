@@ -85,6 +85,7 @@ def test_texts_beyond_the_limit_are_refused(exported):
     call(parameters, np.zeros((1, 975), np.int32), np.ones(1, np.int32))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('positions', ['learned', 'relative', 'rotary'])
 def test_other_kinds_of_positions_are_written_too(positions, pieces, tmp_path):  # noqa: F811
   workdir = own_run(tmp_path / 'run', pieces, positions=positions, norm='pre')

@@ -222,6 +222,7 @@ def wait_for(log, words, process, seconds=300, behind=''):
   raise AssertionError(f'{words!r} never came:\n{text}')
 
 
+@pytest.mark.long
 def test_killed_and_interrupted_and_continued(config, tmp_path):
   log, run = tmp_path / 'narrow' / 'seed_0.log', tmp_path / 'narrow' / 'seed_0'
   endless = ('--rows=narrow', '--config.train.num_steps=1000000')

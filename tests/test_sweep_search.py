@@ -347,6 +347,7 @@ def test_the_ranges_of_a_shipped_configuration_hold_its_own_values(path, tmp_pat
   assert search.own_values(asked) is not None and len(asked.search.ranges) >= 2
 
 
+@pytest.mark.long
 def test_real_runs_are_trained_stopped_killed_and_continued(config, tmp_path):
   """The second trial's learning rate is far too low. It is killed with the search, tried again and stopped early."""
   command = [sys.executable, *words(config, tmp_path, '--trials=2', '--whole_trials=1', '--sampler_seed=3')]

@@ -166,8 +166,8 @@ def test_wishes_come_true(translator, config):
 
 
 @pytest.mark.parametrize('config, models', [
-    (BEAM, 2), (SearchConfig(beam_size=4, groups=2, extra_length=40, n_best=4), 1),
-    (SearchConfig(strategy='sample', extra_length=40, no_repeat_ngram=2), 1)], ids=['ensemble', 'diverse', 'sample'])
+    (BEAM, 2), pytest.param(SearchConfig(beam_size=4, groups=2, extra_length=40, n_best=4), 1, marks=pytest.mark.long),
+    pytest.param(SearchConfig(strategy='sample', extra_length=40, no_repeat_ngram=2), 1, marks=pytest.mark.long)], ids=['ensemble', 'diverse', 'sample'])
 def test_prefixes_read_in_one_pass_are_as_if_read_token_by_token(parts, translator, config, models):
   vocabulary, network, params = parts
   at_once = translator(config, models=models)
