@@ -51,6 +51,7 @@ def by_hand(step, mesh):
   return compile_training(model, objective, optimizer, mesh, 'jit', state).program(state, batch), state, batch
 
 
+@pytest.mark.long
 def test_memory_is_that_of_the_program_that_trains():
   step = step_of(options('--config.mesh.fsdp=2', '--config.mesh.tensor=2'))
   found = ahead_of_time.compile_step(step)

@@ -4,6 +4,7 @@ cuDNN needs an NVIDIA GPU. Without one, only what is asked of it is tested.
 """
 
 import dataclasses
+import functools
 
 import flax.linen as nn
 import jax
@@ -46,12 +47,13 @@ def test_a_head_and_its_gradients_equal_einsum(options):
   config = ModelConfig(**{**HEADS, 'positions': 'none', **options})
   x, y, weight = normal(B, Q, 13), normal(B, M, 13), normal(B, Q, 13, 1)[..., 0]
   over = lambda module, x, y: module.over(x, module.memory(y), mask)
-  params = nn.unbox(MultiHeadAttention(config).init(jax.random.key(0), x, y, method=over)['params'])
+  params = nn.unbox(jax.jit(functools.partial(MultiHeadAttention(config).init, method=over))(jax.random.key(0), x, y)['params'])
 
   def ways(kernel):
     module = MultiHeadAttention(dataclasses.replace(config, attention_kernel=kernel))
     measure = lambda *inputs: (weight * module.apply({'params': inputs[0]}, *inputs[1:], method=over)).sum()
-    return module.apply({'params': params}, x, y, method=over), jax.grad(measure, argnums=(0, 1, 2))(params, x, y)
+    return jax.jit(lambda *inputs: (module.apply({'params': inputs[0]}, *inputs[1:], method=over),
+                                    jax.grad(measure, argnums=(0, 1, 2))(*inputs)))(params, x, y)
 
   (found, slope), (expected, reference) = ways('xla'), ways('einsum')
   assert (found[0, 1] == 0).all() and (found[1, 4] == 0).all() and np.abs(expected).max() > 0.1

@@ -30,7 +30,7 @@ def test_the_best_path_is_what_beam_search_finds(parts, config):
   cache = model.init_cache(params, memory, limit, config.beam_size)
   step = lambda cache, last: model.decode_step(params, cache, last)
   problem = SearchProblem(step, limit, vocabulary.bos_id, vocabulary.eos_id, filler=0)
-  found = jax.jit(lambda cache: search(problem, Sentences(cache, np.array([limit])), config))(cache)
+  found = jax.device_get(jax.jit(lambda cache: search(problem, Sentences(cache, np.array([limit])), config))(cache))
   best = tree.tokens_of(tree.best[-1])
   assert best == found.tokens[0, 0, :len(best)].tolist() and best[-1] == vocabulary.eos_id
   np.testing.assert_allclose(tree.nodes[tree.best[-1]].score, found.scores[0, 0], rtol=1e-4)
@@ -55,7 +55,7 @@ def test_every_rule_of_the_search_is_the_trees_too(options):
     known.append(constraints.Repeatable(limits, None))
   problem = SearchProblem(step_of_chains, limit, bos, eos, 0, rules)
   chains = Chains(jnp.zeros((count, config.width)), jnp.asarray(logits), jnp.zeros(count, jnp.int32))
-  found = jax.jit(lambda: search(problem, Sentences(chains, limits, rules=known), config))()
+  found = jax.device_get(jax.jit(lambda: search(problem, Sentences(chains, limits, rules=known), config))())
   step, ended_at = jax.jit(step_of_chains), set()
   for row in range(count):
     one = Chains(jnp.zeros((1, config.width)), jnp.asarray(logits[row:row + 1]), jnp.zeros(1, jnp.int32))

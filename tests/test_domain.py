@@ -14,6 +14,7 @@ from options.configurations import ROOT
 from tests import tiny_runs
 from training.run_folder import RunFolder
 
+pytestmark = pytest.mark.long
 FIXTURE = pathlib.Path(__file__).parent / 'marian_fixture'
 SMALL = ['--config.data.heldout=6', '--config.data.max_shapes=1', '--config.train.batch_tokens=256',
          '--config.train.num_steps=3', '--config.train.eval_every=2', '--config.train.checkpoint_every=3',
@@ -35,7 +36,6 @@ def tuned(tmp_path_factory):
   return str(place / 'general'), str(place / 'domain')
 
 
-@pytest.mark.long
 def test_fine_tuning_leaves_pad_as_it_was_and_moves_every_other_entry(tuned):
   before, after = (tasks.load(workdir, checkpoint='latest') for workdir in tuned)
   pad = before.parts[2].pad_id

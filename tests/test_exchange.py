@@ -236,7 +236,8 @@ def own_run(place, pieces, search=None, **options):
   return str(place)
 
 
-@pytest.mark.parametrize('name', [name for name in MODELS if not name.startswith('pre')])
+@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.long if name in ('untied', 'separate') else ())
+                                  for name in MODELS if not name.startswith('pre')])
 def test_an_exported_model_imported_again_computes_the_same(name, pieces, tmp_path):
   workdir = own_run(tmp_path / 'run', pieces, **MODELS[name])
   exporting.write(workdir, 'final', 'huggingface', str(tmp_path / 'model'))

@@ -294,6 +294,7 @@ def test_another_seed_finds_every_program_compiled(corpus, tmp_path, small_progr
   assert '/jax/compilation_cache/cache_misses' not in events
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_finds_its_steps_compiled(corpus, tmp_path, small_programs_kept):
   """Restored arrays are laid out as fresh ones, so that the step is the same program: minutes on an accelerator."""
   cache, found = tmp_path / 'programs', []

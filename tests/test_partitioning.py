@@ -196,7 +196,7 @@ def batch_of(kind, batch):
   return Batch(Tokens(nothing, nothing, nothing), batch.target) if kind == 'language_model' else batch
 
 
-@pytest.mark.parametrize('kind', [pytest.param(kind, marks=pytest.mark.long if kind in ('recurrent', 'classifier') else ())
+@pytest.mark.parametrize('kind', [pytest.param(kind, marks=pytest.mark.long if kind != 'scanned' else ())
                                   for kind in OTHERS])
 def test_every_architecture_is_split_with_its_optimizer(batch, kind, capfd):
   model, mesh = OTHERS[kind](), partitioning.make_mesh(MESHES['all'])

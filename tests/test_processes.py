@@ -60,6 +60,7 @@ def assert_same_losses(one, other):
     np.testing.assert_allclose(a['train/loss'], b['train/loss'], atol=1e-4)
 
 
+@pytest.mark.long
 def test_H1_R4_two_processes_train_as_one_and_a_dead_one_ends_the_other(corpus, run, tmp_path):
   workdir = tmp_path / 'two'
   children = launch(corpus, workdir, *FLAGS, '--config.train.num_steps=100000', '--config.train.eval_every=100000')

@@ -174,9 +174,8 @@ def short(corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize('place, name', [
-    (evaluation, 'totals'), (Checkpoints, 'save'),
-    *(pytest.param(*phase, marks=pytest.mark.long) for phase in
-      [(train, 'prepare'), (Translator, 'translate'), (train, 'conclude')])])
+    (Checkpoints, 'save'), *(pytest.param(*phase, marks=pytest.mark.long) for phase in
+                             [(train, 'prepare'), (evaluation, 'totals'), (Translator, 'translate'), (train, 'conclude')])])
 def test_K1_a_stop_in_any_phase_changes_nothing(corpus, short, tmp_path, monkeypatch,
                                                 place, name):
   phase, asked = getattr(place, name), []
