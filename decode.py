@@ -63,7 +63,7 @@ def main(options: DecodeOptions) -> int:
     jobs.check_sharing('-' not in (options.input, options.output) and not options.target and task.references)
     lines, references = found or read()  # standard input only now: several processes would each read a part of it
     hardware.keep_programs()
-    answers = task.answering(folders, options, records, say)
+    answers = task.answering(folders, inputs.typed(options, lines, records.decoding.batch_tokens), records, say)
     if options.target:
       score(options, answers, lines)
     elif lines is None:
@@ -96,9 +96,9 @@ def say(text: str) -> None:
 
 def converse(answers: Answers, folder: RunFolder) -> None:
   """Answer lines of standard input as they come. Raises ConfigError when there is none."""
-  first = 0
+  first, warn = 0, unseen.warner(folder, say)
   for lines in jobs.arriving(sys.stdin.fileno(), 'standard input'):
-    unseen.warn([answers.plain(line) for line in lines], folder, say)
+    warn([answers.plain(line) for line in lines])
     outputs.put(answers.answer(lines, first))
     first += len(lines)
   if not first:
@@ -112,7 +112,7 @@ def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], f
   """
   answers.check(lines)
   if peers.is_main():
-    unseen.warn([answers.plain(line) for line in lines], folder, say)
+    unseen.warner(folder, say)([answers.plain(line) for line in lines])
   shown = PARTS_BAR if options.long_lines == 'split' else None
   with tqdm.tqdm(total=len(lines), desc=answers.verb, unit=' lines', leave=False, disable=None, bar_format=shown) as bar:
     to_lines = lambda some, first: answers.answer(some, first, bar.update)

@@ -1,6 +1,8 @@
 """The input of decode.py: lines and their references, from files, standard input, or splits of a corpus."""
 
+import dataclasses
 import re
+import sys
 from collections.abc import Sequence
 
 from checks.errors import ConfigError, DataError
@@ -37,6 +39,19 @@ def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: boo
   for path, known in zip(options.references, references):
     scores.check_counts(lines, known, options.input, path)
   return lines, references or ([] if pairs is None else [[pair.target for pair in pairs]])
+
+
+def typed(options: DecodeOptions, lines: list[str] | None, batch_tokens: int | None) -> DecodeOptions:
+  """Return the options, with the fewest rows of a search for lines that are typed: only one of the rows has a line then.
+
+  Args:
+    options: of decode.py.
+    lines: see Lines.
+    batch_tokens: search.batch_tokens as the run or the options have it, which counts where it is set.
+  """
+  if lines is not None or batch_tokens is not None or not sys.stdin.isatty():
+    return options
+  return dataclasses.replace(options, search={**options.search, 'batch_tokens': 1})
 
 
 def pairs_of(text: str, corpus: loading.CorpusConfig) -> Sequence[Pair] | None:

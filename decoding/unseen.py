@@ -8,18 +8,22 @@ from training.json_files import read_json
 from training.run_folder import RunFolder
 
 
-def warn(lines: Sequence[str], folder: RunFolder, say: Callable[[str], Any]) -> None:
-  """Name the words of `lines` that training never saw, and suggest sentences to try instead where the run has some.
+def warner(folder: RunFolder, say: Callable[[str], Any]) -> Callable[[Sequence[str]], None]:
+  """Return a function that names the words of lines that training never saw, and suggests sentences where the run has some.
 
   What an imported model was trained on is not known: nothing is said of its words.
   """
   if folder.has(folder.imported):
-    return
-  known = vocabulary.load_words(folder.words)
-  unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))
-  if unseen:
-    more = f' and {len(unseen) - 12:,} more' if len(unseen) > 12 else ''
-    say(f'never seen in training: {", ".join(unseen[:12])}{more}')
-    suggestions = read_json(folder.suggestions)
-    if suggestions:
-      say('sentences to try instead:\n  ' + '\n  '.join(suggestions[:3]))
+    return lambda lines: None
+  known = vocabulary.load_words(folder.words)  # once: a prompt waits for it
+
+  def warn(lines: Sequence[str]) -> None:
+    unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))
+    if unseen:
+      more = f' and {len(unseen) - 12:,} more' if len(unseen) > 12 else ''
+      say(f'never seen in training: {", ".join(unseen[:12])}{more}')
+      suggestions = read_json(folder.suggestions)
+      if suggestions:
+        say('sentences to try instead:\n  ' + '\n  '.join(suggestions[:3]))
+
+  return warn

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -296,6 +297,28 @@ def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp
   assert len(scored) == 8 and all(float(line.split('\t')[0]) < 0 < float(line.split('\t')[1]) for line in scored[:7])
   with pytest.raises(ConfigError, match='expected split:NAME .*train, validation, test, val'):
     decoded('--input=split:dev')
+
+
+def test_typed_lines_are_answered_like_a_file_and_searched_in_the_fewest_rows(corpus, run, tmp_path, capfd, monkeypatch):
+  pty = pytest.importorskip('pty')
+
+  def decoded(*arguments):
+    assert decode.main(decode_options.parse(['decode.py', f'--workdir={run}', '--search.beam_size=1', *arguments], '')) == 0
+    return capfd.readouterr()
+
+  def typed(*arguments):
+    keyboard, terminal = pty.openpty()
+    os.write(keyboard, (corpus / 'test.en').read_bytes() + b'\4')  # Ctrl-D
+    with os.fdopen(terminal) as stdin, monkeypatch.context() as patch:
+      patch.setattr(sys, 'stdin', stdin)
+      found = decoded(*arguments)
+    os.close(keyboard)
+    return found
+
+  rows = lambda told: re.search(r'search batches of up to (\d+) rows', told.err)[1]
+  whole, lines = decoded(f'--input={corpus}/test.en'), typed()
+  assert (lines.out, rows(lines)) == (whole.out, '8') and int(rows(whole)) > 8
+  assert rows(typed('--search.batch_tokens=384')) == '24'
 
 
 def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
