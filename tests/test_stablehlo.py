@@ -47,6 +47,7 @@ def load(place, name):
   return jax.export.deserialize(bytearray((place / 'wmt-stablehlo' / f'{name}.stablehlo').read_bytes()))
 
 
+@pytest.mark.long
 def test_the_documented_script_translates_as_the_run_does(exported):
   text = pathlib.Path(ROOT, 'docs/exchange.md').read_text(encoding='utf-8')
   block = text[text.index('    import json, jax'):]
@@ -58,6 +59,7 @@ def test_the_documented_script_translates_as_the_run_does(exported):
   assert done.stdout.rstrip('\n') == tasks.load(str(exported / 'run'), beam_size=1).translate([chosen])[0].text
 
 
+@pytest.mark.long
 def test_rows_and_lengths_are_open_and_logits_those_of_the_model(exported):
   encode, decode_step = load(exported, 'encode'), load(exported, 'decode_step')
   assert set(encode.platforms) == set(decode_step.platforms) == {'cpu', 'cuda', 'tpu'}
@@ -77,6 +79,7 @@ def test_rows_and_lengths_are_open_and_logits_those_of_the_model(exported):
       np.testing.assert_allclose(np.asarray(logits)[real], wanted[real, step], atol=1e-4)
 
 
+@pytest.mark.long
 def test_texts_beyond_the_limit_are_refused(exported):
   parameters = dict(np.load(exported / 'wmt-stablehlo' / 'parameters.npz'))
   call = load(exported, 'encode').call

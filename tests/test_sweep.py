@@ -85,6 +85,7 @@ def swept(config, tmp_path_factory):
   return workdir, process.returncode, out
 
 
+@pytest.mark.long
 def test_a_failing_run_is_told_and_the_others_go_on(swept):
   workdir, code, out = swept
   assert code == 1
@@ -94,6 +95,7 @@ def test_a_failing_run_is_told_and_the_others_go_on(swept):
   assert 'Not finished: odd (0 of 2).' in out
 
 
+@pytest.mark.long
 def test_the_table_holds_what_the_runs_left(swept):
   workdir, _, out = swept
   results = [read_json(f'{workdir}/base/seed_{seed}/results.json') for seed in (0, 1)]
@@ -116,6 +118,7 @@ def test_the_table_holds_what_the_runs_left(swept):
   assert 'the paper\'s BLEU' not in row and row['the paper\'s'] == '65 M'
 
 
+@pytest.mark.long
 def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, tmp_path):
   paper = options(f'{ROOT}/configs/table3.py', 'x', '--rows=base,A1')
   tabled = lambda workdir: ablation_table.tabulate(ablation_table.finished_rows(workdir, {})[0], paper, ['sweep.py'])
@@ -128,6 +131,7 @@ def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, tmp_p
   assert tabled(str(tmp_path)) == tabled(str(swept[0]))
 
 
+@pytest.mark.long
 def test_a_run_that_is_asked_for_more_steps_is_tabled_again_once_it_has_made_them(swept, tmp_path):
   shutil.copytree(swept[0] / 'base', tmp_path / 'base', ignore=shutil.ignore_patterns('checkpoints'))
   folder = RunFolder(str(tmp_path / 'base' / 'seed_1'))
@@ -138,6 +142,7 @@ def test_a_run_that_is_asked_for_more_steps_is_tabled_again_once_it_has_made_the
   assert [run.seed for run in row.runs] == [0] and not notes
 
 
+@pytest.mark.long
 def test_runs_of_another_configuration_than_was_asked_for_are_no_row_of_the_table(swept, config, capsys, monkeypatch):
   monkeypatch.chdir(ROOT)  # paths in a run's configuration are as they were typed
   for change, left_out in (('--config.train.log_every=7', ''), ('--config.data.directory=/elsewhere', ''),
@@ -162,6 +167,7 @@ def test_a_home_stands_for_itself_in_the_folders_path(config, tmp_path, monkeypa
   assert f'--workdir={tmp_path}/file/x: {tmp_path}/file is not a folder; give another path' in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   """Counted again from the logits, by NumPy, over the pairs that are not too long for a batch."""
   folder = f'{swept[0]}/base/seed_0'
@@ -181,6 +187,7 @@ def test_validation_perplexity_is_that_of_the_parameters_that_translate(swept):
   assert read_json(f'{folder}/results.json')['validation_perplexity'] == pytest.approx(np.exp(np.mean(nll)), 1e-4)
 
 
+@pytest.mark.long
 def test_bleu_by_length_is_sacrebleu_of_each_group(swept, config):
   workdir, _, out = swept
   curves = json.loads((workdir / 'by_length.json').read_text())
@@ -197,6 +204,7 @@ def test_bleu_by_length_is_sacrebleu_of_each_group(swept, config):
   assert (workdir / 'by_length.png').read_bytes()[:4] == b'\x89PNG' and 'words of the source' in out
 
 
+@pytest.mark.long
 def test_finished_runs_are_passed_over_and_asked_for_more_they_go_on(swept, config, monkeypatch):
   workdir = swept[0]
   monkeypatch.chdir(ROOT)  # paths in a run's configuration are as they were typed

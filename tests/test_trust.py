@@ -124,7 +124,8 @@ SHORT = [('decode', 'flipped', 'vocabulary.model', 'named'), ('train', 'exchange
          ('train', 'exchanged', 'data/*/source.ids.npy', 'named'), ('train', 'emptied', 'data/*/sums.json', 'named'),
          ('train', 'flipped', 'data/*/sums.json', 'named'),
          ('train', 'emptied', 'checkpoints/8/state/_METADATA', 'same'),
-         ('train', 'cut', 'checkpoints/8/metrics/metrics', 'same'), ('decode', 'cut', 'checkpoints/8/metrics/metrics', 'named'),
+         pytest.param('train', 'cut', 'checkpoints/8/metrics/metrics', 'same', marks=pytest.mark.long),
+         ('decode', 'cut', 'checkpoints/8/metrics/metrics', 'named'),
          ('visualize', 'emptied', 'checkpoints/8/metrics/metrics', 'named'),
          ('decode', 'exchanged', 'checkpoints/6/metrics/../progress/metadata', 'named'),
          ('train', 'cut', 'metrics.jsonl', 'named')]

@@ -204,8 +204,9 @@ def search_for(cases, config, seed):
 @pytest.mark.parametrize('options', [
     dict(beam_size=1), dict(beam_size=3, n_best=3), dict(beam_size=4, groups=2, n_best=4), dict(strategy='sample'),
     WIDE, dict(beam_size=1, min_length=2), dict(beam_size=3, min_length=3), dict(strategy='sample', min_length=2),
-    dict(beam_size=1, no_repeat_ngram=2), dict(beam_size=3, no_repeat_ngram=1), WIDE | dict(no_repeat_ngram=2),
-    WIDE | dict(min_length=2)], ids=lambda options: '-'.join(map(str, options.values())))
+    dict(beam_size=1, no_repeat_ngram=2), dict(beam_size=3, no_repeat_ngram=1),
+    pytest.param(WIDE | dict(no_repeat_ngram=2), marks=pytest.mark.long),
+    pytest.param(WIDE | dict(min_length=2), marks=pytest.mark.long)], ids=lambda options: '-'.join(map(str, options.values())))
 def test_every_search_meets_the_wishes(options, rounds):
   """Against lists of all outputs: something is always found, all of it is possible, and a wide beam finds the best."""
   config, is_wide, best = SearchConfig(**options), options.items() >= WIDE.items(), set()
