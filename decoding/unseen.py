@@ -1,5 +1,6 @@
 """Words that training never saw, which a model translates by guessing from their spelling."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +14,14 @@ def warner(folder: RunFolder, say: Callable[[str], Any]) -> Callable[[Sequence[s
 
   What an imported model was trained on is not known: nothing is said of its words.
   """
-  if folder.has(folder.imported):
-    return lambda lines: None
-  known = vocabulary.load_words(folder.words)  # once: a prompt waits for it
+  @functools.cache  # read for the first lines alone: whoever types the others waits for them
+  def known() -> vocabulary.KnownWords:
+    return vocabulary.load_words(folder.words)
 
   def warn(lines: Sequence[str]) -> None:
-    unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known)))
+    if folder.has(folder.imported):
+      return
+    unseen = list(dict.fromkeys(word for line in lines for word in vocabulary.unseen_words(line, known())))
     if unseen:
       more = f' and {len(unseen) - 12:,} more' if len(unseen) > 12 else ''
       say(f'never seen in training: {", ".join(unseen[:12])}{more}')
