@@ -1,5 +1,6 @@
 # Two commands: `make train` sets up, trains on the embedded corpus, scores and translates; `make test` sets up and runs
-# the tests. `make test-long` runs those whole runs that take longest, `make drill` many repetitions. `make check` reads the code without running it: ruff, types, and the floors of the house.
+# the tests. `make test-long` runs those whole runs that take longest, `make drill` many repetitions.
+# `make check` reads the code without running it: ruff, types, and the floors of the house.
 # `make test-tpu` compiles for TPUs and an H100 with their own compilers; neither has to be there.
 # `make test-peers` has transformers read exported runs, in an environment of its own with torch.
 # `make docs` fills in what the documents say of the trained run, and draws their pictures of it.
@@ -14,6 +15,7 @@ VENV_PEERS ?= .venv-peers
 RUN ?= runs/phrasebook
 TIRED_OR_WIDE = printf 'The animal didn%st cross the street because it was too %s.\n' "'" tired "'" wide
 FIGURE = $(VENV)/bin/python visualize.py --workdir=$(RUN) --format=png --figure
+AT_ONCE = --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check -qq
 
 .PHONY: train explore docs ledger check test test-long drill test-peers test-tpu clean
@@ -50,10 +52,10 @@ check: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q tests/test_house.py
 
 test: $(VENV)/ready-to-test
-	$(VENV)/bin/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+	$(VENV)/bin/python -m pytest -q $(AT_ONCE)
 
 test-long: $(VENV)/ready-to-test
-	$(VENV)/bin/python -m pytest -q -m 'long and not drill' --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+	$(VENV)/bin/python -m pytest -q -m 'long and not drill' $(AT_ONCE)
 
 drill: $(VENV)/ready-to-test
 	$(VENV)/bin/python -m pytest -q -m drill

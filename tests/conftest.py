@@ -106,6 +106,11 @@ def params(model):
   return tree.unflatten([leaf + 0.1 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys)])
 
 
+def but_long(names, long):
+  """The names as parameters of a test, of which some belong to `make test-long` alone."""
+  return [pytest.param(name, marks=pytest.mark.long if name in long else ()) for name in names]
+
+
 def sentences(lengths, seed=0, vocabulary=29):
   """Random sentences of ordinary tokens, each ended by EOS; `lengths` count it."""
   draw = np.random.default_rng(seed)

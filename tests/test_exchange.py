@@ -20,6 +20,7 @@ from exchange import exporting, importing, safetensors
 from options import convert_options, decode_options
 from options.configurations import default_tree, with_options
 from tasks import setup
+from tests.conftest import but_long
 from training import parameter_run
 from training.run_folder import RunFolder
 from transformer import architectures, tokens
@@ -236,8 +237,7 @@ def own_run(place, pieces, search=None, **options):
   return str(place)
 
 
-@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.long if name in ('untied', 'separate') else ())
-                                  for name in MODELS if not name.startswith('pre')])
+@pytest.mark.parametrize('name', but_long([name for name in MODELS if not name.startswith('pre')], ['untied', 'separate']))
 def test_an_exported_model_imported_again_computes_the_same(name, pieces, tmp_path):
   workdir = own_run(tmp_path / 'run', pieces, **MODELS[name])
   exporting.write(workdir, 'final', 'huggingface', str(tmp_path / 'model'))

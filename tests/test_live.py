@@ -14,6 +14,7 @@ from corpora import vocabulary
 from decoding.translator import Translator
 from explorer import capture, gates, head_ablation, live, live_weights, page, reports, texts
 from explorer.capture import TokenPair
+from tests.conftest import but_long
 from tests.explorer_stand_ins import LINES, Chains, small_translator, small_vocabulary, step_of_chains
 from tests.page_in_browser import HOSTILE, Tab, launched_browser  # noqa: F401
 from transformer import architectures, search, tokens
@@ -189,8 +190,7 @@ def test_searches_over_markov_chains_find_the_same_in_the_same_order(engine, opt
     np.testing.assert_allclose([score for _, score in one], found.scores[row][ranks], atol=1e-4)
 
 
-@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.long if name in ('learned', 't5', 'unordered') else ())
-                                  for name in MODELS])
+@pytest.mark.parametrize('name', but_long(MODELS, ['learned', 't5', 'unordered']))
 def test_logits_and_hypotheses_are_pythons_with_the_same_weights(engine, name):
   ready = live.prepare(small_translator(**MODELS[name]))
   translator = ready.translator

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.conftest import BOS, rows
+from tests.conftest import BOS, but_long, rows
 from training import optimized_module, stepping
 from transformer import architectures, classification, partitioning, training
 from transformer import model as models
@@ -196,8 +196,7 @@ def batch_of(kind, batch):
   return Batch(Tokens(nothing, nothing, nothing), batch.target) if kind == 'language_model' else batch
 
 
-@pytest.mark.parametrize('kind', [pytest.param(kind, marks=pytest.mark.long if kind != 'scanned' else ())
-                                  for kind in OTHERS])
+@pytest.mark.parametrize('kind', but_long(OTHERS, OTHERS.keys() - {'scanned'}))
 def test_every_architecture_is_split_with_its_optimizer(batch, kind, capfd):
   model, mesh = OTHERS[kind](), partitioning.make_mesh(MESHES['all'])
   optimizer = build_optimizer(OptimizerConfig(16))
