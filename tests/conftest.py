@@ -48,9 +48,9 @@ SIZES = dict(vocab_size=29, target_vocab_size=29, d_model=14, num_heads=2, num_l
 
 
 # Files that take longest, the longest first.
-LONG = ('processes', 'buckets', 'trust', 'reliability', 'recipes', 'pods', 'runs', 'sweep', 'language_model',
-        'ahead_of_time', 'outputs', 'fourth_task', 'live', 'snapshots', 'fine_tuning', 'partitioning', 'training', 'search',
-        'model_family', 'recurrent', 'sweep_search')
+LONG = ('buckets', 'processes', 'recipes', 'sweep', 'pods', 'live', 'runs', 'reliability', 'model_family', 'trust',
+        'partitioning', 'page', 'translation', 'exchange', 'language_model', 'page_layout', 'training', 'search', 'visualize',
+        'phrasebook', 'model', 'coverage', 'ahead_of_time', 'wishes', 'configs')
 
 
 # Linux gives a process 65,530 pieces of memory. A compiled program takes some, and a process without any left dies of it.
@@ -107,8 +107,9 @@ def params(model):
 
 
 def but_long(names, long):
-  """The names as parameters of a test, of which some belong to `make test-long` alone."""
-  return [pytest.param(name, marks=pytest.mark.long if name in long else ()) for name in names]
+  """The names as parameters of a test, of which some belong to `make test-long` alone; a tuple for several parameters."""
+  parts = lambda name: name if isinstance(name, tuple) else (name,)
+  return [pytest.param(*parts(name), marks=pytest.mark.long if name in long else ()) for name in names]
 
 
 def sentences(lengths, seed=0, vocabulary=29):

@@ -20,6 +20,7 @@ from options import train_options
 from options.configurations import ROOT
 from tasks import compiling, setup
 from tests import tiny_runs
+from tests.conftest import but_long
 from training import ahead_of_time, failures, optimized_module
 from training.stepping import abstract_state, compile_training
 from transformer import architectures, partitioning, training
@@ -75,7 +76,7 @@ def test_data_parallelism_adds_the_gradient_once_and_one_device_sends_nothing():
   assert not alone.collectives and alone.products == 8 * found.products
 
 
-@pytest.mark.parametrize('devices', [2, 16])
+@pytest.mark.parametrize('devices', but_long([2, 16], [16]))
 def test_shapes_of_the_corpus_are_compiled_and_nothing_is_trained(corpus, tmp_path, capsys, devices):
   asked = tiny_runs.options(corpus, tmp_path / 'run', f'--compile_for=cpu:{devices}', '--config.train.batch_tokens=512')
   assert train.main(asked) == 0

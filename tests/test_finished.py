@@ -62,6 +62,7 @@ def test_a_run_of_before_results_named_their_options_is_scored_again_for_other_o
   assert changed_since(results, later) == [f'config.search.beam_size was {search["beam_size"]} and is 9']
 
 
+@pytest.mark.long
 def test_a_test_set_whose_files_come_later_is_scored_then(corpus, run, tmp_path, capsys):
   workdir, place = shutil.copytree(run, tmp_path / 'run'), shutil.copytree(corpus, tmp_path / 'corpus')
   asked = lambda: train.main(options(place, workdir, LENGTH, '--config.data.test_splits=("test","further")'))

@@ -244,7 +244,8 @@ def test_each_shape_is_first_used_where_the_plan_says():
   assert list(plan.first_uses(0, stop=1)) == [(plan.shapes[0], 0)]
 
 
-@pytest.mark.parametrize('thread', [pytest.param('first step', marks=pytest.mark.long), 'compile'])
+@pytest.mark.long
+@pytest.mark.parametrize('thread', ['first step', 'compile'])
 def test_K1_a_stop_during_a_background_compilation(corpus, run, two_threads, tmp_path, monkeypatch, thread):
   """Stopped while the first state is made, or beside steps, a run ends at once; continued, it is as if it had not."""
   program, release, stuck = CompiledStep.program, threading.Event(), []

@@ -190,7 +190,7 @@ def test_searches_over_markov_chains_find_the_same_in_the_same_order(engine, opt
     np.testing.assert_allclose([score for _, score in one], found.scores[row][ranks], atol=1e-4)
 
 
-@pytest.mark.parametrize('name', but_long(MODELS, ['learned', 't5', 'unordered']))
+@pytest.mark.parametrize('name', but_long(MODELS, ['halves', 'learned', 't5', 'turned', 'unordered']))
 def test_logits_and_hypotheses_are_pythons_with_the_same_weights(engine, name):
   ready = live.prepare(small_translator(**MODELS[name]))
   translator = ready.translator

@@ -31,6 +31,7 @@ def untrained_run(folder):
   (folder / 'metrics.jsonl').write_text('{"step": 1, "train/loss": 2.0, "validation/bleu": 1.0}\n')
 
 
+@pytest.mark.long
 def test_the_notebook_runs(tmp_path, monkeypatch):
   """Every cell of docs/explorer.ipynb, in a folder that looks like a checkout."""
   with open(NOTEBOOK, encoding='utf-8') as file:

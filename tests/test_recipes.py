@@ -184,6 +184,7 @@ def test_a_card_holds_all_that_a_result_depends_on(back_translated, text):
   assert card['command'].split()[1:3] == [os.path.relpath(f'{ROOT}/recipe.py'), 'back_translate']
 
 
+@pytest.mark.long
 def test_a_multilingual_model_reads_tagged_text_and_is_scored_by_language(multilingual, text):
   english, train = lines(text / 'train.en'), lines(multilingual / 'text' / 'train.en')
   german = [line for line in train if line.startswith('<2de> ')]

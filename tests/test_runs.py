@@ -85,6 +85,7 @@ def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
   assert (run / 'results.json').stat().st_mtime_ns == before
 
 
+@pytest.mark.long
 def test_a_finished_run_is_scored_again_with_other_options_of_its_scores(corpus, run, tmp_path, capsys):
   workdir = tmp_path / 'run'
   shutil.copytree(run, workdir)

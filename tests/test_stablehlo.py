@@ -98,6 +98,7 @@ def test_other_kinds_of_positions_are_written_too(positions, pieces, tmp_path): 
   assert encode.call(parameters, np.ones((2, 7), np.int32), np.array([7, 3], np.int32))
 
 
+@pytest.mark.long
 def test_a_run_of_another_attention_kernel_is_written_with_einsum(pieces, tmp_path):  # noqa: F811
   """cuDNN's takes texts by their lengths, which an exported program does not know."""
   workdir = own_run(tmp_path / 'run', pieces, attention_kernel='cudnn', dtype='bfloat16', d_model=16, num_layers=1)

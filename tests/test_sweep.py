@@ -328,6 +328,7 @@ open({run.folder.results!r}, 'w').write({json.dumps(scored(run))!r})
   assert (tmp_path / 'base' / 'seed_0.log').read_text().count('\nstarted\n') == 2
 
 
+@pytest.mark.long
 def test_language_models_are_swept_and_tabled(config, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(ROOT)
   tiny = {'data.text': config.parent / 'train.en', 'data.max_length': 16, 'vocabulary.size': 300, 'model.d_model': 16,

@@ -268,6 +268,7 @@ def test_the_smoothed_target_is_the_runs_own(over, label, monkeypatch):
   np.testing.assert_allclose(drawn[0][0], [label] + 4 * [0.01 if over == 'vocabulary' else 0.1 / 9])
 
 
+@pytest.mark.long
 def test_a_recurrent_models_attention_is_one_head():
   vocabulary = small_vocabulary()
   model = architectures.build(RecurrentConfig(vocabulary.size, vocabulary.size, 7))
