@@ -93,6 +93,22 @@ def test_normalisations_compute_in_float32(kind):
   assert (wide(found) == wide(jnp.asarray(expected, HALF))).mean() > 0.98  # rounded once, at the end
 
 
+@pytest.mark.parametrize('dtype, mean, rtol', [(jnp.float32, 1000.0, 2e-3), (HALF, 60.0, 2**-7)])
+def test_a_mean_far_from_zero_costs_no_more_than_the_rounding_of_the_inputs(dtype, mean, rtol):
+  x = jnp.asarray(np.random.default_rng(3).normal(mean, 1.0, (3, 5, 1002)), dtype)
+  config = ModelConfig(**SIZES | dict(d_model=1002), normalization='layer_norm', dtype=jnp.dtype(dtype).name)
+  found, _ = normalization.make(config).init_with_output(jax.random.key(0), x)
+  read = wide(x) - wide(x).mean(-1, keepdims=True)
+  np.testing.assert_allclose(wide(found), read / np.sqrt((read**2).mean(-1, keepdims=True) + 1e-6), rtol=rtol, atol=2e-3)
+
+
+def test_rows_without_variance_are_no_root_of_less_than_nothing():
+  x = jnp.broadcast_to(jnp.linspace(1.0, 60.0, 100, dtype=HALF)[None, :, None], (1, 100, 1002))
+  config = ModelConfig(**SIZES | dict(d_model=1002), normalization='layer_norm', dtype='bfloat16')
+  found, _ = normalization.make(config).init_with_output(jax.random.key(0), x)
+  assert np.abs(wide(found)).max() < 0.1
+
+
 def test_logits_are_summed_in_float32():
   x, table = normal(2, 3, 31), normal(29, 31)
   found = embeddings.logits(x, embeddings.Table(table.astype(jnp.float32)))
