@@ -237,7 +237,8 @@ def own_run(place, pieces, search=None, **options):
   return str(place)
 
 
-@pytest.mark.parametrize('name', but_long([name for name in MODELS if not name.startswith('pre')], ['halves', 'scanned', 'separate', 'untied']))
+@pytest.mark.parametrize('name', but_long([name for name in MODELS if not name.startswith('pre')],
+                                          ['halves', 'scanned', 'separate', 'untied']))
 def test_an_exported_model_imported_again_computes_the_same(name, pieces, tmp_path):
   workdir = own_run(tmp_path / 'run', pieces, **MODELS[name])
   exporting.write(workdir, 'final', 'huggingface', str(tmp_path / 'model'))
