@@ -10,6 +10,7 @@ from checks.errors import DataError
 from corpora import input_formats, labelled
 from corpora.labelled import Example, LabelledSplit
 from corpora.vocabulary import Vocabulary
+from decoding import text_lines
 from decoding.batches import length_classes
 from transformer import tokens
 from transformer.model import Model, Params
@@ -20,9 +21,12 @@ _ROWS = 8  # examples of a batch
 class Label(NamedTuple):
   """The label that a model finds likeliest for an example."""
 
-  text: str  # the label's name
+  text: str  # the label's name; '' where there is none, see NO_LABEL
   index: int
   probability: float
+
+
+NO_LABEL = Label('', -1, 0.0)  # of a blank line, and where the model gives no label a probability that is a number
 
 
 class Classifier:
@@ -43,20 +47,22 @@ class Classifier:
     self._task, self._length = labelled.TASKS[task], length
     self._compiled = jax.jit(lambda params, sequences: jax.nn.softmax(model.scores(params, sequences), axis=-1))
     self.cut = 0
+    self._nothing: list[int] = []  # lines, counted from 1, for which there was no label
 
   def classify(self, examples: Sequence[Example], progress: Callable[[int], object] | None = None) -> list[Label]:
     """Find the likeliest label of each example; their own labels are not read."""
     split = LabelledSplit('', tuple(examples))
     encoded = input_formats.encode(split, self._task.name, self._vocabulary, self._length)
     self.cut += encoded.cut
-    out: list[Label] = [Label('', 0, 0.0)] * len(examples)
+    out: list[Label] = [NO_LABEL] * len(examples)
     lengths = {index: max(map(len, sequences)) for index, sequences in enumerate(encoded.sequences)}
     for length, members in length_classes(lengths, self._model.longest).items():
       for start in range(0, len(members), _ROWS):
         chosen = members[start:start + _ROWS]
         batch = _rows([encoded.sequences[index] for index in chosen], length)
         for index, row in zip(chosen, np.asarray(self._compiled(self.params, batch))):
-          out[index] = Label(self._labels[int(row.argmax())], int(row.argmax()), float(row.max()))
+          if np.isfinite(row).all():
+            out[index] = Label(self._labels[int(row.argmax())], int(row.argmax()), float(row.max()))
         if progress:
           progress(len(chosen))
     return out
@@ -82,11 +88,15 @@ class Classifier:
                         f'expected {expected}: {", ".join(self._task.columns)}{", …" if self._task.answers else ""}')
       examples[number] = Example(0, texts)
     found = dict(zip(examples, self.classify(list(examples.values()), progress)))
-    return [found.get(number, Label('', 0, 0.0)) for number in range(len(lines))]
+    self._nothing += [number + 1 for number, label in found.items() if label == NO_LABEL]
+    return [found.get(number, NO_LABEL) for number in range(len(lines))]
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines labelled so far, a sentence each."""
-    return [f'texts were cut, since sequences have {self._length} tokens; lines so cut: {self.cut:,}'] if self.cut else []
+    cut = [f'texts were cut, since sequences have {self._length} tokens; lines so cut: {self.cut:,}'] if self.cut else []
+    nothing = ['the model gives no label a probability that is a number, as one does whose training diverged; there is no '
+               f'label of {text_lines.numbered(self._nothing)}'] if self._nothing else []
+    return cut + nothing
 
 
 def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:

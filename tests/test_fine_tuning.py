@@ -161,6 +161,13 @@ def test_a_label_does_not_depend_on_its_neighbours(runs):
   assert model.cut == 2 and 'lines so cut: 2' in model.notes()[0]
 
 
+def test_a_model_whose_training_diverged_gives_no_label(runs):
+  model = tasks.load(str(runs[1]))
+  model.params = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), model.params)
+  assert [label.text for label in model.classify_lines(['a\tb', '', 'b\ta'])] == ['', '', '']
+  assert model.notes()[-1].endswith('there is no label of 2 lines (1, 3)')
+
+
 @pytest.mark.parametrize('mistake, words', [
     (['--config.vocabulary.control_symbols=()'], 'control_symbols lacks <delimiter> and <extract>'),
     (['--config.train.label_smoothing=0.1'], 'fine-tuning has none'),

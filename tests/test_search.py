@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import BOS, EOS, FILLER, rows
 from transformer import search, tokens
-from transformer.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig, ensemble, queue
+from transformer.search import LENGTH_PENALTIES, STRATEGIES, SearchConfig, constraints, diverse, ensemble, queue
 from transformer.search.early_stopping import EARLY_STOPPING
 from transformer.search.largest import by_strides, largest
 
@@ -346,6 +346,18 @@ def test_diverse_groups_shun_each_others_tokens():
         assert found.tokens[row, rank, :limit].tolist() == sentence
         assert abs(found.log_probs[row, rank] - log_prob) < 1e-4  # the model's own, without the penalty
   assert different > 6
+
+
+def test_diverse_groups_shun_no_token_of_a_hypothesis_that_is_not_there():
+  logits = np.full((1, 4, V), search.NEVER, np.float32)
+  logits[0, 0, 4] = 0.0  # all that the first group can go on with, though it has two places
+  logits[0, 2, :3] = 0.2, 0.1, 0.0
+  alone = np.array([[0.0, search.NEVER] * 2], np.float32)  # each group has one hypothesis yet
+  moment = constraints.Moment(np.array([1]), np.array([9]), jnp.asarray(logits), jnp.zeros((1, 4)))
+  live, _ = diverse.choose(moment, jnp.zeros((1, 4, 9), jnp.int32), jnp.asarray(alone), EOS,
+                           SearchConfig(beam_size=4, groups=2, diversity=5.0))
+  assert (live.total > search.NEVER).tolist() == [[True, False, True, True]]
+  assert live.token[0, [0, 2, 3]].tolist() == [4, 0, 1]
 
 
 @pytest.mark.parametrize('groups', [2, 4])
