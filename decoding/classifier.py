@@ -93,10 +93,11 @@ class Classifier:
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines labelled so far, a sentence each."""
-    cut = [f'texts were cut, since sequences have {self._length} tokens; lines so cut: {self.cut:,}'] if self.cut else []
-    nothing = ['the model gives no label a probability that is a number, as one does whose training diverged; there is no '
-               f'label of {text_lines.numbered(self._nothing)}'] if self._nothing else []
-    return cut + nothing
+    told = (
+        (self.cut, f'texts were cut, since sequences have {self._length} tokens; lines so cut: {self.cut:,}'),
+        (self._nothing, 'the model gives no label a probability that is a number, as one does whose training diverged; there '
+         f'is no label of {text_lines.numbered(self._nothing)}'))
+    return [note for found, note in told if found]
 
 
 def _rows(sequences: list[list[list[int]]], length: int) -> tokens.Tokens:

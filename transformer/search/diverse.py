@@ -45,8 +45,8 @@ def choose(moment: Moment, tokens: Int[Array, 'B W L'], log_probs: Float[Array, 
       exists = group.total > NEVER
       found.append(group._replace(total=jnp.where(exists, group.total + cost, NEVER), gained=group.gained + cost,
                                   parent=group.parent + start))
-    exists = (live.total > NEVER).astype(taken.dtype)
-    taken = taken.at[jnp.arange(taken.shape[0])[:, None], live.token].add(exists)
+    times = jnp.where(live.total > NEVER, 1.0, 0.0)
+    taken = taken.at[jnp.arange(taken.shape[0])[:, None], live.token].add(times)
   join = lambda groups: jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *groups)
   return join(going), join(over)
 
