@@ -34,7 +34,8 @@ NOT_TOLD = (*NOT_COMPARED, *(f'data.{name}' for name in PATHS), 'data.validation
             'train.profile_steps', 'train.peak_tflops', 'train.stall_seconds', 'train.heartbeat_seconds')
 # Of a start of a run, as environment.json has it: what later starts may have changed.
 _OF_A_START = ('commit', 'uncommitted_changes', 'python', 'packages', 'platform', 'processor', 'cores', 'devices')
-_OUTSIDE = re.compile(r'(?<![\w…./])(?:~\w*|\.\.)?/(?:[^/\s,\'"()]+/)*([^/\s,\'"()]+)')
+# A path that leads out of the repository, up to its last part. Its folders may have spaces; ' + ' joins the names of texts.
+_OUTSIDE = re.compile(r'(?<![\w…./])(?:~\w*|\.\.)?/(?:(?:[^/\s,\'"()]| (?!\+))+/)*([^/\s,\'"()]+)')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -347,6 +347,12 @@ def is_pattern(name: str) -> bool:
   return ',' in name or glob.has_magic(name)
 
 
+def is_within(name: str) -> bool:
+  """Return whether a split's name stands for files of whatever folder it is looked for in, and of no other."""
+  parts = [part.strip() for part in name.split(',')]
+  return not any(os.path.isabs(part) or os.pardir in part.split('/') for part in (name, *parts))
+
+
 def find(directory: str, name: str, advice: str) -> str:
   """Return the path of a file or of its `.gz`. If neither exists, raise DataError with what is there and `advice`."""
   if not os.path.isdir(directory):

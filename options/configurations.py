@@ -24,6 +24,15 @@ from options.option_types import type_mistakes
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIGS = os.path.join(ROOT, 'configs')
 LENGTHS = ('train.num_steps', 'train.num_epochs', 'train.num_minutes')
+# Options of a training that decide nothing of what it learns and measures.
+_DECIDE_NOTHING = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cache_dir', 'data.num_threads',
+                   'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
+                   'train.profile_steps', 'train.peak_tflops')
+
+
+def decides_nothing(name: str) -> bool:
+  """Return whether an option, by its dotted name, may differ where the same is to be learnt and measured."""
+  return any(name == free or name.startswith(f'{free}.') for free in _DECIDE_NOTHING)
 
 
 def load_config(spec: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ FLAGS = (
          only_for='back_translate'),
     Flag('reverse', 'a trained run from the target to the source language, in place of training one',
          only_for='back_translate'),
-    Flag('tag', 'word in front of each synthetic source, or none', default='<bt>', only_for='back_translate',
+    Flag('tag', 'word in front of each synthetic source, such as <bt>, or none', default='none', only_for='back_translate',
          pattern=r'[^\s#*\'"]+', expected='a word without quotes, # and *, or none'),
     Flag('weight', 'times that each synthetic pair is read in an epoch; 0.5 reads half of them', default='1',
          only_for='back_translate', pattern=_NUMBER, expected=_WEIGHT),
@@ -182,6 +182,8 @@ def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping
     yield f'--weight={values["weight"]}: expected {_WEIGHT}'
   if values['keep'] is not None and values['min_score'] is not None:
     yield '--keep and --min_score both say which pairs are kept; give one'
+  if values['min_score'] is not None and float(str(values['min_score'])) > 0.0:
+    yield f'--min_score={values["min_score"]}: expected 0 or less, which is as high as a log-probability can be'
   if values['monolingual'] and not os.path.isfile(str(values['monolingual'])):
     yield f'--monolingual={values["monolingual"]}: there is no such file; give the path of one, plain or .gz'
   for name in ('reverse', 'teachers'):

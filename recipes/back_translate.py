@@ -1,8 +1,8 @@
 """Back-translation (Sennrich, Haddow & Birch, 2016): more training pairs from text of the target language alone.
 
 A model of the reverse direction translates that text, by beam search or by sampling (Edunov et al., 2018); its
-translations are the sources of synthetic pairs, which are tagged (Caswell, Chelba & Grangier, 2019) and mixed with the
-real ones.
+translations are the sources of synthetic pairs, which may be tagged (Caswell, Chelba & Grangier, 2019) and are mixed
+with the real ones.
 
     reverse/     the run from the target to the source language
     translated   what it makes of the text: .txt, or .jsonl with probabilities
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from checks.errors import ConfigError, DataError
 from checks.progress import shown
-from corpora import text_files
+from corpora import cleaning, text_files
 from corpora.config import KINDS, LANGUAGES
 from options.configurations import leaves
 from options.recipe_options import RecipeOptions
@@ -52,7 +52,7 @@ def plan(options: RecipeOptions) -> Plan:
   scored = options.keep is not None or options.min_score is not None
   translated = place('translated.jsonl' if scored else 'translated.txt')
   source_file, target_file = (place('synthetic', f'{values["data.train_split"]}.{code}') for code in codes)
-  mixed = f'{place("synthetic")}*{options.weight:g}' + (f'#{options.tag}' if options.tag else '')
+  mixed = f'{place("synthetic")}*{str(options.weight).removesuffix(".0")}' + (f'#{options.tag}' if options.tag else '')
   forward: dict[str, object] = {'data.mix': (*values['data.mix'], mixed)}
   if options.tag and not values['vocabulary.source_model'] and not values['init_from']:
     forward['vocabulary.tags'] = tuple(dict.fromkeys((*values['vocabulary.tags'], options.tag)))
@@ -79,14 +79,17 @@ def _check_text(path: str) -> None:
 
 
 def _read_twice(options: RecipeOptions) -> list[str]:
-  """Return the files of the real text, which both trainings read, one perhaps days after the other."""
+  """Return the files that decide what both trainings learn, of which one may read them days after the other."""
   values = leaves(options.config)
-  if values['data.kind'] != 'text':
-    needed = values.get(f'data.{KINDS[values["data.kind"]].needs}')
-    return [needed] if needed and os.path.isfile(needed) else []
   codes = values['data.source_language'], values['data.target_language']
-  return [path for split in ('data.train_split', 'data.validation_split')
-          for path in text_files.files_there(values['data.directory'], values[split], codes)]
+  there = lambda directory, split: text_files.files_there(directory, values[f'data.{split}'], codes)
+  named = [values[f'vocabulary.{side}_model'] for side in ('source', 'target')]
+  if values['data.kind'] != 'text':
+    named.append(values.get(f'data.{KINDS[values["data.kind"]].needs}'))
+  else:
+    named += [path for split in ('train_split', 'validation_split') for path in there(values['data.directory'], split)]
+  named += [path for mixed in values['data.mix'] for path in there(cleaning.source_of(mixed).directory, 'train_split')]
+  return [path for path in dict.fromkeys(named) if path and os.path.isfile(path)]
 
 
 def _turned(options: RecipeOptions) -> dict[str, object]:

@@ -23,9 +23,12 @@ def write(options: RecipeOptions, plan: Plan) -> dict[str, Any]:
   Args:
     options: the recipe's.
     plan: its stages.
+
+  Raises:
+    DamagedError: when a file of a run is missing or damaged.
   """
   records = {stage.name: work.record_of(stage, options.workdir) for stage in plan.stages}
-  runs = {stage.name: run_of(stage.folder) for stage in plan.trainings}
+  runs = {stage.name: _trained(stage.folder) for stage in plan.trainings}
   last = runs[plan.trainings[-1].name]
   # A training's own clock counts whoever has started it; of another script that was run by hand there is none.
   seconds = {name: record['seconds'] for name, record in records.items()} | {
@@ -46,8 +49,16 @@ def write(options: RecipeOptions, plan: Plan) -> dict[str, Any]:
   return card
 
 
+def _trained(folder: RunFolder) -> dict[str, Any]:
+  """Return run_of() a run of the recipe's own. Raises DamagedError when one of the two files is missing."""
+  return {'results': read_json(folder.results), 'environment': read_json(folder.environment)}
+
+
 def run_of(folder: RunFolder) -> dict[str, Any]:
-  """Return what a run's results.json and environment.json hold: scores with signatures, steps, data, versions, …"""
+  """Return what a run's results.json and environment.json hold: scores with signatures, steps, data, versions, …
+
+  None stands for a file that is not there, as an earlier version or another program may have left a run of the user's.
+  """
   files = {'results': folder.results, 'environment': folder.environment}
   return {name: read_json(path) if os.path.isfile(path) else None for name, path in files.items()}
 

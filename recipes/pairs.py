@@ -1,6 +1,7 @@
 """Pairs of text in files: written side by side, and chosen among translations by score."""
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -62,10 +63,14 @@ def answers(path: str, references: str | None = None) -> Iterator[Answer]:
     yield from (Answer(line, 0.0, 1) for line in lines_of(path))
     return
   bleu, wanted = BLEU(effective_order=True), lines_of(references) if references else None
-  for line in lines_of(path):
-    record = json.loads(line)
-    listed = [Answer(one['text'], one['log_prob'], len(one['token_log_probs']))
-              for one in record.get('n_best', [record])]
+  for number, line in enumerate(lines_of(path), 1):
+    try:
+      record = json.loads(line)
+      listed = [Answer(one['text'], one['log_prob'], len(one['token_log_probs']))
+                for one in record.get('n_best', [record])]
+    except (ValueError, TypeError, KeyError, AttributeError):
+      raise DataError(f'{path}: line {number:,} is not what decode.py --format=jsonl writes; delete the file to have the '
+                      'text translated again') from None
     if wanted is not None:
       reference = next(wanted)
       listed.sort(key=lambda one: -bleu.sentence_score(one.text, [reference]).score)  # stable
@@ -96,12 +101,15 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
     The figures of the stage: how many lines were read, left out for an empty side, and kept, and the scores.
 
   Raises:
-    DataError: when no pair is left.
+    DataError: when no pair is left, and when the translations are not those of the text, a line for each.
   """
   pair_of = lambda text, answer: Pair(answer.text, text) if is_back else Pair(text, answer.text)
-  read = lambda: zip(lines_of(given), answers(translations, references), strict=True)
+  read = lambda: itertools.zip_longest(lines_of(given), answers(translations, references))
   scores, full = [], []
   for text, answer in shown(read(), 'scoring', ' pairs'):
+    if text is None or answer is None:
+      raise DataError(f'{translations} and {given} are not equally long, and each line of the one is to be the '
+                      'translation of a line of the other; delete the first to have the text translated again')
     full.append(has_text(pair_of(text, answer)))
     scores.append(answer.score)
   kept = chosen(np.array(scores), np.array(full, bool), keep, min_score)

@@ -17,17 +17,13 @@ from typing import Any
 from checks import children, whole_files
 from checks.errors import ConfigError, DamagedError, FileError
 from checks.exit_codes import DONE, FOLDER_BUSY, UNEXPECTED
-from options.configurations import ROOT, default_tree, leaves
+from options.configurations import ROOT, decides_nothing, default_tree, leaves
 from options.programs import python
 from options.recipe_options import RecipeOptions
 from recipes.stages import Making, Script, Stage
 from training.json_files import as_written, read_json, write_json
 from training.run_folder import RunFolder
 
-# Options of a training that decide nothing, and may differ when a recipe goes on.
-_FREE = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel', 'data.cache_dir', 'data.num_threads',
-         'train.loss_chunks', 'train.log_every', 'train.stall_seconds', 'train.heartbeat_seconds',
-         'train.profile_steps', 'train.peak_tflops')
 _CONTENT = 'content of '  # how the names of sums begin in recipe.json
 _NOT_SUMMED = whole_files.digest_of({})  # which earlier versions wrote for every run without a manifest
 
@@ -65,13 +61,22 @@ def begin(options: RecipeOptions, files: Sequence[str], runs: Sequence[str] = ()
              and before.get(name) != _NOT_SUMMED]
     if wrong and found - {'recipe.json', 'recipe.json.lock', 'recipe.json.unfinished'}:
       raise ConfigError(f'{options.workdir} holds a recipe with other settings:\n  ' + '\n  '.join(wrong)
-                        + '\nGive the same settings to go on with it, or another --workdir')
+                        + '\nGive the same settings to go on with it, or another --workdir'
+                        + _taken_along(options))
     if not wrong:
       return
   elif left := sorted(found - {'recipe.json.lock', 'recipe.json.unfinished'}):
     raise ConfigError(f'--workdir={options.workdir} is no folder of a recipe and not empty; it holds '
                       f'{", ".join(left[:10])}; give a new folder, or that of a recipe')
   write_json(path, asked)
+
+
+def _taken_along(options: RecipeOptions) -> str:
+  """Return how a new folder spares the training that a folder of other settings holds already."""
+  trained = RunFolder(os.path.join(options.workdir, 'reverse'))
+  if options.recipe != 'back_translate' or options.reverse or not os.path.isfile(trained.results):
+    return ''
+  return f'; with --reverse={trained.path} that needs no other reverse model'
 
 
 def _plain() -> dict[str, Any]:
@@ -82,7 +87,7 @@ def _plain() -> dict[str, Any]:
 def settings(options: RecipeOptions, files: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
   """Return all that decides what a recipe makes, as recipe.json holds it; see begin()."""
   config = {f'config.{name}': value for name, value in leaves(options.config).items()
-            if not any(name == free or name.startswith(f'{free}.') for free in _FREE)}
+            if not decides_nothing(name)}
   contents = {file: whole_files.sum_of(file) for file in files} | {run: _sum_of_run(run) for run in runs}
   return as_written({'recipe': options.recipe, **options.flags, **config,
                      **{f'{_CONTENT}{name}': value for name, value in contents.items()}})
@@ -106,7 +111,8 @@ def _sum_of_run(run: str) -> str:
 def record_of(stage: Stage, workdir: str) -> dict[str, Any]:
   """Return the record of a stage: `done`, `seconds`, and once it is done `inputs`, `outputs` and `figures`.
 
-  The seconds are None where nobody has measured them: of a script whose outputs were found.
+  The seconds are None where nobody has measured them: of a script whose outputs were found, and of a stage that was
+  killed with this program, which had no time to write them.
   """
   path = _record(stage, workdir)
   return read_json(path) if os.path.isfile(path) else {'done': False, 'seconds': 0.0}
@@ -203,19 +209,17 @@ def _check_inputs(stage: Stage, stages: Sequence[Stage]) -> None:
 
 
 def _make(stage: Stage, options: RecipeOptions) -> int:
-  start = time.monotonic()
   assert isinstance(stage, Making)
+  seconds = _clock(stage, options.workdir)
   figures = stage.make()
-  _write_record(stage, options.workdir, time.monotonic() - start, figures)
+  _write_record(stage, options.workdir, seconds(), figures)
   return DONE
 
 
 def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], Any]) -> int:
   """Run a script to its end, once no other process does its work; return its exit code."""
   assert isinstance(stage, Script)
-  before, start, log = record_of(stage, options.workdir), time.monotonic(), os.path.join(
-      options.workdir, 'logs', f'{stage.name}.log')
-  seconds = lambda: (before['seconds'] or 0.0) + time.monotonic() - start
+  seconds, log = _clock(stage, options.workdir), os.path.join(options.workdir, 'logs', f'{stage.name}.log')
   code, last, is_found = FOLDER_BUSY, '', False
   with children.stop_signals() as stops:
     try:
@@ -239,7 +243,17 @@ def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], A
   return code if code > 0 else UNEXPECTED  # below 0: killed by a signal
 
 
-def _write_seconds(stage: Stage, workdir: str, seconds: float) -> None:
+def _clock(stage: Stage, workdir: str) -> Callable[[], float | None]:
+  """Return what says how many seconds have gone into a stage, now that it begins or goes on.
+
+  Until they are written, its record says that nobody knows them, so that a kill leaves no wrong number.
+  """
+  before, start = record_of(stage, workdir)['seconds'], time.monotonic()
+  _write_seconds(stage, workdir, None)
+  return lambda: None if before is None else before + time.monotonic() - start
+
+
+def _write_seconds(stage: Stage, workdir: str, seconds: float | None) -> None:
   """Record for how long a stage has worked that is not done."""
   os.makedirs(os.path.join(workdir, 'stages'), exist_ok=True)
   write_json(_record(stage, workdir), {'done': False, 'seconds': seconds})

@@ -20,12 +20,12 @@ import numpy as np
 from checks import children
 from checks.errors import ConfigError, DamagedError
 from checks.exit_codes import CONFIG, DONE, NON_FINITE, OUT_OF_MEMORY
-from options.configurations import leaves
+from options.configurations import decides_nothing, leaves
 from options.search_ranges import Range
 from options.sweep_options import SweepOptions
 from sweeps import queue
-from sweeps.table import NOT_COMPARED
 from training.json_files import as_written, read_json, read_lines, write_json
+from training.run_folder import RunFolder
 
 try:
   import optuna
@@ -125,7 +125,8 @@ def read(options: SweepOptions) -> Journal:
 def _identity(options: SweepOptions) -> dict[str, Any]:
   """Return what makes two searches the same, as search.json has it."""
   assert options.search is not None
-  config = {f'config.{name}': value for name, value in leaves(options.rows[0].config).items() if name not in NOT_COMPARED}
+  config = {f'config.{name}': value for name, value in leaves(options.rows[0].config).items()
+            if name != 'seed' and not decides_nothing(name)}
   return as_written({'ranges': ','.join(sorted(one.written for one in options.search.ranges)),
                      'whole_trials': options.search.whole_trials, 'min_steps': options.search.min_steps,
                      'sampler_seed': options.search.sampler_seed, **config})
@@ -187,9 +188,13 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children
     say(f'{head}: refused: {error}')
     return
   run, = queue.queue(asked)
-  watch = _Watch(theirs, run)
+  watch = _Watch(theirs, run, _text_before(journal))
   code, last = queue.finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'), watch)
   is_worse = watch()  # also of what was measured after the last look
+  if watch.other_text:
+    raise TrialFailedError(f'{head} reads other text than the trials before it ({", ".join(watch.other_text)}), and their '
+                           f'losses would not compare: put the text back and delete {run.folder.path} to go on, or give '
+                           'another --workdir', CONFIG)
   ours.evaluations = sorted(watch.seen.items())
   ours.step, ours.seconds = watch.step, watch.seconds
   # A trial may have come to its end before it could be stopped; one that was to be stopped before it went on has no results.
@@ -223,17 +228,23 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children
 class _Watch:
   """Follows a run's measurements and says when it is worse than the median of the trials before it."""
 
-  def __init__(self, trial: optuna.Trial, run: queue.QueuedRun):
-    self._trial, self._metrics = trial, run.folder.metrics
+  def __init__(self, trial: optuna.Trial, run: queue.QueuedRun, text: Mapping[str, str] | None = None):
+    self._trial, self._folder, self._metrics, self._text = trial, run.folder, run.folder.metrics, text or {}
     self._epochs = run.config['train']['num_epochs']
     self._end = run.config['train']['num_steps'] or math.inf  # where nothing is left to be saved by stopping
     self.seen: dict[int, float] = {}  # the loss at each evaluation, by step
     self.step: int | None = None
     self.seconds: float | None = None
+    self.other_text: list[str] = []  # names of the splits whose text is not that of earlier trials
     self._is_worse = False
 
   def __call__(self) -> bool:
-    """Read what has been measured since the last call, up to where the trial is worse; return whether it is."""
+    """Read what has been measured since the last call, up to where the trial is worse; return whether it is to stop."""
+    if self._text and not self.other_text:
+      now = _text_of(self._folder)
+      self.other_text = [name for name in self._text if now.get(name, self._text[name]) != self._text[name]]
+    if self.other_text:
+      return True
     for line in self._lines():
       if self._is_worse:
         break
@@ -255,6 +266,25 @@ class _Watch:
   def _lines(self) -> Iterator[Mapping[str, Any]]:
     with contextlib.suppress(DamagedError):  # not there yet; train.py says when it is damaged
       yield from read_lines(self._metrics)
+
+
+def _text_of(folder: RunFolder) -> dict[str, str]:
+  """Return the hashes of a run's training and validation text, by the names of the splits; empty before it has begun."""
+  with contextlib.suppress(DamagedError):
+    return dict(list(read_json(folder.environment)['data'].items())[:2])
+  return {}
+
+
+def _text_before(journal: Journal) -> dict[str, str]:
+  """Return the text that a trial is to read: _text_of() the first that is over, where that has a folder.
+
+  The training text is left out where ranges are of options that say what of it is read.
+  """
+  assert journal.options.search is not None
+  over = [trial for trial in journal.trials if trial.state != RUNNING]
+  runs = (queue.queue(journal.options.with_values({trial.name: trial.values}))[0] for trial in over)
+  text = list(next(filter(None, (_text_of(run.folder) for run in runs)), {}).items())
+  return dict(text[any(one.option.startswith('data.') for one in journal.options.search.ranges):])
 
 
 def _loss(perplexity: float | None) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from batching.shapes import MOST, ROWS
 from checks.errors import ConfigError
-from corpora import cleaning, labelled, subword_sampling
+from corpora import cleaning, labelled, subword_sampling, text_files
 from corpora import vocabulary as vocabularies
 from input_pipeline import BatchConfig
 from options.flags import folder_mistakes
@@ -152,6 +152,10 @@ def mistakes(setup: Setup, task: type[Task]) -> Iterator[str]:
   if task.texts != 'pairs' and setup.cleaning not in (None, cleaning.CleaningConfig()):
     yield (f'config.data: filters, tag and mix are for pairs, and kind {kind!r} holds {task.texts}; leave '
            'the options from max_characters to mix at their defaults')
+  split = config['data']['train_split']
+  if setup.cleaning and setup.cleaning.mix and not text_files.is_within(split):
+    yield (f'config.data.train_split is {split!r}, and each folder of data.mix is looked for text of that name, which is '
+           'the same text again; expected a name within data.directory')
   if setup.evaluation and setup.evaluation.watch_attention is not None and not task.has_attention:
     yield (f'config.train.watch_attention is {setup.evaluation.watch_attention!r}; it is for translators and language '
            f'models, and data.kind {kind!r} holds {task.texts}')

@@ -140,6 +140,7 @@ def test_a_configuration_is_found_by_its_options_where_the_command_does_not_name
 @pytest.mark.parametrize('word, kept', [
     ('--workdir=/home/x/runs/a', '--workdir=…/a'), ('--workdir=~/runs/a', '--workdir=…/a'), ('--workdir=runs/a', '--workdir=runs/a'),
     ('--config.data.directory=../data/m30k', '--config.data.directory=…/m30k'), ('gs://bucket/a', 'gs://bucket/a'),
+    ('--workdir=/home/al ice/my runs/a', '--workdir=…/a'), ('train + /home/al ice/b + /c/d', 'train + …/b + …/d'),
     ("--config.data.mix=('/a/b/general*0.5','news')", "--config.data.mix=('…/general*0.5','news')")])
 def test_no_folder_outside_of_the_repository_is_told(word, kept):
   assert run_cards._shortened(word) == kept

@@ -10,16 +10,26 @@ from training.loop import Progress
 
 
 @pytest.mark.parametrize('steps, averaged', [
+    ([60, 90, 120, 240], [120, 240]),  # an early evaluation was planned, too, and lies beside a planned checkpoint
     ([240, 360, 480, 600, 720], [360, 480, 600, 720]),  # all planned: the newest four, as ever
     ([1200, 1320, 1440, 1560, 1566], [1200, 1320, 1440, 1566]),  # the clock ended the run just after a planned one
     ([1200, 1320, 1440, 1560, 1620], [1320, 1440, 1560, 1620]),  # … and half an interval after it
     ([1200, 1320, 1400, 1440, 1443, 1560], [1200, 1320, 1440, 1560]),  # stopped and resumed twice on the way
-    ([90, 120], [90, 120]),  # an early evaluation was planned, too
     ([7], [7])])
 def test_checkpoints_a_few_steps_apart_are_not_averaged_twice(steps, averaged):
   loop = setup.records(multi30k.get_config('adam').to_dict()).loop
   loop = dataclasses.replace(loop, average_last=4, checkpoint_every=120, eval_every=240, first_eval=90)
   assert loop.to_average(steps) == averaged
+
+
+@pytest.mark.parametrize('eval_every', [990, 1010, 500, 2000])
+def test_evaluations_beside_planned_checkpoints_do_not_make_them_count_twice(eval_every):
+  loop = setup.records(multi30k.get_config('adam').to_dict()).loop
+  loop = dataclasses.replace(loop, average_last=5, checkpoint_every=1000, eval_every=eval_every, first_eval=eval_every)
+  saved = [step for step in range(1, 5001) if loop.is_planned(step)]
+  averaged = loop.to_average(saved)
+  gaps = [later - earlier for earlier, later in zip(averaged, averaged[1:])]
+  assert averaged[-1] == saved[-1] and len(averaged) == 5 and min(gaps) >= min(1000, eval_every) / 2
 
 
 def test_patience_ends_a_run_by_the_present_options():

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -64,7 +66,7 @@ def start(*given):
 
 
 def back(text, workdir, *more):
-  return 'back_translate', text, workdir, f'--monolingual={text}/mono.de', '--keep=0.5', *more
+  return 'back_translate', text, workdir, f'--monolingual={text}/mono.de', '--keep=0.5', '--tag=<bt>', *more
 
 
 @pytest.fixture(scope='module')
@@ -304,6 +306,7 @@ def test_a_folder_of_other_settings_is_refused(back_translated, text, more, expe
   with pytest.raises(ConfigError, match='Give the same settings to go on with it, or another --workdir') as refused:
     recipe.main(recipe_options.read(given))
   assert expected in str(refused.value) and 'content' not in str(refused.value)
+  assert f'another --workdir; with --reverse={back_translated}/reverse that needs no' in str(refused.value)
   assert contents(back_translated) == before
 
 
@@ -344,12 +347,14 @@ def test_a_teacher_without_a_manifest_is_known_by_the_files_of_its_checkpoints(r
     work.begin(asked, [], [f'{tmp_path}/teacher'])
 
 
-def test_R5_real_text_that_changes_between_the_two_trainings_is_refused(text, tmp_path):
+@pytest.mark.parametrize('place', ['.', 'more'])
+def test_R5_real_text_that_changes_between_the_two_trainings_is_refused(text, tmp_path, place):
   folder = tmp_path / 'text'
   shutil.copytree(text, folder)
+  shutil.copytree(text, folder / 'more')
 
-  def begin(*more):
-    asked = options(*back(folder, tmp_path / 'x', *more))
+  def begin():
+    asked = options(*back(folder, tmp_path / 'x', f"--config.data.mix=('{folder}/more*2',)"))
     plan = recipe.RECIPES['back_translate'](asked)
     work.begin(asked, plan.files, plan.runs)
 
@@ -357,9 +362,10 @@ def test_R5_real_text_that_changes_between_the_two_trainings_is_refused(text, tm
   begin()
   (tmp_path / 'x' / 'reverse').mkdir()
   begin()
-  with open(folder / 'train.en', 'a') as file:
+  changed = os.path.normpath(folder / place / 'train.en')
+  with open(changed, 'a') as file:
     file.write('one dog\n')
-  with pytest.raises(ConfigError, match=f'content of {folder}/train.en: expected .*; found'):
+  with pytest.raises(ConfigError, match=f'content of {changed}: expected .*; found'):
     begin()
 
 
@@ -503,6 +509,9 @@ def test_printed_commands_are_those_of_the_stages(text, tmp_path, capsys):
   assert [tuple(line[1:]) for line in (printed[0], printed[1], printed[3])] == [
       plan.stages[place].command[2:] for place in (0, 1, 3)]
   assert leaves(train_options.read(printed[3]).config)['data.mix'] == (f'{tmp_path}/x/synthetic*1#<bt>',)
+  untagged = recipe_options.read([word for word in words(*back(text, tmp_path / 'y')) if not word.startswith('--tag')])
+  *_, last = recipe.RECIPES['back_translate'](untagged).stages
+  assert last.config['data']['mix'] == [f'{tmp_path}/y/synthetic*1'] and last.config['vocabulary']['tags'] == []
   decoded = decode_options.parse(printed[1], '')
   assert (decoded.search, decoded.format, decoded.input) == ({'beam_size': 3}, 'jsonl', f'{text}/mono.de')
   last, again = recipe_options.read(printed[2]), recipe_options.read(printed[4])
@@ -671,12 +680,57 @@ def test_no_pair_left_is_an_error_that_names_the_best_score(tmp_path):
   assert not (tmp_path / 'x.en').exists()
   assert asked(-2.0)['kept'] == 1 and lines(tmp_path / 'x.en') == ['a dog']
   (tmp_path / 'in.de').write_text('ein Hund\nzwei\n')
-  with pytest.raises(ValueError):
+  with pytest.raises(DataError, match='made.jsonl and .*in.de are not equally long'):
     asked(-2.0)
+  (tmp_path / 'made.jsonl').write_text(json.dumps(record) + '\nzwei Katzen\n')
+  with pytest.raises(DataError, match='made.jsonl: line 2 is not what decode.py --format=jsonl writes'):
+    asked(-2.0)
+
+
+def test_the_corpus_itself_is_never_written_where_its_split_leads_out_of_its_folder(text, tmp_path):
+  shutil.copytree(text, tmp_path / 'mine')
+  before = {path.name: path.read_bytes() for path in (tmp_path / 'mine').iterdir() if path.is_file()}
+  for split in (f'{tmp_path}/mine/train', '../mine/train', f'train,{tmp_path}/mine/val'):
+    asked = options(*back(tmp_path / 'mine', tmp_path / 'x', f'--config.data.train_split={split}'))
+    with pytest.raises(ConfigError, match='config.data.train_split is .* expected a name within data.directory'):
+      recipe.main(asked)
+  assert not (tmp_path / 'x').exists()
+  assert before == {path.name: path.read_bytes() for path in (tmp_path / 'mine').iterdir() if path.is_file()}
+
+
+def test_the_seconds_of_a_stage_that_was_killed_are_unknown_and_stay_so(tmp_path):
+  class Killed(BaseException):
+    pass
+
+  def make():
+    raise Killed
+
+  stage = stages.Making('pairs', 'making pairs', (), (f'{tmp_path}/made',), make)
+  asked = types.SimpleNamespace(workdir=str(tmp_path), stage=None)
+  with pytest.raises(Killed):
+    work.work_off([stage], asked, print)
+  assert work.record_of(stage, str(tmp_path)) == {'done': False, 'seconds': None}
+  again = dataclasses.replace(stage, make=lambda: (tmp_path / 'made').write_text('x') and {})
+  assert work.work_off([again], asked, print) == exit_codes.DONE
+  record = work.record_of(stage, str(tmp_path))
+  assert record['done'] and record['seconds'] is None
+  (tmp_path / 'made').unlink()
+  (tmp_path / 'stages' / 'pairs.json').unlink()
+  assert work.work_off([again], asked, print) == exit_codes.DONE and work.record_of(stage, str(tmp_path))['seconds'] >= 0
+
+
+def test_a_card_is_not_written_of_a_run_whose_files_are_lost(back_translated, text, tmp_path):
+  shutil.copytree(back_translated, tmp_path / 'x')
+  environment = tmp_path / 'x' / 'forward' / 'environment.json'
+  environment.unlink()
+  asked = options(*back(text, tmp_path / 'x', '--search=sampling', '--search.seed=3'))
+  with pytest.raises(DamagedError, match='forward/environment.json is missing'):
+    card.write(asked, recipe.RECIPES['back_translate'](asked))
 
 
 @pytest.mark.parametrize('name, more, expected', [
     ('back_translate', [], ['--monolingual is missing; back_translate needs it']),
+    ('back_translate', ['--monolingual=x.de', '--min_score=0.5'], ['--min_score=0.5: expected 0 or less']),
     ('back_translate', ['--monolingual=lost.de', '--keep=1.5', '--weight=0', '--tag=a b'],
      ['--monolingual=lost.de: there is no such file', '--keep=1.5: expected a share', '--weight=0: expected a number above 0 and below 1000',
       '--tag=a b']),

@@ -288,6 +288,51 @@ def test_another_search_in_the_folder_is_refused(config, tmp_path, monkeypatch, 
     search.read(options(config, tmp_path / 'x', RANGES))
 
 
+def test_options_that_decide_nothing_may_change_in_a_search(config, tmp_path, monkeypatch):
+  found(config, tmp_path / 'x', monkeypatch, '--trials=1')
+  journal = found(config, tmp_path / 'x', monkeypatch, '--trials=2', '--config.train.log_every=7', '--config.mesh.data=1',
+                  '--config.data.num_threads=1', '--config.train.stall_seconds=100')
+  assert [trial.state for trial in journal.trials] == [search.FINISHED] * 2
+
+
+class OfText(StandIn):
+  """A stand-in that tells the text it has read, as a run does."""
+
+  def __init__(self, text):
+    super().__init__()
+    self.text = text
+
+  def __call__(self, run, head, stops, tell, is_enough):
+    os.makedirs(run.folder.path, exist_ok=True)
+    with open(run.folder.environment, 'w') as file:
+      json.dump({'data': dict(zip(('train', 'val', 'test'), self.text))}, file)
+    return super().__call__(run, head, stops, tell, is_enough)
+
+
+@pytest.mark.parametrize('text, ranges, told', [
+    ('abz', '', None), ('ayc', '', r'\(val\)'), ('xyc', '', r'\(train, val\)'),
+    ('xbc', ',data.max_ratio=linear:2.0:9.0', None)])  # which pairs are left for training is what is searched
+def test_trials_on_other_text_than_the_first_are_refused(config, tmp_path, monkeypatch, text, ranges, told):
+  more = ['--config.vocabulary.source_model=x.model'] if ranges else []
+  ranges, folder = RANGES + ranges, tmp_path / 'x'
+  monkeypatch.setattr(queue, 'check', lambda options: None)  # there is no x.model
+
+  def search_on(trials, text):
+    monkeypatch.setattr(queue, 'finish', OfText(text))
+    return search.search(options(config, folder, ranges, f'--trials={trials}', *more), lambda text: None)
+
+  before = search_on(1, 'abc')
+  if told is None:
+    assert [trial.state for trial in search_on(2, text).trials] == [search.FINISHED] * 2
+    return
+  with pytest.raises(search.TrialFailedError, match=f'trial 1 reads other text than the trials before it {told}') as refused:
+    search_on(2, text)
+  assert refused.value.exit_code == exit_codes.CONFIG
+  left = search.read(before.options)
+  assert record(left)[0] == record(before)[0] and left.trials[1].state == search.RUNNING
+  assert [trial.state for trial in search_on(2, 'abc').trials] == [search.FINISHED] * 2  # with the text put back
+
+
 @pytest.mark.parametrize('arguments, expected', [
     (['--ranges=model.dff=linear:8:64'], 'did you mean --config.model.d_ff?'),
     (['--ranges=model.d_ff=linear:8:6.5'], "expected a whole number, found '6.5'"),

@@ -80,16 +80,18 @@ class LoopConfig:
     """Return the steps whose parameters are averaged for the final score: at most average_last, the last among them.
 
     Two checkpoints a few steps apart hold nearly the same parameters, which the mean would count twice. So those before
-    the last count only where they were planned, not where a stop saved the run in between; and where the run ends
-    between two planned ones, those less than half an interval before its end do not count either.
+    the last count only where they were planned, not where a stop saved the run in between, and only where they lie half
+    an interval or more before the next that counts: an evaluation saves, too, and the run may end just after either.
 
     Args:
       steps: of the checkpoints that are there, oldest first; the last is the run's end.
     """
     *earlier, last = steps
-    gap = min(self.checkpoint_every, self.eval_every) / 2
-    kept = [step for step in earlier if self.is_planned(step) and (self.is_planned(last) or last - step >= gap)]
-    return [*kept, last][-self.average_last:]
+    gap, newest_first = min(self.checkpoint_every, self.eval_every) / 2, [last]
+    for step in reversed(earlier):
+      if self.is_planned(step) and newest_first[-1] - step >= gap:
+        newest_first.append(step)
+    return newest_first[:self.average_last][::-1]
 
   def over(self, batches_per_epoch: int) -> 'Loop':
     """Return the loop of a run whose epochs have `batches_per_epoch` batches."""
