@@ -9,8 +9,8 @@ The default takes 8,000 small updates by Muon in packed rows, 33 epochs; `:quick
 `:overnight` 24,000. `:rdrop`, `:simcut` and `:bpe_dropout` add one regulariser to the default's updates,
 the last one in buckets in place of packed rows. `:adam` is an hour
 of Adam with the paper's schedule, in buckets of larger batches.
-Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. Pairs of more
-than 64 tokens are left out; text with longer lines wants a larger data.packed_length. Where test_2017_flickr and
+Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. In packed rows
+pairs of more than 64 tokens are left out; text with longer lines wants a larger data.packed_length. Where test_2017_flickr and
 test_2017_mscoco are there, they are scored, too; a run says at its start which are missing.
 Hardware: two CPU cores; the default took 104 to 112 minutes of one of them, `:quick` 13; on an H100, 10 ms a step and minutes
 of compiling, which docs/launching.md tells how to shorten. `:overnight` takes three times as

@@ -125,7 +125,8 @@ def _claim(folder: str, job: dict[str, Any]) -> None:
 
 def _read_part(path: str, count: int) -> list[str]:
   """Return the lines of a finished part. Raises DataError when they are not `count` lines."""
-  found = text_files.read_lines(path)
+  with open(path, encoding='utf-8', newline='\n') as file:  # as it was written: a translation may end in CR
+    found = file.read().split('\n')[:-1]
   if len(found) != count:
     raise DataError(f'{path} has {len(found):,} lines; expected {count:,}. Delete it and give the same command again')
   return found

@@ -326,7 +326,8 @@ class Translator:
   def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress | None = None) -> list[Translation]:
     """Return given translations with their scores and log-probabilities, as translate() does for those that it finds.
 
-    A target is spelt in the pieces that its vocabulary prefers; a search may write the same text in other pieces.
+    A target is spelt in the pieces that its vocabulary prefers; a search may write the same text in other pieces. One with
+    text beside a blank source is scored as a translation of EOS alone.
 
     Raises:
       ConfigError: naming the line, when a target is longer than the model can write.
@@ -336,7 +337,9 @@ class Translator:
     for number, ids in enumerate(written, 1):
       if len(ids) > longest:
         raise ConfigError(f'line {number} of the target has {len(ids):,} tokens; expected at most {longest}')
-    return self._score_ids(self._encode(sources, range(len(sources))), written, targets, progress)
+    encoded = [ids or [self._source.eos_id] * (len(own) > 1)
+               for ids, own in zip(self._encode(sources, range(len(sources))), written)]
+    return self._score_ids(encoded, written, targets, progress)
 
   def _score_ids(self, sources: Sequence[list[int]], written: Sequence[list[int]], texts: Sequence[str],
                  progress: Progress | None) -> list[Translation]:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from checks.refusals import positive, refuse
 from corpora import cleaning, loading, subword_sampling
 from corpora import vocabulary as vocabularies
 from input_pipeline import BatchConfig
@@ -32,6 +33,10 @@ class DecodingConfig:
 
   batch_tokens: int | None  # rows x beams x source length of a device's search batch; None: what suits the platform
   include_prompt: bool  # language models: a continuation begins with its prompt
+
+  def __post_init__(self):
+    if self.batch_tokens is not None:
+      refuse(positive(batch_tokens=self.batch_tokens))
 
 
 @dataclasses.dataclass(frozen=True)

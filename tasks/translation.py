@@ -155,7 +155,7 @@ class Translation(Task):
                         'for all, or one for each')
     count = max(len(folders), len(wanted))
     of = [*folders] * (count // len(folders))
-    runs = [trained.read_run(folder, step, search, 1 if number else n_best)  # the first run's search counts
+    runs = [trained.read_run(folder, step, *((None, 1) if number else (search, n_best)))  # the first run's search counts
             for number, (folder, step) in enumerate(zip(of, [*wanted] * (count // len(wanted))))]
     first = runs[0]
     for folder, run in zip(folders, runs):

@@ -33,6 +33,15 @@ def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
   assert os.listdir(tmp_path) == ['out']
 
 
+@pytest.mark.parametrize('part_lines', [2, 5, 100])
+def test_translations_are_kept_to_the_character_in_any_number_of_parts(tmp_path, part_lines):
+  written = ['a\r', '\ufeffb', '', 'c\u2028d', 'e\r\r']
+  found = jobs.in_parts(LINES[:5], str(tmp_path / 'out'), part_lines, dict,
+                        lambda lines, first: written[first:first + len(lines)], lambda text: None)
+  assert found == written
+  assert (tmp_path / 'out').read_bytes() == ''.join(f'{line}\n' for line in written).encode()
+
+
 def test_a_small_job_has_no_parts(tmp_path):
   assert jobs.in_parts(LINES, str(tmp_path / 'out'), 23, dict, lambda lines, first: lines, print) == LINES
   assert os.listdir(tmp_path) == ['out']

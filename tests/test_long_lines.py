@@ -29,6 +29,7 @@ fits = lambda text: len(text) <= 20
     ('x' * 45, ['x' * 20, 'x' * 20, 'x' * 5]),
     ('第一个词，第二个词，第三个词，第四个词，第五个词，', ['第一个词，第二个词，第三个词，第四个词，', '第五个词，']),
     ('one  two, three  four five', ['one  two,', 'three  four five']), ('a  b  c  d  e  f  g  h', ['a  b  c  d  e  f  g', 'h']),
+    ('他说：“这是第一句话。”然后他走了，走得很快。', ['他说：“这是第一句话。”', '然后他走了，走得很快。']),
     ('这是第一句话。这是第二句话。这是第三句话。这是第四句话。', ['这是第一句话。', '这是第二句话。', '这是第三句话。', '这是第四句话。'])])
 def test_texts_come_apart_at_the_coarsest_seams(text, parts):
   assert list(long_lines.split(text, fits)) == parts

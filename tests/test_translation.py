@@ -356,6 +356,24 @@ def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
   assert draws[0] == one.translate(LINES[:1])[0].text
 
 
+def test_text_beside_a_blank_source_is_no_certainty(translator):
+  one = translator(BEAM)
+  blank, both, *_ = one.score([' ', '', LINES[0]], ['It is here', '', 'It is here'])
+  assert blank.log_prob < -1 and len(blank.token_log_probs) > 1
+  assert both.log_prob == 0.0 and not both.token_log_probs
+
+
+def test_the_searches_of_an_ensemble_are_those_of_its_first_run(monkeypatch):
+  asked = []
+  entries = lambda: types.SimpleNamespace(fingerprint=len(asked))
+  read = lambda folder, step, search=None, n_best=1: asked.append((search, n_best)) or types.SimpleNamespace(
+      source=entries(), target=entries())
+  monkeypatch.setattr(trained, 'read_run', read)
+  with pytest.raises(ConfigError, match='another vocabulary'):
+    Translating.load([types.SimpleNamespace(path=path) for path in 'ab'], search={'groups': 2}, n_best=3)
+  assert asked == [({'groups': 2}, 3), (None, 1)]
+
+
 def test_ensembles_need_one_vocabulary(monkeypatch):
   run = lambda folder, *_: types.SimpleNamespace(source=types.SimpleNamespace(fingerprint=folder.path),
                                                  target=types.SimpleNamespace(fingerprint='t'))
