@@ -124,9 +124,12 @@ def _claim(folder: str, job: dict[str, Any]) -> None:
 
 
 def _read_part(path: str, count: int) -> list[str]:
-  """Return the lines of a finished part. Raises DataError when they are not `count` lines."""
-  with open(path, encoding='utf-8', newline='\n') as file:  # as it was written: a translation may end in CR
-    found = file.read().split('\n')[:-1]
+  """Return the lines of a finished part. Raises DataError when they are not `count` lines of UTF-8."""
+  try:
+    with open(path, encoding='utf-8', newline='\n') as file:  # as it was written: a translation may end in CR
+      found = file.read().split('\n')[:-1]
+  except UnicodeDecodeError as error:
+    raise DataError(f'{path} is damaged ({error}). Delete it and give the same command again') from None
   if len(found) != count:
     raise DataError(f'{path} has {len(found):,} lines; expected {count:,}. Delete it and give the same command again')
   return found

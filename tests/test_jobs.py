@@ -72,3 +72,9 @@ def test_a_line_that_is_not_utf8_is_named_by_its_number_in_all_that_arrived(end)
       read += lines
   assert read == ['eins', 'zwei', '\ufeffdrei']  # a byte-order mark stands at the beginning alone
   os.close(out)
+
+
+def test_a_damaged_part_is_told(tmp_path):
+  with pytest.raises(DataError, match='part is damaged .* Delete it and give the same command again'):
+    (tmp_path / 'part').write_bytes(b'a\n\xff\n')
+    jobs._read_part(str(tmp_path / 'part'), 2)
