@@ -11,7 +11,7 @@ import inspect
 import os
 import traceback
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -32,7 +32,12 @@ _DECIDE_NOTHING = ('compile', 'compile_cache', 'mesh', 'model.attention_kernel',
 
 def decides_nothing(name: str) -> bool:
   """Return whether an option, by its dotted name, may differ where the same is to be learnt and measured."""
-  return any(name == free or name.startswith(f'{free}.') for free in _DECIDE_NOTHING)
+  return is_one_of(name, _DECIDE_NOTHING)
+
+
+def is_one_of(name: str, options: Iterable[str]) -> bool:
+  """Return whether an option, by its dotted name, is one of these, which may be whole sections."""
+  return any(name == one or name.startswith(f'{one}.') for one in options)
 
 
 def load_config(spec: str) -> dict[str, Any]:

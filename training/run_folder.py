@@ -33,7 +33,7 @@ from checks.storage import Busy, Claim
 from configs import default
 from corpora import cleaning, marian_vocabulary
 from corpora.vocabulary import Vocabulary
-from options.configurations import leaves
+from options.configurations import is_one_of, leaves
 from training import saved_config
 from training.as_found import AsFound
 from training.environment import counterparts, texts_of
@@ -397,4 +397,4 @@ def decisive(name: str, value: Any) -> Any:
 
 def may_change(name: str) -> bool:
   """Return whether an option, by its dotted name, may change when a run goes on."""
-  return any(name == free or name.startswith(f'{free}.') for free in MAY_CHANGE)
+  return is_one_of(name, MAY_CHANGE)
