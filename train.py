@@ -86,7 +86,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   step_fn = compile_training(task.model, task.objective(), optimizer, mesh, records.mesh.compile, abstract,
                              config.ema_decay, config.accumulation_steps)
   state, progress = run.interruptible(begin, task, fresh, abstract, checkpoints, step_fn, share)
-  step = int(state.step)
+  step = loop.begun_at(int(state.step))
   if options.replay is not None:
     return replay.replay(step_fn, state, run.folder, options.replay, task.batches.batch_at(options.replay, *share))
   if loop.is_over(step, progress) and announcement.is_scored(task, step):

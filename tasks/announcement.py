@@ -66,6 +66,8 @@ def begins(task: Task, loop: Loop, state: TrainState, mesh: jax.sharding.Mesh) -
   print(f'Training for {loop.describe(plan.batches_per_epoch)} on {mesh.size} × {device.device_kind} '
         f'({", ".join([setup.mesh.compile, setup.model.dtype, *departures(setup)])})'
         + (f', resuming from step {int(state.step):,}' if int(state.step) else ''), flush=True)
+  for note in task.notes():
+    print(f'Note: {note}', flush=True)
 
 
 def is_scored(task: Task, step: int) -> bool:

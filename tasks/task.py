@@ -199,6 +199,10 @@ class Task(abc.ABC):
     del fresh
     return best_params(self.setup.places.init_from, wanted, self.fingerprints)
 
+  def notes(self) -> Iterator[str]:
+    """Yield what a user should know of the held-out text before training, a sentence each."""
+    yield from ()
+
   def watchable(self) -> list[tuple[str, str]]:
     """Return validation texts, (source or '', target), whose attention can be recorded; see has_attention."""
     return []

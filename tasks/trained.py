@@ -14,6 +14,7 @@ from tasks.records import Setup
 from tasks.task import TASKS, task_of
 from training.checkpoint import Checkpoints
 from training.json_files import read_json
+from training.loop import LoopConfig
 from training.run_folder import RunFolder
 from transformer import architectures
 from transformer.model import Model
@@ -78,18 +79,20 @@ def read_params(folder: RunFolder, setup: Setup, checkpoint: str, model: Model, 
   """
   checkpoints = Checkpoints(folder.checkpoints, measure=TASKS[setup.task].measure)
   wanted = jax.eval_shape(model.init, jax.random.key(0))
-  steps = chosen_steps(folder, checkpoints, checkpoint)
+  steps = chosen_steps(folder, checkpoints, checkpoint, setup.loop)
   checkpoints.check_vocabularies(steps[-1], [vocabulary.fingerprint for vocabulary in vocabularies])
   return checkpoints.average(steps, wanted)
 
 
-def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str) -> list[int]:
+def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str, loop: LoopConfig) -> list[int]:
   """Return the steps to average: for 'final' those behind the scores in results.json, else see Checkpoints.resolve.
+
+  Of 'average:N' those count that the run itself would average.
 
   For a run without results, or one that was trained further since, 'final' means 'best'.
   """
   if wanted != 'final':
-    return checkpoints.resolve(wanted)
+    return checkpoints.resolve(wanted, lambda steps: loop.to_average(steps, most=len(steps)))
   scored = read_json(folder.results)['averaged_steps'] if folder.has(folder.results) else []
   there = checkpoints.known()
   if scored and there and scored[-1] == there[-1] and set(scored) <= set(there):

@@ -12,9 +12,10 @@ import input_pipeline
 from checks.errors import ConfigError
 from corpora import cleaning, loading
 from corpora.splits import Corpus, Pair, Split
-from decoding import scores
+from decoding import scores, text_lines
 from decoding.answers import TranslationAnswers, TranslationOptions
 from decoding.batches import COARSE, FINE
+from decoding.limits import longest_source
 from decoding.long_lines import Splitter
 from decoding.output_formats import Format
 from decoding.translator import Translator
@@ -110,6 +111,19 @@ class Translation(Task):
     """Return calls that compile the greedy search for the first validation sentences."""
     return self._greedy.compilations([params], [pair.source for pair in self._evaluated])
 
+  def notes(self) -> Iterator[str]:
+    """Yield which held-out sources are longer than what the model can translate whole."""
+    for name, pairs in {'validation': self._evaluated, **{split.name: split for split in self.examined}}.items():
+      yield from self._cut(name, pairs)
+
+  def _cut(self, name: str, pairs: Iterable[Pair]) -> Iterator[str]:
+    """Yield a sentence where sources of these pairs are cut before they are translated, of which scores know nothing."""
+    longest = longest_source(self.model, self.setup.search)
+    lengths = map(len, self.source.encode_batch([pair.source for pair in pairs]))
+    if cut := [number for number, length in enumerate(lengths, 1) if length >= longest]:  # EOS comes behind
+      yield (f'{name}: only the first {longest:,} tokens are translated of {text_lines.numbered(cut)}'
+             + ('; raise model.max_positions, or lower search.extra_length' if self.model.longest else ''))
+
   def score(self, params: Any, split: Split, sums_of: Callable[[Any, Any], Sums]) -> Score:
     """Return the scores of a split's translations; for the first split, also the corpus's measures and showcase."""
     del sums_of
@@ -119,7 +133,7 @@ class Translation(Task):
     print(f'Translating {split.name} ({len(pairs):,} sentences, {how}) …', flush=True)
     with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
       results, hypotheses = translation_scores(translator, pairs, lambda count: (bar.update(count), self.progress(count)))
-    summary = [scores.describe(results, split.name)]
+    summary = [scores.describe(results, split.name), *self._cut(split.name, pairs)]
     if split is self.examined[0] and corpus.measure:
       measured = corpus.measure(hypotheses, lambda word: len(self.source.encode(word)))
       results |= measured

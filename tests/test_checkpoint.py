@@ -165,6 +165,13 @@ def test_resolve(folder, wanted, steps):
   assert saved(folder, [1, 2, 3, 4], scores={2: 9.0, 3: 8.0}).resolve(wanted) == steps
 
 
+def test_of_the_last_n_only_those_count_that_the_run_would_average(folder):
+  checkpoints, even = saved(folder, [1, 2, 4]), lambda steps: [step for step in steps if step % 2 == 0]
+  assert checkpoints.resolve('average:2', even) == [2, 4] and checkpoints.resolve('1', even) == [1]
+  with pytest.raises(CheckpointError, match='asks for 3 checkpoints; there are steps 1, 2, 4, of which only 2, 4 count'):
+    checkpoints.resolve('average:3', even)
+
+
 @pytest.mark.parametrize('wanted', ['5', 'average:9', 'average:0', 'average:', 'newest', ''])
 def test_resolve_says_what_is_there(folder, wanted):
   with pytest.raises(CheckpointError, match='there are steps 1, 2'):

@@ -84,6 +84,14 @@ def test_the_objective_is_that_of_a_loop(task):
     np.testing.assert_allclose(getattr(found, name), value, rtol=2e-5, err_msg=name)
 
 
+def test_of_labels_with_one_score_only_that_which_is_answered_is_right():
+  """A classifier that has learnt nothing, or whose scores are no numbers, has not got all examples right."""
+  params, objective, _ = setup('classification')
+  batch = batch_of(draw_examples(5, 1), [2, 0, 1, 1, 0])
+  scored = lambda weight: objective(params | {'head': {'kernel': np.full_like(params['head']['kernel'], weight)}}, batch)
+  assert float(scored(0.0).correct) == 2 and float(scored(np.nan).correct) == 0
+
+
 @pytest.mark.parametrize('task', EACH)
 def test_padding_and_neighbours_change_nothing(task):
   params, objective, scores = setup(task)

@@ -1,4 +1,4 @@
-"""What decode.py tells beside translations: unfinished runs, compilation, and what the search computed."""
+"""What is told beside translations: unfinished runs, lines that were cut, compilation, and what the search computed."""
 
 import json
 import shutil
@@ -6,11 +6,15 @@ import shutil
 import pytest
 
 import decode
+import train
 from checks.errors import ConfigError
+from decoding import text_lines
 from decoding import translator as translators
 from options import decode_options
 from tasks import trained
 from tests.test_translation import BEAM, LINES, parts, translator  # noqa: F401  fixtures
+from tests.tiny_runs import options
+from training.run_folder import RunFolder
 from transformer.search import SearchConfig
 
 
@@ -85,3 +89,18 @@ def test_rows_steps_and_tokens_are_counted(translator, monkeypatch):  # noqa: F8
   assert tally.tokens <= tally.needed <= tally.computed and tally.computed % tally.steps == 0
   assert 0 <= tally.compiling <= tally.seconds
   assert any(text.startswith('compiling the search for 8 rows of up to 16 tokens') for text in told)
+
+
+def test_scores_of_lines_that_were_cut_are_told_before_training_and_beside_the_score(corpus, tmp_path, capsys):
+  """Learned positions leave a source what search.extra_length does not take; a cut one is scored against all of its reference."""
+  short = ['--config.model.positions=learned', '--config.model.max_positions=24', '--config.search.extra_length=19']
+  assert train.main(options(corpus, tmp_path / 'run', *short, '--config.train.num_steps=1')) == 0
+  source, _ = RunFolder.open(str(tmp_path / 'run')).load_vocabularies()
+  cut = lambda lines: [number for number, line in enumerate(lines, 1) if len(source.encode(line)) + 1 > 5]
+  tested, validated = (cut((corpus / f'{name}.en').read_text().splitlines()) for name in ('test', 'val'))
+  told, score = capsys.readouterr().out.split('Translating test')
+  sentence = lambda name, numbers: f'{name}: only the first 5 tokens are translated of {text_lines.numbered(numbers)}; raise'
+  first = [number for number in validated if number <= 5]  # those of train.eval_sentences
+  assert 0 < len(tested) < 7 and 0 < len(first) < 5 and len(validated) > len(first)
+  assert f'Note: {sentence("test", tested)}' in told and f'Note: {sentence("validation", first)}' in told
+  assert sentence('test', tested) in score and 'validation: only' not in score

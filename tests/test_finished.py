@@ -103,6 +103,21 @@ def test_where_a_run_began_may_not_change_once_it_has_learnt_something(corpus, r
   assert finished.is_finished(RunFolder(str(workdir)), json.loads((workdir / 'config.json').read_text()))
 
 
+def test_no_run_is_told_to_be_shorter_than_it_was(corpus, run, tmp_path):
+  workdir = shutil.copytree(run, tmp_path / 'run')
+  before = {path: path.read_bytes() for path in workdir.rglob('*.json')}
+  config = json.loads((workdir / 'config.json').read_text())
+  for flag, ends in (('num_steps=7', 7), ('num_epochs=0.5', r'\d')):
+    with pytest.raises(ConfigError, match=fr'train.{flag.replace("=", " is ")}, which ends at step {ends}, and the run has trained '
+                                          'for 8 steps; expected --config.train.num_steps=8 or more'):
+      train.main(options(corpus, workdir, f'--config.train.{flag}'))
+  assert before == {path: path.read_bytes() for path in workdir.rglob('*.json')}
+  shorter = configurations.with_options(config, {'train.num_steps': 7})  # as earlier versions wrote
+  results = json.loads((workdir / 'results.json').read_text())
+  assert finished.has_reached_its_end(results, config)
+  assert not finished.has_reached_its_end(results | {'length': results['length'] | {'num_steps': 7}}, shorter)
+
+
 def test_another_vocabulary_than_a_run_began_with_may_not_be_supplied(corpus, run, tmp_path):
   workdir, model = tmp_path / 'run', tmp_path / 'supplied.model'
   model.write_bytes((run / 'vocabulary.model').read_bytes())

@@ -52,6 +52,24 @@ def test_a_gradient_that_is_not_finite_is_skipped_by_bounded_updates_too(clip_no
   jax.tree.map(np.testing.assert_array_equal, (after.params, after.opt_state), (state.params, state.opt_state))
 
 
+@pytest.mark.parametrize('settings', [dict(kind='sgd', momentum=0.0, schedule='linear', peak=0.5, warmup_steps=2), dict(d_model=14)])
+def test_the_rate_goes_by_the_step_though_updates_were_skipped(settings):
+  """The schedule ends where the run does, and the rate that is logged for a step is the one that it had."""
+  config = OptimizerConfig(**settings)
+  state, step, _ = descent_along(optimizers.build(config, 11), {'x': jnp.zeros((3, 5))})
+  good, wrong = {'x': jnp.full((3, 5), 0.5)}, {'x': jnp.full((3, 5), jnp.nan)}
+  rate = optimizers.learning_rate(config, 11)
+  for gradient in (good, wrong, wrong, good, good):
+    at, before = int(state.step), state.params['x']
+    state, measures = step(state, gradient)
+    if gradient is good:
+      direction = 0.5 if settings.get('kind') else 1.0  # Adam's, of gradients that are all the same
+      np.testing.assert_allclose(before - state.params['x'], rate(at) * direction, rtol=1e-4)
+    else:
+      assert measures['skipped'] == 1
+  assert int(state.step) == 10
+
+
 @pytest.mark.parametrize('settings, norms', [
     ({}, 1), (dict(clip_norm=0.5), 1), (dict(kind='sgd', schedule='constant', peak=1e-3, clip_norm=0.5), 2)])
 def test_a_step_computes_one_norm_for_measure_clipping_and_check(settings, norms):

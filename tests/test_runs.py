@@ -326,11 +326,17 @@ def test_the_final_checkpoints_are_those_of_the_results(run, tmp_path):
   there = checkpoint.Checkpoints(str(run / 'checkpoints'))
   folder = run_folder.RunFolder.open(str(run))
   results = json_files.read_json(folder.results)
-  assert trained.chosen_steps(folder, there, 'final') == results['averaged_steps'] == there.resolve('average:2')
+  loop = setup.of_folder(folder).loop
+  assert trained.chosen_steps(folder, there, 'final', loop) == results['averaged_steps'] == there.resolve('average:2')
+  assert trained.chosen_steps(folder, there, 'average:2', loop) == results['averaged_steps']
+  unlike = dataclasses.replace(loop, eval_every=results['averaged_steps'][-1], checkpoint_every=1000)
+  assert trained.chosen_steps(folder, there, 'average:1', unlike) == results['averaged_steps'][-1:]
+  with pytest.raises(checkpoint.CheckpointError, match='close to them'):  # a stop has saved it
+    trained.chosen_steps(folder, there, 'average:2', unlike)
   folder.results = str(tmp_path / 'results.json')
-  assert trained.chosen_steps(folder, there, 'final') == [there.best()]  # no results yet
+  assert trained.chosen_steps(folder, there, 'final', loop) == [there.best()]  # no results yet
   json_files.write_json(folder.results, results | {'averaged_steps': [4, 6]})
-  assert trained.chosen_steps(folder, there, 'final') == [there.best()]  # the run went on after them
+  assert trained.chosen_steps(folder, there, 'final', loop) == [there.best()]  # the run went on after them
 
 
 def test_a_line_does_not_depend_on_its_neighbours(run):

@@ -355,10 +355,14 @@ class Checkpoints:
       total = jax.tree.map(lambda a, b: a + b, total, self.restore_params(step, wanted))
     return jax.tree.map(lambda a: a / len(steps), total)
 
-  def resolve(self, wanted: str) -> list[int]:
+  def resolve(self, wanted: str, apart: Callable[[list[int]], list[int]] = lambda steps: steps) -> list[int]:
     """Return the steps that 'best', 'latest', 'average:N' (the last N) or a step's number means; average several.
 
     Which steps 'final' means is not known here, but from the run's results: see chosen_steps() in tasks/trained.py.
+
+    Args:
+      wanted: one of these.
+      apart: returns those of the steps that count where the last N are wanted, see LoopConfig.to_average.
 
     Raises:
       CheckpointError: when there are no such steps, naming those that exist.
@@ -373,9 +377,11 @@ class Checkpoints:
     if wanted == 'best':
       return [self.best() or steps[-1]]  # a run too short for an evaluation has no best
     if kind == 'average' and count.isdigit() and int(count):
-      if int(count) > len(steps):
-        raise CheckpointError(f'--checkpoint={wanted} asks for {count} checkpoints; {there}')
-      return steps[-int(count):]
+      if int(count) > len(counted := apart(steps)):
+        raise CheckpointError(f'--checkpoint={wanted} asks for {count} checkpoints; {there}' + (
+            f', of which only {", ".join(map(str, counted))} count: a stop has saved the others, or the next one is too '
+            'close to them' if counted != steps else ''))
+      return counted[-int(count):]
     if wanted.isdigit():
       if int(wanted) not in steps:
         raise CheckpointError(f'no checkpoint of step {wanted}; {there}')

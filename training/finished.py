@@ -1,5 +1,6 @@
 """Whether a folder holds the finished run of a configuration, and the scores that belong to it."""
 
+import math
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -72,4 +73,5 @@ def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:
 def has_reached_its_end(results: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
   """Return whether results.json is of a run that trained for as long as its configuration says."""
   length = results.get('length', {})
-  return bool(length) and all(config['train'][name] == value for name, value in length.items())
+  steps = config['train']['num_steps'] or math.inf  # earlier versions let a run be scored as a shorter one
+  return bool(length) and results['step'] <= steps and all(config['train'][name] == value for name, value in length.items())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from checks.errors import ConfigError
 from checks.refusals import refuse
 from transformer.registries import DROPOUT_BITS
 
@@ -76,7 +77,7 @@ class LoopConfig:
     """Return whether this many evaluations since the best one end the run."""
     return 0 < self.patience <= evaluations_since_best
 
-  def to_average(self, steps: Sequence[int]) -> list[int]:
+  def to_average(self, steps: Sequence[int], most: int | None = None) -> list[int]:
     """Return the steps whose parameters are averaged for the final score: at most average_last, the last among them.
 
     Two checkpoints a few steps apart hold nearly the same parameters, which the mean would count twice. So those before
@@ -85,13 +86,14 @@ class LoopConfig:
 
     Args:
       steps: of the checkpoints that are there, oldest first; the last is the run's end.
+      most: how many, in place of average_last.
     """
     *earlier, last = steps
     gap, newest_first = min(self.checkpoint_every, self.eval_every) / 2, [last]
     for step in reversed(earlier):
       if self.is_planned(step) and newest_first[-1] - step >= gap:
         newest_first.append(step)
-    return newest_first[:self.average_last][::-1]
+    return newest_first[:most or self.average_last][::-1]
 
   def over(self, batches_per_epoch: int) -> 'Loop':
     """Return the loop of a run whose epochs have `batches_per_epoch` batches."""
@@ -137,6 +139,18 @@ class Loop:
     if self.total_steps is None:
       return progress.seconds >= 60 * self.config.num_minutes
     return step >= self.total_steps
+
+  def begun_at(self, step: int) -> int:
+    """Return the step at which a start begins.
+
+    Raises:
+      ConfigError: when the run has trained for longer than it shall be: its scores would be told as those of less.
+    """
+    if self.total_steps is not None and step > self.total_steps:
+      wanted, = ((name, value) for name, value in self.config.length.items() if value is not None)
+      raise ConfigError(f'config.train.{wanted[0]} is {wanted[1]:g}, which ends at step {self.total_steps:,}, and the run has '
+                        f'trained for {step:,} steps; expected --config.train.num_steps={step} or more, or another --workdir')
+    return step
 
   def is_evaluation(self, step: int, progress: Progress) -> bool:
     """Return whether an evaluation is due at this step and not completed yet; a stop may have interrupted it."""

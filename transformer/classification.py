@@ -122,7 +122,7 @@ def make_objective(hidden: Hidden, logits: ToLogits, config: ClassificationConfi
     total = lambda values: jnp.where(batch.real, values, 0.0).sum()
     return ClassificationSums(
         loss=total(-chosen + config.auxiliary_weight * auxiliary), nll=total(-chosen), auxiliary=total(auxiliary),
-        correct=total((chosen >= log_p.max(axis=-1)).astype(jnp.float32)),
+        correct=total(((found.argmax(axis=-1) == batch.labels) & jnp.isfinite(chosen)).astype(jnp.float32)),
         examples=total(jnp.ones_like(chosen)), tokens=(batch.sequences.segments > 0).sum().astype(jnp.float32))
 
   return objective

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float32, PyTree
+from jaxtyping import Array, Float32, Int, PyTree
 from optax import contrib
 
 from transformer.config import OptimizerConfig
@@ -246,6 +246,15 @@ def build(config: OptimizerConfig, total_steps: int | None = None, frozen_entry:
   whole = optax.chain(optax.clip_by_global_norm(config.clip_norm), update) if config.clip_norm else update
   whole = whole if frozen_entry is None else _freezing(whole, frozen_entry)
   return BoundedUpdate(whole.init, whole.update) if is_bounded(config) else whole
+
+
+def at_step(state: PyTree, step: Int[Array, '']) -> PyTree:
+  """Return an optimizer's state whose schedule is at this step, though it may have skipped some of the steps before.
+
+  So the schedule ends where the run does, and the rate that is logged for a step is the one that it has.
+  """
+  is_schedule = lambda part: isinstance(part, optax.ScaleByScheduleState)
+  return jax.tree.map(lambda part: part._replace(count=step) if is_schedule(part) else part, state, is_leaf=is_schedule)
 
 
 _TARGET_TABLES = ('embedding', 'target_embedding', 'output_projection', 'output_bias')  # one row for each entry

@@ -9,9 +9,9 @@ import optax
 from jaxtyping import Array, Float, Float32, Int, Key, PyTree
 
 from transformer import classification, loss
+from transformer import optimizer as optimizers
 from transformer.config import ConsistencyConfig, LossConfig
 from transformer.model import Model, Params
-from transformer.optimizer import BoundedUpdate
 from transformer.registries import CONSISTENCIES, DROPOUT_BITS
 from transformer.tokens import Batch, Tokens, cut, ends, shift_right
 
@@ -214,14 +214,14 @@ def make_train_step(objective: Objective, optimizer: optax.GradientTransformatio
       gradients, totals = jax.lax.psum((gradients, totals), axis)
     count = jnp.maximum(loss.count(totals._asdict()), 1.0)  # a batch of padding alone has gradient zero, not NaN
     gradients = jax.tree.map(lambda g: g / count, gradients)
-    updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+    updates, opt_state = optimizer.update(gradients, optimizers.at_step(state.opt_state, state.step), state.params)
     params = optax.apply_updates(state.params, updates)
     average = optax.incremental_update(params, state.average, 1.0 - ema_decay) if ema_decay else ()
     measures = totals._asdict() | {'gradient_norm': optax.tree.norm(gradients)}
     # A norm is finite only where every element is. XLA computes the gradient's once, for this and for clipping. That of
     # the new parameters takes a pass of its own over all that they are made from, since none may be written before it.
     finite = jnp.isfinite(measures['loss']) & jnp.isfinite(measures['gradient_norm'])
-    if not isinstance(optimizer, BoundedUpdate):
+    if not isinstance(optimizer, optimizers.BoundedUpdate):
       finite &= jnp.isfinite(optax.tree.norm(params))
     before = state.params, state.opt_state, state.average
     params, opt_state, average = jax.tree.map(
