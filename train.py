@@ -60,8 +60,8 @@ def main(options: TrainOptions) -> int:
   if options.shapes:
     return announcement.show(compiling.report(records, options))
   folder = RunFolder(options.workdir)
-  # A learning-rate schedule that ends with the run changes when the run gets longer.
-  bound = LENGTHS if records.optimizer.ends_with_run else ()
+  # Scores of other sentences cannot tell which checkpoint is best, and a schedule that ends with the run is another in a longer one.
+  bound = ('train.eval_sentences', *(LENGTHS if records.optimizer.ends_with_run else ()))
   with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew,
                  setup.idle(records)) as run:
     run.exit_code = (run.interruptible(compile_ahead, records, options, folder) if options.compile_for

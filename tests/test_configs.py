@@ -1,8 +1,10 @@
 """Every shipped configuration, with every variant: its sections build, and its model takes a step, traced unrun."""
 
 import dataclasses
+import glob
 import importlib
 import os
+import pathlib
 import re
 
 import jax
@@ -16,6 +18,7 @@ from configs import ablation, fine_tune, language_model, multi30k, recurrent, ta
 from corpora import loading
 from corpora.config import KINDS
 from options import configurations
+from options.configurations import ROOT
 from tasks import setup
 from transformer import architectures, classification, training
 from transformer import optimizer as optimizers
@@ -37,6 +40,14 @@ def load(name, *variant):
 def test_every_file_is_looked_at():
   files = {name.removesuffix('.py') for name in os.listdir(os.path.dirname(configs.__file__)) if name.endswith('.py')}
   assert files - {'__init__'} == set(VARIANTS)
+
+
+def test_every_option_stands_on_a_page():
+  pages = [os.path.join(ROOT, 'README.md'), *glob.glob(os.path.join(ROOT, 'docs', '*.md'))]
+  text = ''.join(pathlib.Path(page).read_text(encoding='utf-8') for page in pages if not page.endswith('ledger.md'))
+  for option in configurations.leaves(configurations.default_tree().to_dict()):
+    name = option.rpartition('.')[2]
+    assert re.search(fr'(?<![\w.]){option}\b|`{name}\b|\.{name}\b|\b{name}=', text), option
 
 
 def test_shipped_variants_are_all_of_these_with_the_default_first():

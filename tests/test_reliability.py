@@ -137,7 +137,8 @@ def test_R3_what_decides_the_numbers_may_not_change(corpus, whole, tmp_path):
                         (f'--config.data.directory={other}', 'other text than train'),
                         ('--config.vocabulary.size=310', 'vocabulary.size is 310'),
                         ('--config.data.max_length=15', 'data.max_length is 15'),
-                        ('--config.data.batching=packed', "data.batching is 'packed'")):
+                        ('--config.data.batching=packed', "data.batching is 'packed'"),
+                        ('--config.train.eval_sentences=6', 'train.eval_sentences is 6, the run has 5')):
     with pytest.raises(ConfigError, match=words):
       train.main(options(corpus, whole, *flags, change))
   assert train.main(options(corpus, whole, *flags, '--config.train.log_every=7', '--config.mesh.data=2',
