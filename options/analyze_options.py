@@ -4,7 +4,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, new_folder_mistakes, output_mistakes
+from options.flags import (
+    CHECKPOINT,
+    WORKDIR,
+    Flag,
+    Value,
+    behind_link,
+    names_in,
+    new_folder_mistakes,
+    output_mistakes,
+)
 from options.programs import answering
 
 FLAGS = (
@@ -40,15 +49,16 @@ class AnalyzeOptions:
 def parse(argv: Sequence[str], doc: str) -> AnalyzeOptions:
   """Return the options of analyze.py. On --help or a mistake, print a text and end the program."""
   with answering(argv, doc, FLAGS):
-    values = parsing.parse(argv, FLAGS, check=_mistakes).values
+    values = parsing.parse(argv, FLAGS, check=lambda values: _mistakes(values, argv)).values
     return AnalyzeOptions(**values | {'output': behind_link(values['output'])})
 
 
-def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
+def _mistakes(values: Mapping[str, Value], words: Sequence[str]) -> Iterator[str]:
   """Yield a sentence when an output cannot be written, and for each flag that is given without the one it needs."""
   yield from output_mistakes(values['output'], input=values['input'], reference=values['reference'])
   if values['pruned_workdir']:
     yield from new_folder_mistakes('pruned_workdir', values['pruned_workdir'])
+  named = names_in(words)
   for one, other in (('prune', 'pruned_workdir'), ('input', 'reference')):
-    if (values[one] is None) != (values[other] is None):
+    if (one in named) != (other in named):
       yield f'--{one} and --{other} go together; give both or neither'

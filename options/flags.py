@@ -11,7 +11,7 @@ import select
 import shlex
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TextIO
 
 from checks.errors import ConfigError
@@ -175,6 +175,11 @@ def new_folder_mistakes(option: str, path: str) -> Iterator[str]:
     yield f'--{option}={path} exists and is not empty; give a new folder'
     return
   yield from folder_mistakes(option, path)
+
+
+def names_in(words: Iterable[str]) -> set[str]:
+  """Return the names of the options that stand among the words of a command, also of those whose values are refused."""
+  return {word.lstrip('-').partition('=')[0] for word in words if word.startswith('-')}
 
 
 def folder_mistakes(option: str, path: str, is_written: bool = True) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from checks.errors import ConfigError
 from options import parsing, train_options
 from options.configurations import as_overrides
-from options.flags import Flag, Value, at_home, folder_mistakes
+from options.flags import Flag, Value, at_home, folder_mistakes, names_in
 from options.mistakes import listed
 from options.programs import answering
 
@@ -161,7 +161,7 @@ def language(text: str) -> Language:
 def _mistakes(values: Mapping[str, Value], words: Sequence[str], search: Mapping[str, Any]) -> Iterator[str]:
   """Yield a sentence for each flag that the recipe lacks, that has no effect with it, or whose value cannot be used."""
   recipe = str(values['recipe'])
-  named = {word.lstrip('-').partition('=')[0] for word in words if word.startswith('-')}
+  named = names_in(words)
   if '://' in str(values['workdir']):
     yield f'--workdir={values["workdir"]}: expected a folder on a disk, where the stages find each other\'s files'
   elif values['workdir']:

@@ -6,7 +6,7 @@ from typing import Any
 
 from options import parsing
 from options.configurations import choose_length
-from options.flags import Flag, Value
+from options.flags import Flag, Value, names_in
 from options.programs import answering
 
 TOPOLOGY = 'a TPU slice such as v5e:4x4, h100:N or cpu:N'
@@ -70,7 +70,7 @@ def read(argv: Sequence[str]) -> TrainOptions:
 
 def _mistakes(values: Mapping[str, Value], argv: Sequence[str]) -> Iterator[str]:
   """Yield a sentence for each flag that is missing, or has no effect beside the others."""
-  named = {word.lstrip('-').partition('=')[0] for word in argv}  # also those whose values were refused
+  named = names_in(argv)
   if values['workdir'] is None and not named & {'workdir', 'shapes'}:
     yield f"--workdir is missing: {FLAGS[1].help}"
   apart = [f'--{name}' for name in ('inspect', 'replay', 'begin_anew', 'compile_for') if values[name] not in (None, False)]

@@ -47,9 +47,12 @@ def read(options: TrainOptions) -> Setup:
                       f'{setup.task}: leave it out')
   if options.inspect and not TASKS[setup.task].reports:
     raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
-  if place := setup.places.cache_dir:  # one that other runs have filled may be read-only
-    for mistake in folder_mistakes('config.data.cache_dir', place, is_written=False):
-      raise ConfigError(mistake)
+  for name, place in (('data.cache_dir', setup.places.cache_dir), ('compile_cache', setup.places.compile_cache)):
+    if place and '://' in place and name == 'data.cache_dir':
+      raise ConfigError(f'--config.{name}={place}: expected a folder on a disk, of which token stores are mapped into memory')
+    if place and '://' not in place:  # jax keeps programs in buckets, too
+      for mistake in folder_mistakes(f'config.{name}', place, is_written=False):  # one that other runs have filled may be read-only
+        raise ConfigError(mistake)
   return setup
 
 

@@ -154,6 +154,10 @@ def test_a_cache_that_can_be_no_folder_is_refused_before_anything_is_read(corpus
   found = f'{tmp_path}/{place.partition("/")[0]}'
   with pytest.raises(ConfigError, match=f'--config.data.cache_dir={tmp_path}/{place}: {found} is not a folder; give another'):
     train.main(options(corpus, tmp_path / 'run', f'--config.data.cache_dir={tmp_path}/{place}'))
+  with pytest.raises(ConfigError, match=f'--config.compile_cache={tmp_path}/{place}: {found} is not a folder'):
+    train.main(options(corpus, tmp_path / 'run', f'--config.compile_cache={tmp_path}/{place}'))
+  with pytest.raises(ConfigError, match='data.cache_dir=gs://bucket/text: expected a folder on a disk'):
+    train.main(options(corpus, tmp_path / 'run', '--config.data.cache_dir=gs://bucket/text'))
   assert not (tmp_path / 'run').exists()
 
 

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import tasks
 import train
 from checks.disk import Disk
 from checks.errors import FileError
 from configs import default
 from tests.test_integrity import linked_checkpoints
 from tests.tiny_runs import options
-from training.checkpoint import CheckpointError, Checkpoints
+from training.checkpoint import CheckpointError, Checkpoints, DamagedError
 from training.run_folder import FolderFullError, RunFolder
 
 CONFIG = default.get_config().to_dict()
@@ -110,6 +111,8 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_told_before_the_text_is_read(co
   before = {path: path.read_bytes() for path in workdir.rglob('*.json')}
   with pytest.raises(FileError, match='run/checkpoints is a link to .*/mount/disk, .*Is the disk that holds them mounted'):
     train.main(options(corpus, workdir, '--config.train.num_steps=9', *anew))
+  with pytest.raises(DamagedError, match='checkpoint 8 in .* is missing; .*No checkpoint is there: is the disk'):
+    tasks.load(str(workdir))
   assert {path: path.read_bytes() for path in workdir.rglob('*.json')} == before and not (workdir / 'earlier').exists()
   (tmp_path / 'disk').rename(workdir / 'there')
   (workdir / 'checkpoints').unlink()

@@ -205,6 +205,13 @@ def test_mistaken_options_are_named(arguments, message, capsys):
   assert message in capsys.readouterr().err
 
 
+def test_a_refused_value_is_one_mistake(capsys):
+  with pytest.raises(SystemExit):
+    options('--workdir=a', '--prune=0', '--pruned_workdir=b')
+  told = capsys.readouterr().err
+  assert '--prune=0: expected a positive whole number' in told and 'go together' not in told
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
   workdir = tmp_path / 'run'

@@ -227,11 +227,11 @@ class Checkpoints:
     """Raise DamagedError when a step's files differ from what was saved; what was compared is read without doing so again."""
     if step not in self._whole and (problem := self.damage(step)):
       if self._manifest.exists() and step not in self.known():
-        raise CheckpointError(f'checkpoint {step} in {self._folder} was removed: the run goes on, and keeps its newest and '
-                              'best. Give the command again')
+        raise CheckpointError(f'checkpoint {step} in {self._folder} was removed: the run goes on. Give the command again')
       rest = [found for found in self.steps() if found != step]
-      raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; put it back from a copy'
-                         + (f', or choose another: there are steps {", ".join(map(str, rest))}' if rest else ''))
+      raise DamagedError(f'checkpoint {step} in {self._folder} is damaged: {problem}; put it back from a copy' + (
+          f', or choose another: there are steps {", ".join(map(str, rest))}' if rest else
+          '' if self.steps() else '. No checkpoint is there: is the disk that holds them mounted?'))
     self._whole.add(step)
 
   def newest_whole(self) -> tuple[int | None, list[str]]:
