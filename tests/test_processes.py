@@ -256,10 +256,18 @@ def test_slurm_s_processes_find_each_other():
 
 @pytest.mark.parametrize('environment, name', [
     ({}, None), ({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, None),
-    ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, 'SLURM'),
+    ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0', 'SLURM_STEP_NODELIST': 'node[1-2]'}, 'SLURM'),
+    ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, None),
     ({peers.NUMBER: '0'}, 'launcher')])
 def test_what_started_a_process_is_recognised(environment, name):
   assert peers.found(environment) == name
+
+
+def test_a_script_of_slurm_that_starts_train_py_without_srun_runs_alone_and_says_so(monkeypatch, capsys):
+  for name, value in {'NTASKS': '8', 'PROCID': '0', 'LOCALID': '0', 'JOB_ID': '7'}.items():
+    monkeypatch.setenv(f'SLURM_{name}', value)
+  peers.join(10)
+  assert jax.process_count() == 1 and 'the SLURM job has 8 tasks, and this is one process outside of srun' in capsys.readouterr().err
 
 
 def test_a_process_alone_meets_nobody(capsys):

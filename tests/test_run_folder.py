@@ -286,6 +286,25 @@ def test_environment_says_what_numbers_depend_on():
   assert found['commit'] is None or len(found['commit']) == 40
 
 
+def test_a_commit_of_another_repository_is_not_told_as_that_of_the_code(tmp_path, monkeypatch):
+  """An installed copy may lie within a user's project, which does not hold it."""
+  git = lambda *words: subprocess.run(['git', '-C', tmp_path, '-c', 'user.name=a', '-c', 'user.email=a@b', *words], check=True,
+                                      capture_output=True)
+  code = tmp_path / 'installed' / 'training' / 'environment.py'
+  code.parent.mkdir(parents=True)
+  for path in (tmp_path / 'project.txt', code):
+    path.write_text('')
+  git('init')
+  git('add', 'project.txt')
+  git('commit', '-m', 'project')
+  monkeypatch.setattr(environment, '__file__', str(code))
+  of = lambda: environment.environment([], {})['commit']
+  assert of() is None
+  git('add', '.')
+  git('commit', '-m', 'copy')  # the project holds it
+  assert len(of()) == 40
+
+
 def events(folder):
   """(step, name, value) of all TensorBoard scalars."""
   found = []

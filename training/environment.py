@@ -22,8 +22,9 @@ def environment(devices: list, data: dict[str, str]) -> dict[str, Any]:
   here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
   git = lambda *words: subprocess.run(['git', '-C', here, *words], capture_output=True, text=True, check=True).stdout
   try:
+    git('ls-files', '--error-unmatch', os.path.abspath(__file__))  # an installed copy may lie in a repository of something else
     commit, changed = git('rev-parse', 'HEAD').strip(), bool(git('status', '--porcelain', '-uno').strip())
-  except (OSError, subprocess.CalledProcessError):  # no git on this machine, or no repository
+  except (OSError, subprocess.CalledProcessError):  # no git on this machine, or no repository of this code
     commit, changed = None, None
   return {
       'commit': commit, 'uncommitted_changes': changed, 'command': sys.argv, 'python': platform.python_version(),

@@ -35,6 +35,10 @@ ADDRESS, COUNT, NUMBER = 'LAUNCHER_ADDRESS', 'LAUNCHER_COUNT', 'LAUNCHER_NUMBER'
 _PATIENCE = 15  # seconds until a process that lost another one ends by itself
 
 
+def _slurm_tasks(env: Mapping[str, str]) -> int:
+  return int(env.get('SLURM_NTASKS', '1'))
+
+
 # What starts a run of several processes: its name, how its environment is recognised, and the arguments that
 # jax.distributed.initialize() gets from it.
 CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping[str, str]], dict[str, Any]]]] = {
@@ -42,7 +46,8 @@ CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping
         lambda env: NUMBER in env,
         lambda env: {'coordinator_address': env[ADDRESS], 'num_processes': int(env[COUNT]),
                      'process_id': int(env[NUMBER])}),
-    'SLURM': (lambda env: int(env.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_PROCID' in env, lambda env: {}),
+    # A job's script itself, outside of srun, has the number of tasks, too, but no list of its step's nodes.
+    'SLURM': (lambda env: _slurm_tasks(env) > 1 and {'SLURM_PROCID', 'SLURM_STEP_NODELIST'} <= env.keys(), lambda env: {}),
     # jax asks the machine's metadata, or Kubernetes, whether the slice has more hosts than this one.
     'TPU': (lambda env: importlib.util.find_spec('libtpu') is not None and env.get('JAX_PLATFORMS', 'tpu') == 'tpu',
             lambda env: {}),
@@ -62,6 +67,9 @@ def join(heartbeat_seconds: int) -> None:
   """
   cluster = found()
   if cluster is None:
+    if _slurm_tasks(os.environ) > 1:
+      print(f'Note: the SLURM job has {os.environ["SLURM_NTASKS"]} tasks, and this is one process outside of srun: it runs alone. '
+            'For a run of all tasks put srun in front of the command.', file=sys.stderr, flush=True)
     return
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   try:
