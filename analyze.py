@@ -81,7 +81,7 @@ def main(options: AnalyzeOptions) -> int:
             'least_important_first': [head.name for head in order]}
   if options.pruning:
     say('Measuring BLEU while heads are closed, the least important first …')
-    record['pruning'] = prune_curve(translator, pairs, order)
+    record['pruning'] = prune_curve(translator, pairs, order, records.corpus.target_language)
   if options.input is None:
     say('Testing which heads resolve the pronoun "it" …')
     record['it'] = analysis.about_it(model, translator.params[0], random, vocabularies, records.corpus.tfds_dir)
@@ -152,14 +152,14 @@ def training_counts(folder: RunFolder) -> analysis.TrainingCounts | None:
   return analysis.TrainingCounts(counts)
 
 
-def prune_curve(translator: Translator, pairs: list[analysis.Pair], order: list[gates.Head]) -> list[dict]:
+def prune_curve(translator: Translator, pairs: list[analysis.Pair], order: list[gates.Head], language: str) -> list[dict]:
   """Measure the BLEU of greedy translations with more and more heads closed, in the given order."""
   whole, curve = translator.params[0], []
   try:
     for count in range(0, len(order), max(1, len(order) // 12)):
       translator.params = [importance.pruned(whole, order, count)]
       texts = [found.text for found in translator.translate([pair.source for pair in pairs])]
-      scored = scores.corpus_scores(texts, [pair.target for pair in pairs])
+      scored = scores.corpus_scores(texts, [pair.target for pair in pairs], language=language)
       curve.append({'closed': count, 'bleu': round(scored['bleu'], 2), 'signature': scored['signature']})
   finally:
     translator.params = [whole]

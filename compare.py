@@ -34,13 +34,14 @@ def main(options: compare_options.CompareOptions) -> int:
   systems = {path: text_files.read_lines(path) for path in options.systems}
   for path, lines in [*systems.items(), *zip(options.references[1:], references[1:])]:
     scores.check_counts(lines, references[0], path, options.references[0])
-  print('\n'.join(report(systems, references, options.samples, options.sentences)))
+  print('\n'.join(report(systems, references, options)))
   return 0
 
 
-def report(systems: dict[str, list[str]], references: list[list[str]], samples: int, sentences: int) -> list[str]:
+def report(systems: dict[str, list[str]], references: list[list[str]], options: compare_options.CompareOptions
+           ) -> list[str]:
   """Return the lines of the comparison."""
-  figures, signatures = comparison.compare(systems, references, samples)
+  figures, signatures = comparison.compare(systems, references, options.samples, options.language)
   width = max(map(len, systems))
   lines = []
   for metric, found in figures.items():
@@ -50,11 +51,11 @@ def report(systems: dict[str, list[str]], references: list[list[str]], samples: 
       lines.append(f'  {name:<{width}}  {figure.score:6.2f}  ({figure.mean:.2f} ± {figure.interval:.2f}){chance}')
   of = 'the reference' if len(references) == 1 else 'the first reference'
   lines += [*signatures, '', f'BLEU by words of {of} ({" / ".join(systems)})']
-  for name, count, found in comparison.by_length(systems, references):
+  for name, count, found in comparison.by_length(systems, references, options.language):
     lines.append(f'  {name:>7} words  {count:6,} sentences  ' + ' / '.join(f'{bleu:5.1f}' for bleu in found.values()))
   first, *_, last = systems
   lines += ['', f'Where {last} differs most from {first} (chrF)']
-  for gain, place in comparison.most_different(systems[first], systems[last], references, sentences):
+  for gain, place in comparison.most_different(systems[first], systems[last], references, options.sentences):
     lines += [f'  line {place + 1:,}: {gain:+.1f}', *(f'    reference  {known[place]}' for known in references),
               f'    {first}  {systems[first][place]}', f'    {last}  {systems[last][place]}']
   return lines

@@ -51,7 +51,7 @@ def main(options: DecodeOptions) -> int:
   task = task_of(folder.read_config())
   check(options, task)
   records = setup.of_folder(folder, options.search)
-  read = functools.partial(inputs.read, options, records.corpus, as_they_come=task.line_by_line)
+  read = functools.partial(inputs.read, options, records.corpus, task.line_by_line, folder.environment)
   found = None if options.input == '-' else read()
   if peers.found() is None:  # of several processes, each has to have as many devices as the others
     hardware.split_processor()
@@ -140,7 +140,8 @@ def score(options: DecodeOptions, answers: Answers, sources: Sequence[str]) -> N
 def report_scores(options: DecodeOptions, texts: list[str], references: list[list[str]], language: str) -> None:
   """Print BLEU, chrF and TER and, on request, BLEU as papers on this test set compute it."""
   name = ','.join(map(os.path.basename, options.references)) or options.input
-  say(scores.describe(scores.corpus_scores(texts, *references) | scores.error_rate(texts, *references), name))
+  say(scores.describe(scores.corpus_scores(texts, *references, language=language)
+                      | scores.error_rate(texts, *references, language=language), name))
   if options.paper_bleu:
     say(scores.describe_paper(scores.paper_bleu(texts, references[0], options.paper_bleu, language)))
 

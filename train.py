@@ -62,8 +62,7 @@ def main(options: TrainOptions) -> int:
   folder = RunFolder(options.workdir)
   # Scores of other sentences cannot tell which checkpoint is best, and a schedule that ends with the run is another in a longer one.
   bound = ('train.eval_sentences', *(LENGTHS if records.optimizer.ends_with_run else ()))
-  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew,
-                 setup.idle(records)) as run:
+  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew, setup.idle(records)) as run:
     run.exit_code = (run.interruptible(compile_ahead, records, options, folder) if options.compile_for
                      else train(records, options, run))
   return run.exit_code
@@ -86,7 +85,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   step_fn = compile_training(task.model, task.objective(), optimizer, mesh, records.mesh.compile, abstract,
                              config.ema_decay, config.accumulation_steps)
   state, progress = run.interruptible(begin, task, fresh, abstract, checkpoints, step_fn, share)
-  step = loop.begun_at(int(state.step))
+  step = int(state.step)
   if options.replay is not None:
     return replay.replay(step_fn, state, run.folder, options.replay, task.batches.batch_at(options.replay, *share))
   if loop.is_over(step, progress) and announcement.is_scored(task, step):
@@ -175,10 +174,11 @@ def begin(task: Task, fresh: Callable, abstract: training.TrainState, checkpoint
   if step is not None:
     checkpoints.check_vocabularies(step, task.fingerprints)
     state, saved = checkpoints.restore(step, abstract)
-    return state, Progress.restored(saved, task.fingerprints)
+    progress = Progress.restored(saved, task.fingerprints)
+    finished.check_goes_on(folder.found, records.saved, records.loop.over(task.batches.batches_per_epoch), step, progress)
+    return state, progress
   background.compile_beside(step_fn, abstract, lambda: task.batches.batch_at(0, *share))
-  shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-  state = jax.jit(fresh, out_shardings=shardings)(jax.random.key(records.seed))
+  state = jax.jit(fresh, out_shardings=jax.tree.map(lambda leaf: leaf.sharding, abstract))(jax.random.key(records.seed))
   progress = Progress(vocabulary=task.fingerprints)
   if not records.places.init_from:
     return state, progress

@@ -19,6 +19,7 @@ from corpora.splits import Corpus
 LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es': 'Spanish', 'ro': 'Romanian',
              'ru': 'Russian', 'fi': 'Finnish', 'zh': 'Chinese', 'it': 'Italian', 'nl': 'Dutch', 'pt': 'Portuguese',
              'mul': 'several languages'}
+MULTILINGUAL = 'mul'  # the code of text in several languages, ISO 639-3
 
 
 PATHS = ('directory', 'tsv', 'jsonl', 'text')  # the options that name a file or folder
@@ -40,6 +41,8 @@ class Kind(NamedTuple):
 
 
 KINDS: Registry[Kind] = Registry('data.kind')
+# Kinds that hold out lines by the seed, each with the kind that reads a file for each split.
+HELD_OUT_BY_SEED = {'tsv': 'text', 'jsonl': 'text', 'labelled_tsv': 'labelled_text'}
 SPLITS = ('train_split', 'validation_split', 'test_splits')  # options of kinds whose splits have names
 SIDES = ('source_language', 'target_language')  # options of kinds whose text has a language for each side, or one of two
 

@@ -191,11 +191,23 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
   dropped. The first test set must exist; others are used if they exist, and notes name those that do not.
   """
   notes, codes = [config.direction], (config.source_language, config.target_language)
+  _check_apart(config, codes, notes)
   return Corpus(
       name=config.directory, source_language=config.source_language, target_language=config.target_language,
       train=training_pairs(config, notes), validation=_heldout_pairs(config, config.validation_split, notes),
       tests=tuple(_heldout_pairs(config, stem, notes)
                   for stem in tests_there(config.directory, config.test_splits, codes, notes)), notes=tuple(notes))
+
+
+def _check_apart(config: CorpusConfig, codes: Sequence[str], notes: list[str]) -> None:
+  """Raise DataError when wildcards of the training text match files of held-out text; note where both are named alike."""
+  trained = {*stems(config.directory, config.train_split, codes)}
+  held = [stem for name in (config.validation_split, *config.test_splits) for stem in stems(config.directory, name, codes)]
+  if both := [stem for stem in dict.fromkeys(held) if stem in trained]:
+    if glob.has_magic(config.train_split):
+      raise DataError(f'--config.data.train_split={config.train_split!r} matches {" and ".join(both)} too, which is held out: '
+                      'the run would be tested on what it was trained on; name the training files, or move the others')
+    notes.append(f'{" and ".join(both)}: training text, too, so that its scores tell nothing of other text')
 
 
 def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], notes: list[str], needed: int = 1

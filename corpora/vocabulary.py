@@ -159,6 +159,12 @@ class Vocabulary:
     """The entry of KINDS that the model itself names."""
     return next(name for name, kind in KINDS.items() if kind.number == self.proto.trainer_spec.model_type)
 
+  @property
+  def changes_text(self) -> bool:
+    """Whether the model writes some texts anew before it cuts them: in other characters, or with fewer spaces."""
+    spec = self.proto.normalizer_spec
+    return bool(spec.precompiled_charsmap or spec.remove_extra_whitespaces)
+
   def encode_document(self, text: str) -> list[int]:
     """Return encode(text), made line by line; see encode_lines."""
     return list(itertools.chain.from_iterable(self.encode_lines(text.split('\n'))))

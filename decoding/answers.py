@@ -72,6 +72,7 @@ class TranslationOptions(NamedTuple):
   form: output_formats.Format = output_formats.Format()
   samples: int | None = None  # of each line, for minimum Bayes risk
   utility: str = 'chrf'
+  language: str = ''  # of the translations
   part_lines: int = 20_000
   stats: bool = False  # whether the notes say what the search computed
 
@@ -105,7 +106,7 @@ class TranslationAnswers:
     options = self._options
     asked = output_formats.requests(lines, options.columns, first)
     if options.samples:
-      found = minimum_bayes_risk.translate(self._lines, asked, options.samples, options.utility, progress, first)
+      found = minimum_bayes_risk.translate(self._lines, asked, options.samples, options.utility, progress, first, options.language)
     else:
       found = self._lines.translate(asked, progress, first)
     return output_formats.write(self._translator, [request.source for request in asked], found, options.form, first)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
 from decoding import scores
@@ -19,7 +19,7 @@ class Figure(NamedTuple):
   p_value: float | None  # of the hypothesis that the system is no different from the first; None: it is the first
 
 
-def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], samples: int
+def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], samples: int, language: str = ''
             ) -> tuple[dict[str, dict[str, Figure]], list[str]]:
   """Score each system by each metric, and test its difference from the first system, the baseline.
 
@@ -27,12 +27,13 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
     systems: translations by name, two at least.
     references: one list of lines or several.
     samples: number of resampled sets.
+    language: of the texts, see scores.bleu_of.
 
   Returns:
     The figures by metric and system, and sacreBLEU's signatures.
   """
   known = [list(lines) for lines in references]
-  metrics = {'BLEU': BLEU(references=known), 'chrF': CHRF(references=known)}
+  metrics = {'BLEU': scores.bleu_of(language, references=known), 'chrF': CHRF(references=known)}
   signatures, columns = PairedTest([(name, list(lines)) for name, lines in systems.items()], metrics, references=None,
                                    test_type='bs', n_samples=samples)()
   names = columns.pop('System')
@@ -44,13 +45,14 @@ def compare(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[
   return figures, [signature.format() for signature in signatures.values()]
 
 
-def by_length(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]]
+def by_length(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], language: str = ''
               ) -> list[tuple[str, int, dict[str, float]]]:
   """Score each system, against all references, on groups of sentences of like length.
 
   Args:
     systems: translations by name.
     references: one list of lines or several; the first one's words say how long a sentence is.
+    language: see compare().
 
   Returns:
     (range of the words of the first reference, number of sentences, BLEU by system) for each group.
@@ -58,7 +60,7 @@ def by_length(systems: Mapping[str, Sequence[str]], references: Sequence[Sequenc
   groups = group_by_length([max(len(line.split()), 1) for line in references[0]])
   of = lambda group, lines: [lines[i] for i in group.places]
   return [(group.name, len(group.places),
-           {name: scores.corpus_scores(of(group, lines), *(of(group, known) for known in references))['bleu']
+           {name: scores.corpus_scores(of(group, lines), *(of(group, known) for known in references), language=language)['bleu']
             for name, lines in systems.items()}) for group in groups]
 
 

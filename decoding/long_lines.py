@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from checks.errors import ConfigError
 from decoding.requests import Request, Translation
+from decoding.scores import writes_spaces
 from decoding.tags import Tags
 from decoding.translator import Translator
 
 # Where a text is split: between sentences, else between clauses, else between words, else anywhere.
 _SENTENCES = re.compile(r'(?<=[.!?…])\s+|(?<=[.!?…]["”“’»)\]])\s+|(?<=[。！？])(?![」』”’）])|(?<=[。！？][」』”’）])')
 _FINER = re.compile(r'(?<=[,;:–—])\s+|(?<=[，；：、])'), re.compile(r'\s+'), re.compile('')
-_WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between sentences
 _AT_ONCE = 20_000  # parts that are made and translated together: bounds the memory that a very long line takes
 
 
@@ -90,7 +90,7 @@ class Splitter:
     """
     self._translator = translator
     self._longest = min(longest, translator.longest_source)
-    self._between = '' if re.split('[-_]', language)[0] in _WITHOUT_SPACES else ' '
+    self._between = ' ' if writes_spaces(language) else ''
     self._tags = Tags(translator.parts[1])
     self._split: dict[int, int] = {}  # parts of each line split so far, by its number from 1
 

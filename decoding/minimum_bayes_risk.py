@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import CHRF
 
+from decoding import scores
 from decoding.requests import Request, Translation
 from decoding.translator import Translator
 
-UTILITIES = {'chrf': lambda: CHRF(), 'bleu': lambda: BLEU(effective_order=True)}  # score a sentence from 0 to 100
+# Of a language the metric that scores a sentence from 0 to 100.
+UTILITIES = {'chrf': lambda language: CHRF(), 'bleu': lambda language: scores.bleu_of(language, effective_order=True)}
 
 
 def translate(translator: Translator, lines: Sequence[str | Request], samples: int, utility: str,
-              progress: Callable[[int], object] | None = None, first: int = 0) -> list[Translation]:
+              progress: Callable[[int], object] | None = None, first: int = 0, language: str = '') -> list[Translation]:
   """Translate each line, in order, by the sample with the largest mean utility against all samples.
 
   Args:
@@ -19,13 +21,14 @@ def translate(translator: Translator, lines: Sequence[str | Request], samples: i
     lines, progress, first: see Translator.translate.
     samples: drawn for each line.
     utility: one of UTILITIES.
+    language: of the translations.
 
   Returns:
     Translations whose score is their expected utility; the other samples follow as `others`, best first.
   """
   draws = [translator.translate(lines, progress if number == samples - 1 else None, first, number)
            for number in range(samples)]
-  metric = UTILITIES[utility]()
+  metric = UTILITIES[utility](language)
   return [choose(drawn, lambda text, reference: metric.sentence_score(text, [reference]).score)
           for drawn in zip(*draws)]
 

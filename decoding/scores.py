@@ -8,6 +8,8 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from checks.errors import DataError
 
+_WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between words and sentences
+
 
 def check_counts(translations: Sequence, references: Sequence, name: str, reference_name: str) -> None:
   """Raise DataError unless there is one reference for each translation (sacreBLEU would pair as many as there are)."""
@@ -16,12 +18,32 @@ def check_counts(translations: Sequence, references: Sequence, name: str, refere
                     'line n of the reference must translate line n')
 
 
-def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> dict[str, Any]:
+def writes_spaces(language: str) -> bool:
+  """Return whether a language, given by its code such as 'de' or 'zh-CN', has spaces between words."""
+  return _base(language) not in _WITHOUT_SPACES
+
+
+def bleu_of(language: str = '', **options: Any) -> BLEU:
+  """Return sacreBLEU's BLEU of translations into a language.
+
+  Words are sacreBLEU's default, 13a; characters count as words where a language has no spaces between them: of Chinese
+  by sacreBLEU's `zh`, of others by `char`. (Its own way for Japanese needs MeCab.)
+  """
+  tokenize = None if writes_spaces(language) else 'zh' if _base(language) == 'zh' else 'char'
+  return BLEU(tokenize=tokenize, **options)
+
+
+def _base(language: str) -> str:
+  return re.split('[-_]', language)[0].lower()
+
+
+def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str], language: str = '') -> dict[str, Any]:
   """Return BLEU and chrF2 of detokenised, cased translations against raw references, with their signatures.
 
   Args:
     hypotheses: translations.
     *references: one list or several, each with a line for every translation.
+    language: of both, which decides what BLEU takes for words, see bleu_of.
 
   Raises:
     DataError: when there are not as many references as hypotheses, or none.
@@ -30,7 +52,7 @@ def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> dict
     check_counts(hypotheses, lines, 'the translation', 'the reference')
   if not hypotheses:
     raise DataError('there are no translations to score')
-  bleu, chrf = BLEU(), CHRF()
+  bleu, chrf = bleu_of(language), CHRF()
   known = [list(lines) for lines in references]
   return {
       'bleu': bleu.corpus_score(list(hypotheses), known).score,
@@ -40,9 +62,13 @@ def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> dict
   }
 
 
-def error_rate(hypotheses: Sequence[str], *references: Sequence[str]) -> dict[str, Any]:
-  """Return TER (Snover et al., 2006): edits per reference word in percent, lower is better. Slower than the others."""
-  ter = TER()
+def error_rate(hypotheses: Sequence[str], *references: Sequence[str], language: str = '') -> dict[str, Any]:
+  """Return TER (Snover et al., 2006): edits per reference word in percent, lower is better. Slower than the others.
+
+  Of languages without spaces characters count as words, as sacreBLEU takes those of Chinese and Japanese apart.
+  """
+  apart = not writes_spaces(language)
+  ter = TER(normalized=apart, asian_support=apart)
   return {'ter': ter.corpus_score(list(hypotheses), [list(lines) for lines in references]).score,
           'ter_signature': ter.get_signature().format()}
 

@@ -13,6 +13,8 @@ FLAGS = (
     Flag('systems', 'files of translations to compare, one a line; the first is the baseline', tuple, required=True,
          positional='rest'),
     Flag('samples', 'how many samples the bootstrap draws', int, 1000),
+    Flag('language', "code of the texts' language, by which BLEU finds words: of zh, ja and th it takes characters",
+         default=''),
     Flag('sentences', 'how many of the sentences that differ most to show', int, 5, least=0),
 )
 
@@ -24,6 +26,7 @@ class CompareOptions:
   references: tuple[str, ...]  # paths
   systems: tuple[str, ...]  # paths; the first is the baseline
   samples: int  # how many the bootstrap draws
+  language: str  # of the texts; '' is one with spaces between words
   sentences: int  # of those that differ most, how many are shown
 
 

@@ -132,8 +132,8 @@ def _is_known_to_be_empty(stream: TextIO | None) -> bool:
 
 
 def matching(pattern: str) -> list[str]:
-  """Return the paths that a pattern such as 'part-*.en' matches, in the order of their names, or else the pattern as one."""
-  return sorted(glob.glob(pattern)) or [pattern]
+  """Return the paths that a pattern such as 'part-*.en' matches, in the order of their names; or the one that it is itself."""
+  return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern)) or [pattern]
 
 
 def behind_link(path: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
+from corpora.config import HELD_OUT_BY_SEED
 from options import parsing, search_ranges, train_options
 from options.configurations import as_overrides, leaves, load_module
 from options.flags import Flag, Value, at_home, folder_mistakes
@@ -36,8 +37,6 @@ FLAGS = (
     Flag('sampler_seed', 'with --search: decides which values are tried', int, 0, least=0),
 )
 _OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'min_steps', 'sampler_seed')
-# Kinds of corpora that hold out lines by the seed, each with the kind that reads a file for each split.
-HELD_OUT_BY_SEED = {'tsv': 'text', 'jsonl': 'text', 'labelled_tsv': 'labelled_text'}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from options.recipe_options import RecipeOptions
 from recipes import pairs
 from recipes.plan import Plan
 from recipes.stages import Making, Stage, check_direction, check_search, check_translates, training, translating
+from tasks import setup
 from training.run_folder import RunFolder
 
 # Options that exchange their values when the direction is turned.
@@ -47,6 +48,7 @@ def plan(options: RecipeOptions) -> Plan:
     reverse, made_from = place('reverse'), stages[0].outputs
   else:
     check_direction('reverse', options.reverse, codes[::-1])
+    setup.check_held_out('reverse', options.reverse, options.config)
     check_search(options, RunFolder.open(options.reverse).read_config())
     reverse, made_from = options.reverse, (os.path.join(options.reverse, 'config.json'),)
   scored = options.keep is not None or options.min_score is not None

@@ -19,6 +19,7 @@ from options.recipe_options import RecipeOptions
 from recipes import own_text, pairs
 from recipes.plan import Plan
 from recipes.stages import Making, check_direction, check_search, check_translates, training, translating
+from tasks import setup
 from training.run_folder import RunFolder
 
 _REAL, _DISTILLED = 'real', 'distilled'
@@ -32,6 +33,7 @@ def plan(options: RecipeOptions) -> Plan:
   check_search(options, RunFolder.open(options.teachers[0]).read_config(), options.n_best)  # the first one's counts
   for teacher in options.teachers:
     check_direction('teachers', teacher, text.codes)
+    setup.check_held_out('teachers', teacher, options.config)
   source, target = (LANGUAGES.get(code, code) for code in text.codes)
   teachers = 'the teacher' if len(options.teachers) == 1 else f'{len(options.teachers)} teachers'
   scored = options.n_best > 1 or options.keep is not None or options.min_score is not None
@@ -40,7 +42,8 @@ def plan(options: RecipeOptions) -> Plan:
   made_from = tuple(os.path.join(teacher, 'config.json') for teacher in options.teachers)
   form = ['--format=jsonl'] * scored + [f'--n_best={options.n_best}'] * (options.n_best > 1)
   choose = functools.partial(pairs.synthetic, translated, real[0], distilled, is_back=False, keep=options.keep,
-                             min_score=options.min_score, references=real[1] if options.n_best > 1 else None)
+                             min_score=options.min_score, references=real[1] if options.n_best > 1 else None,
+                             language=text.codes[1])
   changes = text.changes(f'{_DISTILLED},{_REAL}' if options.real else _DISTILLED, own_text.test_stems(options, _TAKEN))
   stages = [
       Making('text', 'writing the text', (), (*real, *text.files(own_text.VALIDATION), tests),

@@ -12,7 +12,7 @@ from typing import Any
 
 from checks.errors import ConfigError
 from corpora import cleaning, text_files
-from corpora.config import LANGUAGES
+from corpora.config import LANGUAGES, MULTILINGUAL
 from corpora.splits import Pair, Split
 from options.configurations import leaves, with_options
 from options.mistakes import listed
@@ -22,7 +22,6 @@ from recipes.plan import Plan
 from recipes.stages import Making, check_translates, training
 from tasks import setup
 
-TARGET = 'mul'  # ISO 639-3: multiple languages
 # Kinds of corpora that hold other targets for another data.target_language; others would teach one text under every tag.
 _BY_LANGUAGE = ('text', 'tfds')
 
@@ -30,7 +29,7 @@ _BY_LANGUAGE = ('text', 'tfds')
 def plan(options: RecipeOptions) -> Plan:
   """Return the stages. Raises ConfigError naming what cannot work."""
   check_translates(options)
-  values, text = leaves(options.config), own_text.Folder(options, TARGET)
+  values, text = leaves(options.config), own_text.Folder(options, MULTILINGUAL)
   if mistakes := list(_mistakes(options)):
     raise ConfigError(listed(mistakes))
   for language in options.languages:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU
 
 from checks.errors import DataError
 from checks.progress import shown
 from checks.whole_files import whole
 from corpora import text_files
 from corpora.splits import Pair
+from decoding.scores import bleu_of
 
 
 def write(paths: tuple[str, str], pairs: Iterable[Pair]) -> int:
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
     return self.log_prob / max(self.size, 1)
 
 
-def answers(path: str, references: str | None = None) -> Iterator[Answer]:
+def answers(path: str, references: str | None = None, language: str = '') -> Iterator[Answer]:
   """Yield the translation of each line in what decode.py wrote: text, or jsonl where the path ends so.
 
   Args:
@@ -58,11 +58,12 @@ def answers(path: str, references: str | None = None) -> Iterator[Answer]:
     references: path of the lines that translations are to be like: of each n-best list the one with the highest
       sentence BLEU is taken (sequence-level interpolation, Kim & Rush, 2016, §3.3); of equal ones the likeliest.
       None: the first.
+    language: of both.
   """
   if not path.endswith('.jsonl'):
     yield from (Answer(line, 0.0, 1) for line in lines_of(path))
     return
-  bleu, wanted = BLEU(effective_order=True), lines_of(references) if references else None
+  bleu, wanted = bleu_of(language, effective_order=True), lines_of(references) if references else None
   for number, line in enumerate(lines_of(path), 1):
     try:
       record = json.loads(line)
@@ -83,7 +84,7 @@ def has_text(pair: Pair) -> bool:
 
 
 def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bool, keep: float | None = None,
-              min_score: float | None = None, references: str | None = None) -> dict[str, Any]:
+              min_score: float | None = None, references: str | None = None, language: str = '') -> dict[str, Any]:
   """Write the pairs of a text and its translations, all or the best of them, in the order of the text.
 
   Pairs with an empty side are left out. Of the others, `keep` keeps the share with the highest log-probability per
@@ -95,7 +96,7 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
     paths: of the files to write, sources and targets.
     is_back: whether the translations are the sources.
     keep, min_score: see above; one of them or none.
-    references: see answers().
+    references, language: see answers().
 
   Returns:
     The figures of the stage: how many lines were read, left out for an empty side, and kept, and the scores.
@@ -104,7 +105,7 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
     DataError: when no pair is left, and when the translations are not those of the text, a line for each.
   """
   pair_of = lambda text, answer: Pair(answer.text, text) if is_back else Pair(text, answer.text)
-  read = lambda: itertools.zip_longest(lines_of(given), answers(translations, references))
+  read = lambda: itertools.zip_longest(lines_of(given), answers(translations, references, language))
   scores, full = [], []
   for text, answer in shown(read(), 'scoring', ' pairs'):
     if text is None or answer is None:

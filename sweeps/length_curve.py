@@ -57,7 +57,8 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
     translations = file.read().split('\n')[:-1]
   scores.check_counts(translations, pairs, path, run.results['test_set'])
   return [scores.corpus_scores([translations[i] for i in group.places],
-                               [pairs[i].target for i in group.places])['bleu'] for group in groups]
+                               [pairs[i].target for i in group.places],
+                               language=run.config['data.target_language'])['bleu'] for group in groups]
 
 
 def _examined_by(run: FinishedRun) -> list[Pair]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks.whole_files import write_whole
+from corpora.config import HELD_OUT_BY_SEED
 from options.configurations import as_overrides
 from options.programs import python
-from options.sweep_options import HELD_OUT_BY_SEED
 from sweeps.search import DIVERGED, FINISHED, RUNNING, STOPPED, Journal, Trial, own_values
 from sweeps.table import Table, as_markdown
+from tasks.task import task_of
 
 _ORDER = (FINISHED, STOPPED, RUNNING, DIVERGED)
 
@@ -55,8 +56,9 @@ def _loss(trial: Trial) -> str:
 def _notes(journal: Journal) -> list[str]:
   best, options = journal.finished[0], journal.options
   row = options.rows[0]
-  notes = ['Validation loss is -log p per token, of the parameters that a finished run ends with. In brackets: at the last '
-           'evaluation of a trial that was not finished.']
+  of_labels = task_of(row.config).texts == 'examples'
+  notes = [f'Validation loss is -log p per {"example, of its label alone" if of_labels else "token"}, of the parameters that a '
+           'finished run ends with. In brackets: at the last evaluation of a trial that was not finished.']
   before = next((trial for trial in journal.finished if trial.values == own_values(options)), None)
   assert best.loss is not None  # it has finished
   if before is best:

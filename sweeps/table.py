@@ -75,6 +75,11 @@ class FinishedRun(NamedTuple):
     return named[-1] if named else [*self.environment['data'].values()][:3][-1]  # the first set, or validation text
 
   @property
+  def learnt_text(self) -> list[str]:
+    """The fingerprints of the text that the run was trained on, and of that on which it was validated."""
+    return [*[self.environment, *self.environment.get('later_starts', [])][-1]['data'].values()][:2]
+
+  @property
   def figures(self) -> list[str]:
     """Names of what was measured on the test text, the task's measure first."""
     return figures_of(self.results, self.task.measure.name)
@@ -280,8 +285,12 @@ def _mixtures(rows: Sequence[Row]) -> list[str]:
               and run.config[name] != row.runs[0].config.get(name)}
     if unlike:
       warnings.append(f'Warning: the runs of {row.name} differ in {", ".join(sorted(unlike))}, not only in their seed.')
+    if len({tuple(run.learnt_text) for run in row.runs}) > 1:
+      warnings.append(f'Warning: the runs of {row.name} were trained or validated on different text, not only with another seed.')
   if len({run.scored_text for row in rows for run in row.runs}) > 1:
     warnings.append('Warning: not all runs were scored on the same sentences; their scores do not compare.')
+  elif len({tuple(run.learnt_text[1:]) for row in rows for run in row.runs}) > 1:
+    warnings.append('Warning: not all runs were validated on the same text; their perplexities do not compare.')
   return warnings
 
 

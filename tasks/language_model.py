@@ -79,6 +79,10 @@ class LanguageModelling(Task):
 
   def plan(self, split: TextSplit, batches: input_pipeline.BatchConfig, shuffle: bool) -> input_pipeline.Plan:
     """Return the batch plan of running text, in blocks."""
+    if self.target.changes_text:  # nats would be of another text than the bytes that they are divided by
+      raise DataError('the vocabulary (config.vocabulary.source_model) changes text before it cuts it, so that figures per byte '
+                      'would not be of the text as it is; expected a SentencePiece model trained with '
+                      '--normalization_rule_name=identity --remove_extra_whitespaces=false')
     plan = input_pipeline.plan_documents(split, self.target, batches, self.setup.seed, self.text_folder, shuffle,
                                          tokenising(len(split), ' documents'))
     if plan.dropped:  # nats are divided by all of a split's bytes

@@ -5,6 +5,7 @@ All mistakes are reported together, before any file is read or made. Code that g
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from batching.shapes import MOST, ROWS
 from checks.errors import ConfigError
 from corpora import cleaning, labelled, subword_sampling, text_files
 from corpora import vocabulary as vocabularies
+from corpora.config import HELD_OUT_BY_SEED, KINDS
 from input_pipeline import BatchConfig
 from options.flags import folder_mistakes
 from options.sections import Gathering, gather_errors
@@ -47,6 +49,8 @@ def read(options: TrainOptions) -> Setup:
                       f'{setup.task}: leave it out')
   if options.inspect and not TASKS[setup.task].reports:
     raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
+  if setup.places.init_from:
+    check_held_out('config.init_from', setup.places.init_from, options.config)
   for name, place in (('data.cache_dir', setup.places.cache_dir), ('compile_cache', setup.places.compile_cache)):
     if place and '://' in place and name == 'data.cache_dir':
       raise ConfigError(f'--config.{name}={place}: expected a folder on a disk, of which token stores are mapped into memory')
@@ -54,6 +58,25 @@ def read(options: TrainOptions) -> Setup:
       for mistake in folder_mistakes(f'config.{name}', place, is_written=False):  # one that other runs have filled may be read-only
         raise ConfigError(mistake)
   return setup
+
+
+def check_held_out(option: str, workdir: str, config: Config) -> None:
+  """Raise ConfigError when another run has trained on what this one tests with: on one file, of which it holds out other lines.
+
+  Args:
+    option, workdir: the option that names the other run's folder, and its value.
+    config: this run's.
+  """
+  folder, data = RunFolder(workdir), config['data']
+  if data['kind'] not in HELD_OUT_BY_SEED or not folder.has(folder.config):
+    return
+  theirs, path = folder.read_config(), KINDS[data['kind']].needs
+  place = lambda other: os.path.realpath(str(other['data'][path]))
+  held = lambda other: (other['seed'], other['data']['heldout'])
+  if theirs['data']['kind'] == data['kind'] and place(theirs) == place(config) and held(theirs) != held(config):
+    raise ConfigError(f'--{option}={workdir} has held out other lines of {data[path]}: seed and data.heldout are {held(theirs)} there '
+                      f'and {held(config)} here, so that it has trained on lines that this run is tested with; give the same, or '
+                      f'make a file for each split once, and take data.kind={HELD_OUT_BY_SEED[data["kind"]]}')
 
 
 def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Setup:

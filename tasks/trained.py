@@ -109,7 +109,7 @@ def immaturity(workdir: str) -> str | None:
   if step is None:  # whoever reads the checkpoint says so
     return None
   loop, warmup = setup.loop, setup.optimizer.warmup_steps
-  if not folder.has(folder.results):
+  if not folder.has(folder.results) or read_json(folder.results)['step'] < step:  # also one that went on
     whole = (f'{loop.num_steps:,}' if loop.num_steps else
              f'{loop.num_epochs:g} epochs' if loop.num_epochs else f'{loop.num_minutes:g} minutes')
     return (f'{workdir} is not finished: it was stopped at step {step:,} of {whole}, and its answers are those of such a '

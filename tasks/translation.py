@@ -99,7 +99,7 @@ class Translation(Task):
     options = self.setup.evaluation
     pairs = self._evaluated
     self._greedy.params = [params]
-    scored, hypotheses = translation_scores(self._greedy, pairs, self.progress)
+    scored, hypotheses = self._scored(self._greedy, pairs, self.progress)
     shown = list(zip(pairs, hypotheses))[:options.num_samples]
     pair, hypothesis = shown[step // options.eval_every % len(shown)]
     return Evaluation(
@@ -112,7 +112,10 @@ class Translation(Task):
     return self._greedy.compilations([params], [pair.source for pair in self._evaluated])
 
   def notes(self) -> Iterator[str]:
-    """Yield which held-out sources are longer than what the model can translate whole."""
+    """Yield which held-out pairs the loss leaves out, and which sources are longer than what the model translates whole."""
+    if left_out := self.heldout_plan(self.corpus.validation).dropped:
+      yield (f'{self.corpus.validation.name}: loss and perplexity leave out {left_out:,} of {len(self.corpus.validation):,} pairs, '
+             f'which are longer than {self.setup.batches.bounds} allows')
     for name, pairs in {'validation': self._evaluated, **{split.name: split for split in self.examined}}.items():
       yield from self._cut(name, pairs)
 
@@ -132,7 +135,7 @@ class Translation(Task):
     how = f'beam {self.setup.search.beam_size}' if self.setup.search.strategy == 'beam' else 'sampled'
     print(f'Translating {split.name} ({len(pairs):,} sentences, {how}) …', flush=True)
     with tqdm.tqdm(total=len(pairs), unit=' lines', leave=False, disable=None) as bar:
-      results, hypotheses = translation_scores(translator, pairs, lambda count: (bar.update(count), self.progress(count)))
+      results, hypotheses = self._scored(translator, pairs, lambda count: (bar.update(count), self.progress(count)))
     summary = [scores.describe(results, split.name), *self._cut(split.name, pairs)]
     if split is self.examined[0] and corpus.measure:
       measured = corpus.measure(hypotheses, lambda word: len(self.source.encode(word)))
@@ -144,6 +147,13 @@ class Translation(Task):
       summary.append(f'\nSentences that training never saw ({right} of {len(translated)} right):\n{shown}')
     example = corpus.suggestions[0] if corpus.suggestions else pairs[0].source
     return Score(results, '\n'.join(summary), hypotheses, example)
+
+  def _scored(self, translator: Translator, pairs: Sequence[Pair], progress: Callable[[int], Any]
+              ) -> tuple[dict[str, Any], list[str]]:
+    """Return BLEU and chrF of the pairs' translated sources against their raw references, and the translations."""
+    hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], progress)]
+    language = self.setup.corpus.target_language
+    return scores.corpus_scores(hypotheses, [pair.target for pair in pairs], language=language), hypotheses
 
   @classmethod
   def describe(cls, results: Mapping[str, Any]) -> str:
@@ -176,6 +186,10 @@ class Translation(Task):
       if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
         raise ConfigError(f'{folder.path} has another vocabulary than {folders[0].path}; the models of an ensemble have to share '
                           'one (--config.init_from, or vocabulary.source_model)')
+    ways = [(run.setup.corpus.source_language, run.setup.corpus.target_language) for run in runs]
+    if other := next((place for place, way in enumerate(ways) if way != ways[0]), None):
+      raise ConfigError(f'{of[other].path} translates {" to ".join(ways[other])}, and {folders[0].path} {" to ".join(ways[0])}; the '
+                        'models of an ensemble have to translate the same way')
     made = Translator([run.model for run in runs], [run.params for run in runs], first.source, first.target,
                       first.setup.search, hardware.search_tokens(first.setup.decoding.batch_tokens))
     known = [run.setup.batches.limits[0] for folder, run in zip(of, runs) if not folder.has(folder.imported)]
@@ -192,15 +206,9 @@ class Translation(Task):
     splitter = Splitter(translator, translator.longest_trained or translator.longest_source, setup.corpus.target_language
                         ) if options.long_lines == 'split' else None
     form = Format(options.format, options.n_best, options.alignment, options.attention)
-    asked = TranslationOptions(options.columns, form, options.mbr, options.utility, options.part_lines, options.stats)
+    asked = TranslationOptions(options.columns, form, options.mbr, options.utility, setup.corpus.target_language,
+                               options.part_lines, options.stats)
     return TranslationAnswers(translator, asked, splitter)
-
-
-def translation_scores(translator: Translator, pairs: Sequence[Pair],
-                       progress: Callable[[int], Any] | None = None) -> tuple[dict[str, Any], list[str]]:
-  """Return BLEU and chrF of the pairs' translated sources against their raw references, and the translations."""
-  hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], progress)]
-  return scores.corpus_scores(hypotheses, [pair.target for pair in pairs]), hypotheses
 
 
 def marked(pairs: Iterable[tuple[str, str]], hypotheses: list[str]) -> tuple[str, int]:

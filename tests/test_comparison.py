@@ -64,6 +64,19 @@ def test_every_reference_counts_by_length_and_by_sentence(tmp_path, capsys):
   assert 'BLEU by words of the first reference' in told and told.count('    reference  ') == 2
 
 
+def test_texts_without_spaces_are_compared_by_characters(tmp_path, capsys):
+  for name, lines in (('ref', ['我是一个学生。', '狗睡在街上。']), ('a', ['我是一名学生。', '狗睡在街上。']), ('b', ['我们是学生。', '狗睡在路上。'])):
+    (tmp_path / name).write_text('\n'.join(lines) + '\n')
+  asked = lambda *more: compare.main(options(*(str(tmp_path / name) for name in ('ref', 'a', 'b')), '--samples=20', *more))
+  asked('--language=zh')
+  told = capsys.readouterr().out
+  score, = re.findall(r'/a +([\d.]+)', told.partition('chrF')[0])
+  assert 'tok:zh|' in told and float(score) == pytest.approx(scores.corpus_scores(
+      ['我是一名学生。', '狗睡在街上。'], ['我是一个学生。', '狗睡在街上。'], language='zh')['bleu'], abs=0.005)
+  asked()
+  assert 'tok:13a|' in capsys.readouterr().out
+
+
 def test_compare_reports_and_refuses(tmp_path, capsys):
   for name, lines in (('ref', REFERENCE), ('a', GOOD), ('b', BAD), ('short', BAD[1:])):
     (tmp_path / name).write_text('\n'.join(lines) + '\n')

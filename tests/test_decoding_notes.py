@@ -50,6 +50,10 @@ def test_a_run_that_is_not_finished_says_so(run, tmp_path):
   assert trained.immaturity(str(workdir)) is None
   change(workdir, warmup_steps=9)
   assert 'was trained for 8 steps, fewer than the 9 of its warm-up' in trained.immaturity(str(workdir))
+  results = json.loads((workdir / 'results.json').read_text())
+  (workdir / 'results.json').write_text(json.dumps(results | {'step': 6}))  # it was finished there, went on and was stopped
+  change(workdir, num_steps=100)
+  assert 'is not finished: it was stopped at step 8 of 100' in trained.immaturity(str(workdir))
   (workdir / 'results.json').unlink()
   for length, words in (({'num_steps': 1245}, 'step 8 of 1,245,'), ({'num_epochs': 2.5}, 'step 8 of 2.5 epochs,'),
                         ({'num_minutes': 10}, 'step 8 of 10 minutes,')):
@@ -104,3 +108,14 @@ def test_scores_of_lines_that_were_cut_are_told_before_training_and_beside_the_s
   assert 0 < len(tested) < 7 and 0 < len(first) < 5 and len(validated) > len(first)
   assert f'Note: {sentence("test", tested)}' in told and f'Note: {sentence("validation", first)}' in told
   assert sentence('test', tested) in score and 'validation: only' not in score
+  assert 'loss and perplexity' not in told
+
+
+def test_validation_pairs_that_the_loss_leaves_out_are_told(corpus, tmp_path, capsys):
+  more = ['--config.data.max_length=5', '--config.train.num_steps=1']
+  assert train.main(options(corpus, tmp_path / 'run', *more)) == 0
+  source, target = RunFolder.open(str(tmp_path / 'run')).load_vocabularies()
+  sides = [(corpus / f'val.{code}').read_text().splitlines() for code in ('en', 'de')]
+  longer = sum(max(len(source.encode(a)), len(target.encode(b))) + 1 > 5 for a, b in zip(*sides))
+  assert 0 < longer < 11
+  assert f'Note: val: loss and perplexity leave out {longer} of 11 pairs, which are longer than data.max_length' in capsys.readouterr().out

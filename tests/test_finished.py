@@ -11,9 +11,11 @@ import train
 from checks.errors import ConfigError
 from options import configurations
 from sweeps import table
+from tasks.setup import check_held_out
 from tests.tiny_runs import options
 from training import finished, json_files
 from training.finished import changed_since, differences
+from training.loop import LoopConfig, Progress
 from training.run_folder import RunFolder
 
 CONFIG = json_files.as_written(configurations.load_config(f'{configurations.CONFIGS}/multi30k.py:adam'))
@@ -109,13 +111,51 @@ def test_no_run_is_told_to_be_shorter_than_it_was(corpus, run, tmp_path):
   config = json.loads((workdir / 'config.json').read_text())
   for flag, ends in (('num_steps=7', 7), ('num_epochs=0.5', r'\d')):
     with pytest.raises(ConfigError, match=fr'train.{flag.replace("=", " is ")}, which ends at step {ends}, and the run has trained '
-                                          'for 8 steps; expected --config.train.num_steps=8 or more'):
+                                          'for 8 steps, .*expected --config.train.num_steps=8 or more'):
       train.main(options(corpus, workdir, f'--config.train.{flag}'))
   assert before == {path: path.read_bytes() for path in workdir.rglob('*.json')}
   shorter = configurations.with_options(config, {'train.num_steps': 7})  # as earlier versions wrote
   results = json.loads((workdir / 'results.json').read_text())
   assert finished.has_reached_its_end(results, config)
   assert not finished.has_reached_its_end(results | {'length': results['length'] | {'num_steps': 7}}, shorter)
+
+
+def test_what_a_run_goes_on_with_has_to_compare_with_what_it_has_measured():
+  class Found:
+    option = staticmethod({'train.num_minutes': 30.0, 'search.extra_length': 6, 'search.min_length': 0}.get)
+
+  loop = LoopConfig(**{field.name: CONFIG['train'][field.name] for field in dataclasses.fields(LoopConfig)}
+                    | {'num_steps': None, 'num_epochs': None, 'num_minutes': 10.0})
+  check = lambda minutes, seconds, step=7, found=Found, **search: finished.check_goes_on(
+      found, configurations.with_options(CONFIG, {'train.num_minutes': minutes, 'train.num_steps': None, 'search.extra_length': 6}
+                                         | {f'search.{name}': value for name, value in search.items()}),
+      dataclasses.replace(loop, num_minutes=minutes).over(5), step, Progress(seconds=seconds))
+  check(30.0, 1900.0)
+  check(40.0, 1900.0)
+  check(10.0, 599.0)  # shorter, and not over yet
+  check(10.0, 700.0, found=None)
+  with pytest.raises(ConfigError, match='num_minutes is 10, and the run has trained for 11.7 minutes, .*expected 30, as before'):
+    check(10.0, 700.0)
+  with pytest.raises(ConfigError, match='search.extra_length was 6 and is 9; config.search.min_length was 0 and is 2: .*would not compare'):
+    check(30.0, 900.0, extra_length=9, min_length=2)
+  check(30.0, 1900.0, extra_length=9)  # it is over, and scored anew
+  check(30.0, 0.0, step=0, extra_length=9)
+  check(30.0, 900.0, no_repeat_ngram=3)  # of a run that is older than the option
+
+
+def test_no_other_run_on_one_file_has_trained_on_what_is_tested(tmp_path):
+  of = lambda file, **more: configurations.with_options(CONFIG, {
+      'data.kind': 'tsv', 'data.tsv': str(tmp_path / file)} | {f'{name}'.replace('_', '.'): value for name, value in more.items()})
+  there = RunFolder(str(tmp_path / 'run'))
+  (tmp_path / 'run').mkdir()
+  json_files.write_json(there.config, of('pairs.tsv', seed=1))
+  (tmp_path / 'link.tsv').symlink_to('pairs.tsv')
+  for same in (of('pairs.tsv', seed=1), of('others.tsv'), of('pairs.tsv', data_kind='jsonl'), CONFIG):
+    check_held_out('reverse', there.path, same)
+  check_held_out('reverse', str(tmp_path), of('pairs.tsv'))  # which is no run
+  for other in (of('pairs.tsv'), of('link.tsv', seed=2), of('pairs.tsv', seed=1, data_heldout=7)):
+    with pytest.raises(ConfigError, match=r'--reverse=.*run has held out other lines of .*\.tsv: .* \(1, 1000\) there .*data.kind=text'):
+      check_held_out('reverse', there.path, other)
 
 
 def test_another_vocabulary_than_a_run_began_with_may_not_be_supplied(corpus, run, tmp_path):

@@ -51,7 +51,8 @@ def test_what_a_recurrent_model_computes_of_the_source_counts_for_source_tokens(
 
 @pytest.mark.parametrize('kind, expected', [
     ('TPU v5', 459), ('TPU v5p', 459), ('TPU v5 lite', 197), ('TPU v5e', 197), ('TPU v6 lite', 918), ('TPU v4', 275),
-    ('TPU v3', 61.5), ('TPU7x', 1153.5), ('NVIDIA H100 80GB HBM3', 989), ('NVIDIA A100-SXM4-40GB', 312),
+    ('TPU v3', 61.5), ('TPU7x', 1153.5), ('NVIDIA H100 80GB HBM3', 989), ('NVIDIA H100 PCIe', 756),
+    ('NVIDIA H100 NVL', 835), ('NVIDIA A100-SXM4-40GB', 312),
     ('Tesla V100-SXM2-16GB', 125), ('NVIDIA L4', 121), ('NVIDIA L40S', None), ('TPU v4 lite', None), ('cpu', None)])
 def test_the_peak_is_that_of_the_device_s_whole_name(kind, expected):
   assert hardware.peak_tflops(kind, None) == expected

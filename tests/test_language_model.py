@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sentencepiece
 
 import decode
 import tasks
@@ -423,6 +424,19 @@ def test_a_continuation_does_not_depend_on_its_neighbours(run):
   for number, found in enumerate(together):
     alone = writer.continue_lines([''] * number + [lines[number]])[number]
     assert alone.text == found.text and alone.log_prob == pytest.approx(found.log_prob, abs=1e-5)
+
+
+def test_a_vocabulary_that_changes_text_is_refused(path, tmp_path):
+  """Its nats would be of lower-cased or respaced text, and the bytes that divide them of the text as it is."""
+  lines = [line for line in gzip.decompress(path.read_bytes()).decode().splitlines() if line.strip()]
+  for name, how in (('nfkc', {}), ('spaces', {'normalization_rule_name': 'identity'})):
+    with open(tmp_path / name, 'wb') as file:
+      sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=file, vocab_size=300, model_type='bpe',
+                                               byte_fallback=True, pad_id=3, minloglevel=2, hard_vocab_limit=False, **how)
+    asked = options(path, tmp_path / 'new', '--config.train.num_steps=2', f'--config.vocabulary.source_model={tmp_path}/{name}')
+    with pytest.raises(DataError, match='changes text before it cuts it, .* --normalization_rule_name=identity'):
+      train.main(dataclasses.replace(asked, given=()))
+    assert not (tmp_path / 'new').exists()
 
 
 @pytest.mark.parametrize('mistakes, words', [

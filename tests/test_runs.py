@@ -18,7 +18,7 @@ import input_pipeline
 import tasks
 import train
 from checks.errors import ConfigError, DataError
-from decoding import jobs
+from decoding import inputs, jobs
 from options import configurations, decode_options, train_options
 from options.configurations import ROOT
 from tasks import setup, trained
@@ -298,6 +298,29 @@ def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp
   assert len(scored) == 8 and all(float(line.split('\t')[0]) < 0 < float(line.split('\t')[1]) for line in scored[:7])
   with pytest.raises(ConfigError, match='expected split:NAME .*train, validation, test, val'):
     decoded('--input=split:dev')
+
+
+def test_a_split_that_is_no_longer_the_runs_own_is_refused(corpus, run, tmp_path):
+  """Of one file other lines are held out when it grows: what the run was trained on would be its test set."""
+  place = shutil.copytree(corpus, tmp_path / 'text')
+  (place / 'test.en').write_text((corpus / 'train.en').read_text())
+  (place / 'test.de').write_text((corpus / 'train.de').read_text())
+  of, environment = setup.of_folder(run_folder.RunFolder.open(str(run))), str(run / 'environment.json')
+  read = lambda split, directory, path=environment: inputs.read(
+      decode_options.parse(['decode.py', f'--workdir={run}', f'--input=split:{split}'], ''),
+      dataclasses.replace(of.corpus, directory=str(directory)), True, path)
+  assert len(read('test', corpus)[0]) == 7 and len(read('train', corpus)[0]) == 150 and len(read('val', place)[0]) == 11
+  with pytest.raises(DataError, match='--input=split:test: test is no longer the text that this run has read'):
+    read('test', place)
+  assert len(read('test', place, str(tmp_path / 'none'))[0]) == 150  # a run that has no record of its text
+
+
+def test_papers_bleu_is_of_one_language(run):
+  asked = decode_options.parse(['decode.py', f'--workdir={run}', f'--input={__file__}', f'--reference={__file__}',
+                                '--paper_bleu=multi30k'], '')
+  corpus = setup.of_folder(run_folder.RunFolder.open(str(run))).corpus
+  with pytest.raises(ConfigError, match='--paper_bleu=multi30k finds words by the rules of one language'):
+    inputs.read(asked, dataclasses.replace(corpus, target_language='mul'), True)
 
 
 def test_typed_lines_are_answered_like_a_file_and_searched_in_the_fewest_rows(corpus, run, tmp_path, capfd, monkeypatch):

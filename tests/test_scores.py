@@ -1,12 +1,20 @@
 """Scores are sacreBLEU's, with signatures, on as many references as translations."""
 
+import shutil
+
+import jax
 import pytest
 import sacrebleu
 
 import decode
 from checks.errors import DataError
-from decoding import scores
+from decoding import minimum_bayes_risk, scores
+from decoding.requests import Translation
+from decoding.translator import Translator
 from options import decode_options
+from tasks import TASKS, setup
+from tests.tiny_runs import options
+from training.run_folder import RunFolder
 
 REFERENCES = ['Der Hund schläft heute auf der Straße.', 'Das Tier überquerte die Straße nicht, weil es zu müde war.',
               'Ich bin ein Student.']
@@ -27,6 +35,35 @@ def test_scores_are_those_of_sacrebleu_by_its_own_name():
   for part in ('nrefs:1', 'case:mixed', 'tok:13a', 'smooth:exp', f'version:{sacrebleu.__version__}'):
     assert part in found['signature']
   assert 'nc:6' in found['chrf_signature'] and 'nrefs:1' in found['chrf_signature']
+
+
+CHINESE = ['今天狗睡在街上。', '这只动物没有过马路，因为它太累了。', '我是一个学生。'], ['今天狗睡在路上。', '这只动物没有过马路，因为它很累了。', '我是一名学生。']
+
+
+@pytest.mark.parametrize('code, tokens', [('zh', 'zh'), ('zh-CN', 'zh'), ('zh_TW', 'zh'), ('ja', 'char'), ('th', 'char'), ('de', '13a')])
+def test_languages_without_spaces_are_scored_by_characters(code, tokens, capsys):
+  references, hypotheses = CHINESE
+  found = scores.corpus_scores(hypotheses, references, language=code)
+  assert found['bleu'] == sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokens).score
+  assert f'tok:{tokens}|' in found['signature'] and (found['bleu'] > 50) == (tokens != '13a')
+  rate = scores.error_rate(hypotheses, references, language=code)
+  assert (rate['ter'] < 30) == (tokens != '13a')
+  asked = decode_options.parse(['decode.py', '--workdir=a', '--input=in', '--reference=ref.zh'], '')
+  decode.report_scores(asked, hypotheses, [references], code)
+  assert f'tok:{tokens}|' in capsys.readouterr().err
+  utility = minimum_bayes_risk.UTILITIES['bleu'](code)
+  assert (utility.sentence_score(hypotheses[1], [references[1]]).score > 50) == (tokens != '13a')
+
+
+def test_a_run_is_scored_as_its_target_language_is_written(corpus, tmp_path, monkeypatch):
+  for path in corpus.iterdir():
+    shutil.copy(path, tmp_path / f'{path.stem}.{path.suffix[1:].replace("de", "zh")}')
+  records = setup.read(options(tmp_path, tmp_path / 'run', '--config.data.target_language=zh'))
+  with RunFolder(str(tmp_path / 'run')).create_or_resume(records.saved) as folder:
+    task = TASKS[records.task](records, folder)
+  monkeypatch.setattr(Translator, 'translate', lambda self, lines, progress: [Translation('狗睡在街上。') for line in lines])
+  score = task.score(task.model.init(jax.random.key(0)), task.examined[0], sums_of=None)
+  assert 'tok:zh|' in score.results['signature'] and 'tok:zh|' in score.summary
 
 
 def test_case_counts():
@@ -55,6 +92,6 @@ def test_description_names_set_and_signatures():
 
 
 def test_decode_names_each_reference_by_its_file(capsys):
-  options = decode_options.parse(['decode.py', '--workdir=a', '--input=in', '--reference=refs/one.de,more/two.de'], '')
-  decode.report_scores(options, HYPOTHESES, [REFERENCES, REFERENCES], 'de')
+  asked = decode_options.parse(['decode.py', '--workdir=a', '--input=in', '--reference=refs/one.de,more/two.de'], '')
+  decode.report_scores(asked, HYPOTHESES, [REFERENCES, REFERENCES], 'de')
   assert ' on one.de,two.de\n' in capsys.readouterr().err

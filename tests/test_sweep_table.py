@@ -132,9 +132,19 @@ def test_the_text_that_counts_is_that_of_the_set_that_was_scored(paper):
   late.runs[0].environment['data'] = {'train': 'a', 'val': 'b', '2017': 'd'}  # the other set came with a later start
   late.runs[0].environment['later_starts'] = [{'data': {'train': 'a', 'val': 'b', '2017': 'd', '2016': 'c'}}]
   told = lambda: '\n'.join(ablation_table.tabulate([first, late], paper, ['sweep.py']).notes)
-  assert 'not all runs were scored on the same' not in told()
+  assert 'not all runs were scored on the same' not in told() and 'validated on the same' not in told()
+  late.runs[0].environment['later_starts'][0]['data']['val'] = 'e'
+  assert 'not all runs were validated on the same text' in told() and 'the runs of' not in told()
   late.runs[0].environment['later_starts'][0]['data']['2016'] = 'e'
   assert 'not all runs were scored on the same' in told()
+
+
+def test_runs_of_a_row_that_learnt_from_different_text_are_pointed_at(paper):
+  row = finished('base', 2)
+  for run, text in zip(row.runs, 'ab'):
+    run.environment['data'] = {'train': text, 'val': 'c', 'test': 'd'}
+  notes = '\n'.join(ablation_table.tabulate([row], paper, ['sweep.py']).notes)
+  assert 'the runs of base were trained or validated on different text' in notes and 'not all runs' not in notes
 
 
 def test_a_figure_by_length_is_of_one_text(tmp_path):

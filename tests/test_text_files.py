@@ -144,6 +144,16 @@ def test_two_files_per_split(tmp_path, compress):
   assert list(found.train) == list(found.train)  # read anew each time
 
 
+def test_wildcards_of_the_training_text_that_match_held_out_text_are_refused(tmp_path):
+  folder(tmp_path)
+  for names in ('t*', 'train,t?st', '*'):
+    with pytest.raises(DataError, match=f'train_split=.* matches {"val and " if names == "*" else ""}test too, which is held out'):
+      loading.load(config(tmp_path, train_split=names))
+  assert len(loading.load(config(tmp_path, train_split='tr*')).train) == 7
+  same = loading.load(config(tmp_path, train_split='train,test'))  # as it is asked for
+  assert len(same.train) == 9 and 'test: training text, too, so that its scores tell nothing of other text' in same.notes
+
+
 def test_the_other_direction_reads_the_same_files(tmp_path):
   forward = loading.load(folder(tmp_path))
   backward = loading.load(config(tmp_path, source_language='de', target_language='en'))

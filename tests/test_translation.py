@@ -383,3 +383,13 @@ def test_ensembles_need_one_vocabulary(monkeypatch):
     Translating.load(folders)
   with pytest.raises(ConfigError, match='names 2 runs and --checkpoint 3'):
     Translating.load(folders, ['best', '1', '2'])
+
+
+def test_ensembles_translate_one_way(monkeypatch):
+  languages = {'a': ('en', 'de'), 'b': ('de', 'en')}
+  entries = types.SimpleNamespace(fingerprint='joint')
+  monkeypatch.setattr(trained, 'read_run', lambda folder, *_: types.SimpleNamespace(
+      source=entries, target=entries, setup=types.SimpleNamespace(corpus=types.SimpleNamespace(
+          **dict(zip(('source_language', 'target_language'), languages[folder.path]))))))
+  with pytest.raises(ConfigError, match='b translates de to en, and a en to de; the models of an ensemble'):
+    Translating.load([types.SimpleNamespace(path=path) for path in languages])

@@ -1,6 +1,8 @@
 """The small files of an existing run as a start found them, to be put back where that start is refused before it trains."""
 
+import json
 import os
+from typing import Any
 
 from checks import files
 from training.manifest import Manifest
@@ -17,6 +19,13 @@ class AsFound:
     self._paths = {name: os.path.join(folder, name) for name in _NAMES}
     self._contents = {name: self._files.read(path) for name, path in self._paths.items() if self._files.is_file(path)}
     self._texts = manifest.read()['texts']
+
+  def option(self, name: str) -> Any:
+    """Return the value of an option, by its dotted name, as the run had it; None where it had none."""
+    found: Any = json.loads(self._contents.get('config.json', b'{}'))
+    for part in name.split('.'):
+      found = found.get(part, {})
+    return None if found == {} else found
 
   def put_back(self) -> None:
     """Write them again, and remove those that were not there."""

@@ -47,10 +47,30 @@ def texts_by_name(splits: Sequence[Any]) -> dict[str, str]:
 
   To a name that several have, as files of one name in different folders do, its role is added.
   """
+  return {name: split.fingerprint + getattr(split, 'kept', '') for name, split in zip(_names(splits), splits, strict=True)}
+
+
+def _names(splits: Sequence[Any]) -> list[str]:
   names = [split.name for split in splits]
   roles = ['training', 'validation', *(f'test {place}' for place in range(1, len(names) - 1))]
-  return {name if names.count(name) == 1 else f'{name} ({role})': split.fingerprint + getattr(split, 'kept', '')
-          for name, role, split in zip(names, roles, splits, strict=True)}
+  return [name if names.count(name) == 1 else f'{name} ({role})' for name, role in zip(names, roles, strict=True)]
+
+
+def is_unchanged(path: str, splits: Sequence[Any], one: Any) -> bool:
+  """Return whether one of the splits (train, validation, each test set) is what a run has read of it, where it has.
+
+  Args:
+    path: of the run's environment.json; a run that lacks it is taken at its word.
+    splits, one: as loading.load() returns them: before training text is filtered.
+
+  Raises:
+    DamagedError: when the file holds something else.
+  """
+  if not files.of(path).is_file(path):
+    return True
+  names = _names(splits)
+  then = counterparts(dict.fromkeys(names, ''), texts_of(path)).get(names[list(splits).index(one)])
+  return then is None or one.fingerprint.startswith(then[:64])  # behind it stands what filters have kept
 
 
 def texts_of(path: str) -> dict[str, str]:

@@ -5,9 +5,11 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from checks.errors import DamagedError
+from checks.errors import ConfigError, DamagedError
 from options.configurations import LENGTHS, default_tree, leaves, with_options
+from training.as_found import AsFound
 from training.json_files import as_written, read_json
+from training.loop import Loop, Progress
 from training.run_folder import RunFolder, decisive, may_change
 from training.saved_config import with_decided
 
@@ -15,6 +17,8 @@ from training.saved_config import with_decided
 _OF_SCORES = ('search.', 'train.average_last', 'data.test_splits')
 # Options that may change when a run goes on, and decide what one learns that begins.
 _OF_LEARNING = (*LENGTHS, 'init_from', 'vocabulary.source_model', 'vocabulary.target_model', 'train.patience')
+# Options of the search that the greedy translations of evaluations take, too.
+_OF_GREEDY_SEARCH = ('search.extra_length', 'search.min_length', 'search.no_repeat_ngram')
 _OF_EVALUATIONS = ('train.eval_every', 'train.first_eval')
 
 
@@ -49,6 +53,32 @@ def differences(saved: Mapping[str, Any], config: Mapping[str, Any], idle: Colle
   return sorted(name for name in before.keys() | asked.keys() if counts(name)
                 and name not in idle and name.partition('.')[0] not in idle
                 and decisive(name, before.get(name)) != decisive(name, asked.get(name)))
+
+
+def check_goes_on(found: AsFound | None, config: Mapping[str, Any], loop: Loop, step: int, progress: Progress) -> None:
+  """Raise ConfigError when a start would have told wrong scores of a run, or compared some that do not compare.
+
+  Args:
+    found: the run as this start found it; None: it is new.
+    config: as it is asked for.
+    loop, step, progress: of the run, and how far it is.
+  """
+  asked, before = leaves(as_written(config)), found.option if found else lambda name: None
+  if loop.total_steps is not None and step > loop.total_steps:
+    wanted = next(name for name in LENGTHS if asked[name] is not None)
+    raise ConfigError(f'config.{wanted} is {asked[wanted]:g}, which ends at step {loop.total_steps:,}, and the run has trained '
+                      f'for {step:,} steps, so that its scores would be told as those of less; expected '
+                      f'--config.train.num_steps={step} or more, or another --workdir')
+  minutes, known = asked['train.num_minutes'], before('train.num_minutes')
+  if minutes and known and minutes < known and progress.seconds >= 60 * minutes:
+    raise ConfigError(f'config.train.num_minutes is {minutes:g}, and the run has trained for {progress.seconds / 60:.1f} minutes, '
+                      f'so that its scores would be told as those of less; expected {known:g}, as before, or another --workdir')
+  if step and not loop.is_over(step, progress):
+    changed = [f'config.{name} was {before(name)!r} and is {asked[name]!r}' for name in _OF_GREEDY_SEARCH
+               if before(name) not in (None, asked[name])]
+    if changed:
+      raise ConfigError(f'{"; ".join(changed)}: the run goes on, and validation scores from here on would not compare with those '
+                        'before, by which the best checkpoint is known; give the same until it is over')
 
 
 def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:

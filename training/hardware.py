@@ -22,6 +22,7 @@ from transformer.tokens import Batch
 # Dense bfloat16 peak of one device in teraflops (vendors' data sheets), by jax's name for it: the whole name of a TPU,
 # one of the words in a GPU's. A chip of v2, v3 and TPU7x is two devices, of v4 and v5p one.
 PEAKS = {
+    'NVIDIA H100 PCIe': 756.0, 'NVIDIA H100 NVL': 835.0, 'NVIDIA H200 NVL': 835.0,
     'H200': 989.0, 'H100': 989.0, 'A100': 312.0, 'L4': 121.0, 'V100': 125.0,
     'TPU7x': 1153.5, 'TPU v6 lite': 918.0, 'TPU v6e': 918.0, 'TPU v5': 459.0, 'TPU v5p': 459.0, 'TPU v5 lite': 197.0,
     'TPU v5e': 197.0, 'TPU v4': 275.0, 'TPU v3': 61.5, 'TPU v2': 23.0,

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from checks.errors import ConfigError
 from checks.refusals import refuse
 from transformer.registries import DROPOUT_BITS
 
@@ -139,18 +138,6 @@ class Loop:
     if self.total_steps is None:
       return progress.seconds >= 60 * self.config.num_minutes
     return step >= self.total_steps
-
-  def begun_at(self, step: int) -> int:
-    """Return the step at which a start begins.
-
-    Raises:
-      ConfigError: when the run has trained for longer than it shall be: its scores would be told as those of less.
-    """
-    if self.total_steps is not None and step > self.total_steps:
-      wanted, = ((name, value) for name, value in self.config.length.items() if value is not None)
-      raise ConfigError(f'config.train.{wanted[0]} is {wanted[1]:g}, which ends at step {self.total_steps:,}, and the run has '
-                        f'trained for {step:,} steps; expected --config.train.num_steps={step} or more, or another --workdir')
-    return step
 
   def is_evaluation(self, step: int, progress: Progress) -> bool:
     """Return whether an evaluation is due at this step and not completed yet; a stop may have interrupted it."""

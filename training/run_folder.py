@@ -96,7 +96,7 @@ class RunFolder:
     self._claim: Claim | None = None
     self.is_new = False  # whether this start has made it
     self._has_text = False  # whether an earlier start, which was given up, has left text
-    self._found: AsFound | None = None  # of an existing run
+    self.found: AsFound | None = None  # of an existing run
 
   @classmethod
   def open(cls, workdir: str) -> 'RunFolder':
@@ -173,7 +173,7 @@ class RunFolder:
     if anew and not self.is_new:
       self._history.set_aside()
     if not self.is_new:
-      self._found = AsFound(self.path, self.manifest)
+      self.found = AsFound(self.path, self.manifest)
     self.write_json(self.config, config)
     self.files.make_folder(self.samples)
     return self
@@ -234,9 +234,9 @@ class RunFolder:
       self._remove_all_but_text()
     elif self.is_new:
       self._claim.discard(self.path)
-    elif self._found:
+    elif self.found:
       self._history.bring_back()
-      self._found.put_back()
+      self.found.put_back()
 
   def _is_new(self) -> bool:
     """Return whether the folder holds no run yet: nothing, or what a start may leave that was killed or found no room."""
