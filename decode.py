@@ -74,7 +74,7 @@ def main(options: DecodeOptions) -> int:
         report_scores(options, texts, references, records.corpus.target_language)
     for note in answers.notes():
       say(note)
-    peers.leave()
+    jobs.end()
   return 0
 
 

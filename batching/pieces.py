@@ -56,9 +56,9 @@ def write_store(place: str, fingerprint: str, write: Callable[['StoreWriter'], N
         writer.finish()
       sums = {name: found for name, found in sorted(sums_of(unfinished).items()) if name in ARRAYS}
       write_whole(os.path.join(unfinished, SUMS), sealed({'fingerprint': fingerprint, 'files': sums}))
+      os.rename(unfinished, place)  # with the lock: without it another process would take the folder for its own
       for name in (_LOCK, _PIECES):
-        os.remove(os.path.join(unfinished, name))
-      os.rename(unfinished, place)
+        os.remove(os.path.join(place, name))
     except InterruptedError:  # the program is ending: a later one goes on
       raise
     except Exception:
@@ -70,21 +70,24 @@ def _lock(unfinished: str, place: str) -> IO[bytes] | None:
   """Return the open lock of an unfinished store, once no other process holds it; None when the store is finished."""
   path, waited = os.path.join(unfinished, _LOCK), False
   while not os.path.isdir(place):
-    os.makedirs(unfinished, exist_ok=True)
     try:
+      os.makedirs(unfinished, exist_ok=True)
       with contextlib.ExitStack() as stack:
         lock = stack.enter_context(open(path, 'ab'))
         if is_free := locks.locked(lock, path):
           if os.path.samestat(os.fstat(lock.fileno()), os.stat(path)) and not os.path.isdir(place):
             stack.pop_all()
             return lock
-    except FileNotFoundError:  # the other process has finished, or failed, in this moment
+    except (FileNotFoundError, FileExistsError):  # the other process has finished, or failed, in this moment
+      if os.path.isfile(unfinished) or os.path.islink(unfinished):
+        raise
       continue
     if not is_free:
       if not waited:
         print(f'Another process writes the token store {place}; waiting for it …', file=sys.stderr, flush=True)
       waited = True
       time.sleep(_WAIT)
+  shutil.rmtree(unfinished, ignore_errors=True)  # made in the moment in which the other process had finished
   return None
 
 

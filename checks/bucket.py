@@ -134,17 +134,22 @@ class Bucket(Storage):
              [(os.path.join(path, name), os.path.join(target, name)) for name in self._sizes(path)])
     with _naming(path), concurrent.futures.ThreadPoolExecutor(8) as pool:
       list(pool.map(lambda pair: self._files.cp_file(*pair), pairs))
-      list(pool.map(lambda pair: self._files.rm_file(pair[0]), pairs))
+      list(pool.map(lambda pair: self._remove(pair[0]), pairs))
 
   def remove(self, path: str) -> None:
     with _naming(path):
+      self._remove(path)
+
+  def _remove(self, path: str) -> None:
+    """Remove an object; one that is gone has been removed by an attempt whose answer was lost."""
+    with contextlib.suppress(FileNotFoundError):
       self._files.rm_file(path)
 
   def remove_folder(self, folder: str, but: str | None = None) -> None:
     """Remove every object below a folder, but the one of the name `but`."""
     with _naming(folder), concurrent.futures.ThreadPoolExecutor(8) as pool:
       names = [name for name in self._sizes(folder) if name != but]
-      list(pool.map(lambda name: self._files.rm_file(os.path.join(folder, name)), names))
+      list(pool.map(lambda name: self._remove(os.path.join(folder, name)), names))
 
   def claim(self, folder: str) -> Claim:
     return _Leased(self, folder)

@@ -20,6 +20,7 @@ from options.decode_options import DecodeOptions
 from training import peers
 from training.json_files import read_json, write_json
 
+_JOB, _PART_LINES = 'job.json', 'part_lines'
 Answer = Callable[[Sequence[str], int], Sequence[str]]  # (lines, number of the first) -> a line for each
 
 
@@ -58,7 +59,8 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
   Args:
     lines: the input.
     output: path of a file.
-    part_lines: lines of a part; a job of no more lines has no parts.
+    part_lines: lines of a part; a job of no more lines has no parts. One that goes on keeps the parts that it has,
+      however many processes it has now.
     asked: returns what the answers depend on besides the lines; a job goes on only if it is the same. It is called
       when there are parts.
     answer: returns as many lines as it gets.
@@ -67,19 +69,18 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
   Raises:
     ConfigError: when the parts that are there belong to another job.
   """
-  count = jax.process_count()
+  count, folder = jax.process_count(), f'{output}.parts'
   if count > 1:
     part_lines = max(1, min(part_lines, -(-len(lines) // count)))
-  elif len(lines) <= part_lines:
+  elif len(lines) <= part_lines and not os.path.isfile(os.path.join(folder, _JOB)):
     found = list(answer(lines, 0))
     write_whole(output, found)
     return found
-  folder = f'{output}.parts'
+  with peers.main_first('the job is claimed'):
+    part_lines = _claim(folder, {**asked(), 'lines': len(lines), 'part_lines': part_lines,
+                                 'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
   starts = list(range(0, len(lines), part_lines))
   place = lambda start: os.path.join(folder, f'{start:012d}')
-  with peers.main_first('the job is claimed'):
-    _claim(folder, {**asked(), 'lines': len(lines), 'part_lines': part_lines,
-                    'text': hashlib.sha256('\n'.join(lines).encode()).hexdigest()})
   own = starts[jax.process_index()::count]  # done or not: processes see each other's parts at different times
   missing = [start for start in own if not os.path.isfile(place(start))]
   if len(missing) < len(own):
@@ -98,16 +99,17 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
   return found
 
 
-def _claim(folder: str, job: dict[str, Any]) -> None:
-  """Make the folder for the parts of a job, or check that the one there belongs to the same job."""
-  manifest = os.path.join(folder, 'job.json')
+def _claim(folder: str, job: dict[str, Any]) -> int:
+  """Make the folder for the parts of a job, or check that the one there belongs to the same job; return lines of a part."""
+  manifest = os.path.join(folder, _JOB)
   job = json.loads(json.dumps(job))
   if os.path.isfile(manifest):
     try:
       before = dict(read_json(manifest))
-    except (DamagedError, ValueError, TypeError):
+      begun = int(before[_PART_LINES])
+    except (DamagedError, ValueError, TypeError, KeyError):
       raise ConfigError(f'{manifest} is damaged; delete its folder to begin the job anew') from None
-    wrong = {name for name in before.keys() | job.keys() if job.get(name) != before.get(name)}
+    wrong = {name for name in before.keys() | job.keys() if job.get(name) != before.get(name)} - {_PART_LINES}
     if wrong == {'model'}:
       raise ConfigError(f'{folder} holds parts by another model: since then the run was trained further, or another '
                         '--workdir or --checkpoint was given. Delete that folder to translate every line with this '
@@ -115,12 +117,13 @@ def _claim(folder: str, job: dict[str, Any]) -> None:
     if wrong - {'model'}:
       raise ConfigError(f'{folder} holds parts of another job: {", ".join(sorted(wrong - {"model"}))} differ; give the same input '
                         'and options to go on with it, another --output, or delete that folder')
-    return
+    return begun
   if os.path.isdir(folder) and any(name.isdigit() for name in os.listdir(folder)):
     raise ConfigError(f'{folder} holds parts, but no job.json, which says what made them; delete that folder to begin the job '
                       'anew, or give another --output')
   os.makedirs(folder, exist_ok=True)
   write_json(manifest, job)
+  return job[_PART_LINES]
 
 
 def _read_part(path: str, count: int) -> list[str]:
@@ -133,6 +136,12 @@ def _read_part(path: str, count: int) -> list[str]:
   if len(found) != count:
     raise DataError(f'{path} has {len(found):,} lines; expected {count:,}. Delete it and give the same command again')
   return found
+
+
+def end() -> None:
+  """Leave the other processes once all are done: they wait for process 0, which scores, longer than jax would let them."""
+  peers.meet('all is told')
+  peers.leave()
 
 
 def arriving(descriptor: int, name: str, at_once: int = 1 << 20) -> Iterator[list[str]]:

@@ -429,6 +429,25 @@ def place(request, server, tmp_path):
   return str(tmp_path) if request.param == 'disk' else address('place')
 
 
+def test_what_an_attempt_has_removed_whose_answer_was_lost_is_removed(server, monkeypatch):
+  """gcsfs repeats a request after an error of the service; of an object that is gone the second answer is "not found"."""
+  storage, path = files.of(address('gone')), address('gone')
+  once = storage._files.rm_file
+
+  def twice(name):
+    once(name)
+    once(name)
+
+  monkeypatch.setattr(storage._files, 'rm_file', twice)
+  for name in ('a', 'b/c', 'b/d'):
+    storage.write(f'{path}/{name}', b'x')
+  storage.remove(f'{path}/a')
+  storage.move(f'{path}/b', f'{path}/e')
+  assert [*storage.sums_of(path)] == ['e/c', 'e/d']
+  storage.remove_folder(path)
+  assert storage.sums_of(path) == {} and storage.probe(path) is None
+
+
 def test_an_empty_object_is_a_folder_for_people_alone(server):
   storage, path = files.of(address('made')), address('made')
   storage.write(f'{path}/', b'')  # as Google's pages make a folder

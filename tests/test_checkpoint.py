@@ -4,6 +4,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +17,7 @@ import pytest
 from options import configurations
 from training import checkpoint
 from training.checkpoint import CheckpointError, Checkpoints
+from training.manifest import Manifest
 from transformer import partitioning
 from transformer.config import MeshConfig
 
@@ -163,6 +166,24 @@ def test_saving_a_step_again_replaces_it(folder):
     ('latest', [4]), ('best', [2]), ('average:3', [2, 3, 4]), ('average:1', [4]), ('3', [3])])
 def test_resolve(folder, wanted, steps):
   assert saved(folder, [1, 2, 3, 4], scores={2: 9.0, 3: 8.0}).resolve(wanted) == steps
+
+
+def test_a_checkpoint_is_listed_as_soon_as_it_is_whole_and_processes_meet_later(folder, monkeypatch):
+  """On an accelerator training goes on meanwhile: what a kill finds there must not count as damaged."""
+  met = []
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'tpu')
+  monkeypatch.setattr(checkpoint.peers, 'meet', lambda name: met.append((name, threading.current_thread())))
+  checkpoints = Checkpoints(folder, 5)
+  checkpoints.save(3, state_at(3), {})
+  until = time.monotonic() + 60
+  while 3 not in Manifest(os.path.dirname(folder)).checkpoints():
+    assert time.monotonic() < until
+    time.sleep(0.01)
+  assert not met
+  checkpoints.save(4, state_at(4), {})
+  checkpoints.wait()
+  assert met == [(f'checkpoint {step}', threading.main_thread()) for step in (3, 4)]
+  assert Checkpoints(folder).newest_whole() == (4, [])
 
 
 def test_of_the_last_n_only_those_count_that_the_run_would_average(folder):

@@ -33,6 +33,26 @@ def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
   assert os.listdir(tmp_path) == ['out']
 
 
+def test_a_job_keeps_its_parts_whatever_their_size_would_be_now(tmp_path):
+  """Several processes make smaller parts; killed, their job goes on in one, and where --part_lines has changed."""
+  output, seen = str(tmp_path / 'out'), []
+
+  def answer(lines, first, until=100):
+    if first >= until:
+      raise KeyboardInterrupt
+    seen.append((first, len(lines)))
+    return lines
+
+  with pytest.raises(KeyboardInterrupt):
+    jobs.in_parts(LINES, output, 4, dict, lambda lines, first: answer(lines, first, 12), print)
+  assert jobs.in_parts(LINES, output, 1000, dict, answer, print) == LINES
+  assert seen == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4), (20, 3)] and os.listdir(tmp_path) == ['out']
+  (tmp_path / 'out.parts').mkdir()
+  (tmp_path / 'out.parts' / 'job.json').write_text('{"lines": 23}')
+  with pytest.raises(ConfigError, match='job.json is damaged'):
+    jobs.in_parts(LINES, output, 4, dict, answer, print)
+
+
 @pytest.mark.parametrize('part_lines', [2, 5, 100])
 def test_translations_are_kept_to_the_character_in_any_number_of_parts(tmp_path, part_lines):
   written = ['a\r', '\ufeffb', '', 'c\u2028d', 'e\r\r']

@@ -9,11 +9,13 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
+from batching import pieces
 from batching import store as stores
 from checks.errors import DamagedError, DataError
 from corpora import cleaning, indexed_lines, loading, text_files, vocabulary
@@ -404,3 +406,28 @@ def test_preparing_goes_on_after_every_kill(tmp_path):
     if process.returncode == 0:
       break
   assert kills >= 4 and (store / name / 'sums.json').read_text() == expected and whole
+
+
+def test_processes_that_want_one_new_store_in_the_same_moment_get_it_whole(tmp_path, monkeypatch):
+  monkeypatch.setattr(pieces, '_WAIT', 0.001)  # many looks, so that some come while the store is put in its place
+  sides = {'source': (np.arange(6), [2, 4]), 'target': (np.arange(6), [3, 3])}
+  outcomes, together = [], threading.Barrier(6)
+
+  def want(place):
+    together.wait()
+    try:
+      pieces.write_store(place, 'x', lambda writer: writer.add(2, **sides))
+      outcomes.append((sorted(os.listdir(place)), np.load(os.path.join(place, 'source.ids.npy')).size))
+    except Exception as error:
+      outcomes.append(error)
+
+  for number in range(150):
+    threads = [threading.Thread(target=want, args=[str(tmp_path / str(number))]) for _ in range(6)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+  assert len(outcomes) == 900
+  for found in outcomes:
+    assert {*pieces.ARRAYS, pieces.SUMS} <= {*found[0]} and found[1] == 6
+  assert sorted(os.listdir(tmp_path)) == sorted(map(str, range(150)))

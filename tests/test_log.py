@@ -1,6 +1,8 @@
 """A run's log: which means a line of metrics has, whose operations count, and by whose clock a run ends."""
 
+import contextlib
 import dataclasses
+import errno
 import json
 import math
 import types
@@ -17,6 +19,7 @@ from training import hardware, peers
 from training.log import Log
 from training.loop import Progress
 from training.meter import Meter
+from training.metrics import Metrics
 from training.run_folder import RunFolder
 from transformer.tokens import Batch
 
@@ -73,6 +76,34 @@ def test_the_clock_of_process_0_ends_a_run_of_several_processes(folder, monkeypa
       log.add(step, MEASURES, batch(4), SHAPE, PLAN)
       over.append((progress.seconds, loop.is_over(step, progress)))
   assert over == [(0.0, False), (35.0, False), (35.0, False), (60.1, True)]
+
+
+def test_a_full_disk_of_events_is_told_by_its_name_and_holds_nobody_up(folder, small_disk):
+  folder.tensorboard = str(small_disk / 'tensorboard')
+  found = Metrics(folder, 7)
+  found.write(8, {'train/loss': 1.5})
+  with contextlib.suppress(OSError), open(small_disk / 'rest', 'wb', buffering=0) as file:
+    while True:
+      file.write(bytes(4096))
+  with pytest.raises(OSError, match='tensorboard') as full:
+    for step in range(9, 400):
+      found.write(step, {f'value/{number}': 0.5 for number in range(30)})
+  assert full.value.errno == errno.ENOSPC
+  (small_disk / 'rest').unlink()
+  found.close()
+
+
+def test_one_process_alone_writes_a_profile(folder, monkeypatch):
+  started = []
+  monkeypatch.setattr(jax.profiler, 'start_trace', lambda *_, **__: started.append(1))
+  monkeypatch.setattr(jax.profiler, 'stop_trace', lambda: started.append(-1))
+  for is_main in (False, True):
+    monkeypatch.setattr(peers, 'is_main', lambda is_main=is_main: is_main)
+    with Log(folder, loop_of(num_steps=100, log_every=1, profile_steps=2), 0, Progress(), (2.0, 3.0), None, lambda step: 0.1) as log:
+      for step in range(8):
+        with log.profiled(step):
+          pass
+    assert started == [1, -1] * is_main
 
 
 def test_a_line_of_skipped_updates_is_null(folder):

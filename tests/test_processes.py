@@ -233,6 +233,7 @@ def test_H2_a_process_that_is_stuck_ends_the_other(corpus, tmp_path):
 
 
 MEET = '''
+import sys
 import jax
 from training import peers
 from training.manifest import Manifest
@@ -240,6 +241,7 @@ print(peers.found())
 peers.join(10)
 from jax.experimental import multihost_utils
 print(jax.process_count(), multihost_utils.process_allgather(jax.numpy.int32(jax.process_index())).tolist())
+print(peers.agreed_figures({'bleu': 0.1 + jax.process_index(), 'loss': float('nan')}), file=sys.stderr)
 '''
 
 
@@ -248,19 +250,35 @@ def test_slurm_s_processes_find_each_other():
     free.bind(('127.0.0.1', 0))
     job = str(free.getsockname()[1])
   slurm = {'SLURM_JOB_ID': job, 'SLURM_NTASKS': '2', 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_NUM_NODES': '1'}
-  children = [subprocess.Popen([sys.executable, '-c', MEET], cwd=ROOT, text=True, stdout=subprocess.PIPE, env={
-      **os.environ, **slurm, 'SLURM_PROCID': number, 'SLURM_LOCALID': number}) for number in '01']
-  first, _ = (child.communicate(timeout=120)[0] for child in children)
+  children = [subprocess.Popen([sys.executable, '-c', MEET], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, **slurm, 'SLURM_PROCID': number, 'SLURM_LOCALID': number}) for number in '01']
+  (first, one), (_, other) = (child.communicate(timeout=120) for child in children)
   assert 'SLURM\n' in first and '2 [0, 1]\n' in first
+  assert all("{'bleu': 0.1, 'loss': nan}\n" in told for told in (one, other))  # to the bit, process 0's
 
 
 @pytest.mark.parametrize('environment, name', [
     ({}, None), ({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, None),
     ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0', 'SLURM_STEP_NODELIST': 'node[1-2]'}, 'SLURM'),
     ({'SLURM_NTASKS': '2', 'SLURM_PROCID': '0'}, None),
-    ({peers.NUMBER: '0'}, 'launcher')])
-def test_what_started_a_process_is_recognised(environment, name):
+    ({peers.NUMBER: '0'}, 'launcher'), ({'JAX_PLATFORMS': 'tpu,cpu'}, 'TPU'), ({'JAX_PLATFORMS': ''}, 'TPU'),
+    ({'JAX_PLATFORMS': 'cpu'}, None)])
+def test_what_started_a_process_is_recognised(environment, name, monkeypatch):
+  is_there = name == 'TPU' or 'JAX_PLATFORMS' in environment
+  monkeypatch.setattr(peers.importlib.util, 'find_spec', lambda package: package if is_there else None)
   assert peers.found(environment) == name
+
+
+@pytest.mark.parametrize('environment, devices', [
+    ({}, None), ({'CUDA_VISIBLE_DEVICES': ''}, None),
+    ({'CUDA_VISIBLE_DEVICES': '0', 'SLURM_LOCALID': '3'}, [0]),  # --gpus-per-task=1: each task sees its own as number 0
+    ({'CUDA_VISIBLE_DEVICES': '0,1', 'SLURM_GPUS_PER_TASK': '2', 'SLURM_STEP_TASKS_PER_NODE': '2(x2)'}, [0, 1]),
+    ({'CUDA_VISIBLE_DEVICES': '0,1,2,3', 'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}, [0, 1, 2, 3]),
+    ({'CUDA_VISIBLE_DEVICES': '0,1,2,3', 'SLURM_NTASKS_PER_NODE': '1'}, [0, 1, 2, 3]),
+    ({'CUDA_VISIBLE_DEVICES': '0,1,2,3', 'SLURM_STEP_TASKS_PER_NODE': '4(x2)'}, None),  # all see all: jax gives one to each
+    ({'CUDA_VISIBLE_DEVICES': '0,1,2,3', 'SLURM_STEP_TASKS_PER_NODE': '16'}, None)])
+def test_a_task_of_slurm_takes_the_gpus_that_are_its_own(environment, devices):
+  assert peers.CLUSTERS['SLURM'][1](environment) == ({} if devices is None else {'local_device_ids': devices})
 
 
 def test_a_script_of_slurm_that_starts_train_py_without_srun_runs_alone_and_says_so(monkeypatch, capsys):

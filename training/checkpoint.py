@@ -120,20 +120,19 @@ class Checkpoints:
           state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)))
     except Exception as error:
       raise self._explained(error, step) from error
-    # Several processes wait for each other in _finish(), and do so in their main threads.
-    alone = jax.process_count() == 1
-    self._finishing = step, entry, self._pool.submit(self._finish, step, entry) if alone else None
+    self._finishing = step, self._pool.submit(self._finish, step, entry)  # listed as soon as it is whole: a kill may come
     if jax.default_backend() == 'cpu':  # on a CPU the next step would overwrite the memory being saved
       self.wait()
 
   def wait(self) -> None:
     """Wait until everything is on disk. Raises CheckpointError when the disk is full."""
     if self._finishing:
-      (step, entry, future), self._finishing = self._finishing, None
+      (step, future), self._finishing = self._finishing, None
       try:
-        future.result() if future else self._finish(step, entry)
+        future.result()
       except Exception as error:
         raise self._explained(error, step) from error
+      peers.meet(f'checkpoint {step}')  # in the main thread, where all collectives are
 
   def _finish(self, step: int, entry: dict[str, Any]) -> None:
     """Wait until a step is committed, then list it in the manifest."""
@@ -142,7 +141,6 @@ class Checkpoints:
       entry = entry | {'files': self._files.sums_of(os.path.join(self._folder, str(step)))}
       self._manifest.record_checkpoint(step, entry, kept=self._manager.all_steps())
       self._files.remove_folder(self._put_by_place(step))
-    peers.meet(f'checkpoint {step}')
 
   def _history(self) -> list[Any] | None:
     """Return size and sum of metrics.jsonl, which holds what was measured up to here."""

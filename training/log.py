@@ -42,7 +42,7 @@ class Log:
     self._began = time.monotonic()
     self._meter = Meter(progress.meter)
     self._metrics = Metrics(folder, step) if peers.is_main() else None
-    self._profile = Profile(folder.profile, step, loop.config.profile_steps)
+    self._profile = Profile(folder.profile, step, loop.config.profile_steps if peers.is_main() else 0)
     self._bar = ProgressBar(loop.total_steps, (loop.config.num_minutes or 0) * 60, step, progress.seconds)
 
   def __enter__(self) -> 'Log':

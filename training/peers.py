@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -39,6 +40,17 @@ def _slurm_tasks(env: Mapping[str, str]) -> int:
   return int(env.get('SLURM_NTASKS', '1'))
 
 
+def _own_devices(env: Mapping[str, str]) -> dict[str, Any]:
+  """Return which GPUs a task of SLURM takes, where it sees none but its own, or is alone on its node: all that it sees.
+
+  Left to itself jax takes the GPU whose number is the task's on its node, of which a task that sees one has only number 0.
+  """
+  seen = [device for device in env.get('CUDA_VISIBLE_DEVICES', '').split(',') if device]
+  each, on_node = env.get('SLURM_GPUS_PER_TASK', ''), env.get('SLURM_STEP_TASKS_PER_NODE') or env.get('SLURM_NTASKS_PER_NODE', '')
+  is_own = len(seen) == 1 or each.isdigit() and len(seen) == int(each) or re.match(r'1(\D|$)', on_node)
+  return {'local_device_ids': list(range(len(seen)))} if seen and is_own else {}
+
+
 # What starts a run of several processes: its name, how its environment is recognised, and the arguments that
 # jax.distributed.initialize() gets from it.
 CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping[str, str]], dict[str, Any]]]] = {
@@ -47,9 +59,10 @@ CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping
         lambda env: {'coordinator_address': env[ADDRESS], 'num_processes': int(env[COUNT]),
                      'process_id': int(env[NUMBER])}),
     # A job's script itself, outside of srun, has the number of tasks, too, but no list of its step's nodes.
-    'SLURM': (lambda env: _slurm_tasks(env) > 1 and {'SLURM_PROCID', 'SLURM_STEP_NODELIST'} <= env.keys(), lambda env: {}),
+    'SLURM': (lambda env: _slurm_tasks(env) > 1 and {'SLURM_PROCID', 'SLURM_STEP_NODELIST'} <= env.keys(),
+              lambda env: _own_devices(env)),
     # jax asks the machine's metadata, or Kubernetes, whether the slice has more hosts than this one.
-    'TPU': (lambda env: importlib.util.find_spec('libtpu') is not None and env.get('JAX_PLATFORMS', 'tpu') == 'tpu',
+    'TPU': (lambda env: importlib.util.find_spec('libtpu') is not None and 'tpu' in (env.get('JAX_PLATFORMS') or 'tpu').split(','),
             lambda env: {}),
 }
 
@@ -106,6 +119,14 @@ def main_first(name: str) -> Iterator[None]:
 def agreed(value: int) -> int:
   """Return process 0's value, on every process."""
   return int(multihost_utils.broadcast_one_to_all(value)) if jax.process_count() > 1 else value
+
+
+def agreed_figures(figures: Mapping[str, float]) -> dict[str, float]:
+  """Return process 0's figures, on every process; all have the same names."""
+  values = np.array([*figures.values()], np.float64)
+  if jax.process_count() > 1:  # as bits: jax would round them to float32
+    values = np.asarray(multihost_utils.broadcast_one_to_all(values.view(np.uint32))).view(np.float64)
+  return dict(zip(figures, values.tolist()))
 
 
 def all_agree(value: bool) -> bool:
