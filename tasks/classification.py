@@ -25,7 +25,7 @@ from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, per_token
 from training.json_files import read_json
 from training.run_folder import RunFolder
-from transformer import classification
+from transformer import classification, partitioning
 from transformer.model import Model
 
 
@@ -127,7 +127,7 @@ class Classification(Task):
     """Return the model's accuracy on a split, and that of the baselines."""
     print(f'Classifying {split.name} ({len(split):,} examples), and fitting the baselines …', flush=True)
     sums = sums_of(params, split)
-    self._classifier.params = params
+    self._classifier.params = partitioning.own_copy(params)
     found = self._classifier.classify(split.examples, self.progress)
     results = {'accuracy': per_token(sums)['accuracy'], 'examples': len(split), 'task': self.corpus.task,
                'labels': list(self.corpus.labels), 'baselines': labelled_baselines.baselines(self.corpus, split)}

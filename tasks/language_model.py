@@ -24,6 +24,7 @@ from tasks.task import Task, only_run, task, tokenising
 from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, exponential, per_token
 from training.run_folder import RunFolder
+from transformer import partitioning
 
 
 class Prompt(NamedTuple):
@@ -123,7 +124,7 @@ class LanguageModelling(Task):
     results = per_token(sums) | per_byte(sums, split.num_bytes)
     results |= {'nats': sums['nll'], 'tokens': round(sums['tokens']), 'bytes': split.num_bytes}
     asked = [prompt for prompt, _ in prompts(split, self.setup.evaluation.num_samples)]
-    self._continuer.params = params
+    self._continuer.params = partitioning.own_copy(params)
     written = [found.text for found in self._continuer.continue_lines(asked, self.progress)]
     summary = self.describe(results | {'test_set': split.name}) + ''.join(f'\n\n    {text}' for text in written[:3])
     return Score(results, summary, written, asked[0] if asked else 'The')

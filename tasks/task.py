@@ -131,7 +131,7 @@ class Task(abc.ABC):
     """Return figures and samples on validation text.
 
     Args:
-      params: replicated on every device.
+      params: whole, as this process alone holds them: each computes its figures by itself.
       sums: of loss, tokens and hits over the validation split.
       step: updates done, which decides the example on the terminal.
     """

@@ -173,8 +173,8 @@ class Evaluator:
     """
     measure = self._task.measure
     sums = self._run.stop.run_together(self.sums, self._params(state), self._task.corpus.validation)
-    found = self._run.stop.run(self._task.evaluate, self.whole(state), sums, step)
-    # Each process has translated by itself, and its kernels may round otherwise; what they decide is to be the same.
+    found = self._run.stop.run(self._task.evaluate, partitioning.own_copy(self.whole(state)), sums, step)
+    # Each process has computed them by itself, and its kernels may round otherwise; what they decide is to be the same.
     measured = peers.agreed_figures(per_token(sums) | found.measures)
     if peers.is_main():
       self._folder.files.write(os.path.join(self._folder.samples, f'step_{step:08d}.txt'), samples_text(step, found.samples))
