@@ -26,8 +26,8 @@ class CompareOptions:
   references: tuple[str, ...]  # paths
   systems: tuple[str, ...]  # paths; the first is the baseline
   samples: int  # how many the bootstrap draws
-  language: str  # of the texts; '' is one with spaces between words
   sentences: int  # of those that differ most, how many are shown
+  language: str = ''  # of the texts; '' is one with spaces between words
 
 
 def parse(argv: Sequence[str], doc: str) -> CompareOptions:
