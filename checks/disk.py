@@ -204,4 +204,5 @@ class _FileOfLines(Lines):
     pass
 
   def close(self) -> None:
-    self._file.close()
+    with naming(self._path):  # of a full disk, what could not be written before
+      self._file.close()
