@@ -38,7 +38,8 @@ def imported() -> None:
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
   """Print an exception that nobody has caught: of a package that is missing only what to do, and end with exit code 2."""
   package = error.name.partition('.')[0] if isinstance(error, ModuleNotFoundError) and error.name else ''
-  if not package or any(os.path.exists(os.path.join(_ROOT, name)) for name in (package, f'{package}.py')):
+  is_here = any(os.path.exists(os.path.join(_ROOT, name)) for name in (package, f'{package}.py'))
+  if not package or is_here or package in sys.modules:  # a module of a package that is there is missing
     sys.__excepthook__(kind, error, trace)
     return
   print(f'error: {_advice(package)}', file=sys.stderr)

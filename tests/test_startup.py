@@ -26,9 +26,10 @@ def test_K2_a_missing_package_is_a_sentence_on_how_to_make_an_environment(script
   assert '`make train`' in done.stderr or '-m pip install -r requirements.txt' in done.stderr
 
 
-def test_a_missing_module_of_this_project_keeps_its_traceback():
-  done = bare('-c', IN_ADVANCE.format('checks.nowhere'))
-  assert done.returncode == exit_codes.UNEXPECTED and 'Traceback' in done.stderr
+@pytest.mark.parametrize('module', ['checks.nowhere', 'json.nowhere'])
+def test_a_missing_module_of_a_package_that_is_there_keeps_its_traceback(module):
+  done = bare('-c', IN_ADVANCE.format(module))
+  assert done.returncode == exit_codes.UNEXPECTED and 'Traceback' in done.stderr and module in done.stderr
 
 
 def test_little_is_imported_before_signals_are_handled():
