@@ -15,12 +15,14 @@ from corpora.splits import Corpus, Pair, Split
 from decoding import scores, text_lines
 from decoding.answers import TranslationAnswers, TranslationOptions
 from decoding.batches import COARSE, FINE
+from decoding.inputs import SPLIT
 from decoding.limits import longest_source
 from decoding.long_lines import Splitter
 from decoding.output_formats import Format
 from decoding.translator import Translator
 from options.decode_options import DecodeOptions
 from tasks import inspection, trained
+from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import Task, task, tokenising
 from training import hardware
@@ -201,6 +203,8 @@ class Translation(Task):
   @classmethod
   def answering(cls, folders: Sequence[RunFolder], options: DecodeOptions, setup: Setup, say: Callable[[str], Any]) -> TranslationAnswers:
     """Return the Answers of decode.py: translations in the format that its options choose."""
+    for folder in folders[1:] if options.input.startswith(SPLIT) else ():
+      setups.check_held_out('workdir', folder.path, setup.saved)
     translator = cls.load(folders, options.checkpoints, options.search, 1 if options.mbr else options.n_best)
     translator.say = say
     splitter = Splitter(translator, translator.longest_trained or translator.longest_source, setup.corpus.target_language

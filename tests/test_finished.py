@@ -4,14 +4,16 @@ import dataclasses
 import json
 import os
 import shutil
+import types
 
 import pytest
 
 import train
 from checks.errors import ConfigError
-from options import configurations
+from options import configurations, decode_options
 from sweeps import table
 from tasks.setup import check_held_out
+from tasks.translation import Translation
 from tests.tiny_runs import options
 from training import finished, json_files
 from training.finished import changed_since, differences
@@ -156,6 +158,10 @@ def test_no_other_run_on_one_file_has_trained_on_what_is_tested(tmp_path):
   for other in (of('pairs.tsv'), of('link.tsv', seed=2), of('pairs.tsv', seed=1, data_heldout=7)):
     with pytest.raises(ConfigError, match=r'--reverse=.*run has held out other lines of .*\.tsv: .* \(1, 1000\) there .*data.kind=text'):
       check_held_out('reverse', there.path, other)
+  asked = decode_options.parse(['decode.py', f'--workdir={tmp_path}/a,{there.path}', '--input=split:test'], '')
+  first = types.SimpleNamespace(saved=of('pairs.tsv'))
+  with pytest.raises(ConfigError, match='--workdir=.*run has held out other lines'):
+    Translation.answering([RunFolder(str(tmp_path / 'a')), there], asked, first, print)
 
 
 def test_another_vocabulary_than_a_run_began_with_may_not_be_supplied(corpus, run, tmp_path):
