@@ -23,6 +23,7 @@ from configs import default
 from corpora.config import KINDS, PATHS
 from options.configurations import CONFIGS, leaves, load_config, shipped_variants, with_options
 from sweeps.table import NOT_COMPARED, finished_run
+from training.environment import starts_of
 from training.finished import changed_since, has_reached_its_end
 from training.json_files import as_json, as_written, read_json
 from training.run_folder import RunFolder
@@ -174,7 +175,7 @@ def _spec_of(command: Sequence[str], options: Mapping[str, Any]) -> tuple[str, s
 def _starts(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
   """Return commit, versions and hardware of a run's first start, and of each later one that differs in them."""
   found = []
-  for start in (environment, *environment.get('later_starts', ())):
+  for start in starts_of(environment):
     kept = {name: start[name] for name in _OF_A_START if name in start}
     kept['devices'] = dict(collections.Counter(kept.get('devices', ())))
     if kept not in found:
@@ -207,7 +208,7 @@ def _texts(environment: Mapping[str, Any], scored: Sequence[str]) -> dict[str, s
       have been given up.
     scored: names of the test sets of the results, in their order.
   """
-  starts = [list(start['data'].items()) for start in (environment, *environment.get('later_starts', ()))]
+  starts = [list(start['data'].items()) for start in starts_of(environment)]
   set_of = lambda name: re.sub(r' \(test \d+\)$', '', name)  # see environment.texts_by_name
   tests = {name: digest for start in starts for name, digest in start[2:] if set_of(name) in scored}
   found = [*starts[-1][:2], *sorted(tests.items(), key=lambda test: scored.index(set_of(test[0])))]

@@ -19,6 +19,7 @@ from options.configurations import LENGTHS, leaves, load_config, with_options
 from options.sweep_options import SweepOptions
 from tasks import setup
 from tasks.task import Task, task_of
+from training.environment import starts_of
 from training.finished import changed_since, differences
 from training.json_files import as_written, read_json, write_json
 from training.run_folder import MAY_CHANGE, RunFolder
@@ -70,14 +71,14 @@ class FinishedRun(NamedTuple):
   @property
   def scored_text(self) -> str:
     """The fingerprint of the text that the run was scored on."""
-    starts = [self.environment, *self.environment.get('later_starts', [])]
-    named = [start['data'][self.results['test_set']] for start in starts if self.results['test_set'] in start['data']]
+    scored = self.results['test_set']
+    named = [start['data'][scored] for start in starts_of(self.environment) if scored in start['data']]
     return named[-1] if named else [*self.environment['data'].values()][:3][-1]  # the first set, or validation text
 
   @property
   def learnt_text(self) -> list[str]:
     """The fingerprints of the text that the run was trained on, and of that on which it was validated."""
-    return [*[self.environment, *self.environment.get('later_starts', [])][-1]['data'].values()][:2]
+    return [*starts_of(self.environment)[-1]['data'].values()][:2]
 
   @property
   def figures(self) -> list[str]:

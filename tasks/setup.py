@@ -51,9 +51,10 @@ def read(options: TrainOptions) -> Setup:
     raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
   if setup.places.init_from:
     check_held_out('config.init_from', setup.places.init_from, options.config)
-  for name, place in (('data.cache_dir', setup.places.cache_dir), ('compile_cache', setup.places.compile_cache)):
-    if place and '://' in place and name == 'data.cache_dir':
-      raise ConfigError(f'--config.{name}={place}: expected a folder on a disk, of which token stores are mapped into memory')
+  text, programs = setup.places.cache_dir, setup.places.compile_cache
+  if text and '://' in text:
+    raise ConfigError(f'--config.data.cache_dir={text}: expected a folder on a disk, of which token stores are mapped into memory')
+  for name, place in (('data.cache_dir', text), ('compile_cache', programs)):
     if place and '://' not in place:  # jax keeps programs in buckets, too
       for mistake in folder_mistakes(f'config.{name}', place, is_written=False):  # one that other runs have filled may be read-only
         raise ConfigError(mistake)

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks import files, machine
@@ -73,6 +73,11 @@ def is_unchanged(path: str, splits: Sequence[Any], one: Any) -> bool:
   return then is None or one.fingerprint.startswith(then[:64])  # behind it stands what filters have kept
 
 
+def starts_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+  """Return the environment of each start of a run, in order, from what its environment.json holds."""
+  return [record, *record.get('later_starts', [])]
+
+
 def texts_of(path: str) -> dict[str, str]:
   """Return the fingerprints of text of the start that had the most test sets, from environment.json.
 
@@ -81,7 +86,7 @@ def texts_of(path: str) -> dict[str, str]:
   """
   try:
     record = json.loads(files.of(path).read(path))
-    return max((dict(start['data']) for start in [record, *record.get('later_starts', [])]), key=len)
+    return max((dict(start['data']) for start in starts_of(record)), key=len)
   except (ValueError, KeyError, TypeError, AttributeError):
     raise DamagedError(f'{path} is damaged; put it back from a copy of the run') from None
 

@@ -60,7 +60,7 @@ CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping
                      'process_id': int(env[NUMBER])}),
     # A job's script itself, outside of srun, has the number of tasks, too, but no list of its step's nodes.
     'SLURM': (lambda env: _slurm_tasks(env) > 1 and {'SLURM_PROCID', 'SLURM_STEP_NODELIST'} <= env.keys(),
-              lambda env: _own_devices(env)),
+              _own_devices),
     # jax asks the machine's metadata, or Kubernetes, whether the slice has more hosts than this one.
     'TPU': (lambda env: importlib.util.find_spec('libtpu') is not None and 'tpu' in (env.get('JAX_PLATFORMS') or 'tpu').split(','),
             lambda env: {}),
