@@ -81,7 +81,8 @@ def main(options: AnalyzeOptions) -> int:
             'least_important_first': [head.name for head in order]}
   if options.pruning:
     say('Measuring BLEU while heads are closed, the least important first …')
-    record['pruning'] = prune_curve(translator, pairs, order, records.corpus.target_language)
+    record['pruning'] = prune_curve(
+        translator, pairs, order, scores.language_of((pair.source for pair in pairs), records.corpus.target_language))
   if options.input is None:
     say('Testing which heads resolve the pronoun "it" …')
     record['it'] = analysis.about_it(model, translator.params[0], random, vocabularies, records.corpus.tfds_dir)

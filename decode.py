@@ -71,7 +71,7 @@ def main(options: DecodeOptions) -> int:
     else:
       texts = answer_all(options, answers, lines, folder)
       if references and options.format == 'text' and peers.is_main():
-        report_scores(options, texts, references, records.corpus.target_language)
+        report_scores(options, texts, references, scores.language_of(lines, records.corpus.target_language))
     for note in answers.notes():
       say(note)
     jobs.end()

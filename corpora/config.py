@@ -22,6 +22,11 @@ LANGUAGES = {'en': 'English', 'de': 'German', 'fr': 'French', 'cs': 'Czech', 'es
 MULTILINGUAL = 'mul'  # the code of text in several languages, ISO 639-3
 
 
+def language_tag(language: str) -> str:
+  """Return the word in front of each source of a model into several languages that is translated into this one."""
+  return f'<2{language}>'
+
+
 PATHS = ('directory', 'tsv', 'jsonl', 'text')  # the options that name a file or folder
 
 

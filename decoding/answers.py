@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from checks.errors import ConfigError
-from decoding import minimum_bayes_risk, output_formats
+from decoding import minimum_bayes_risk, output_formats, scores
 from decoding.long_lines import Splitter
 from decoding.translator import Translator
 
@@ -72,7 +72,7 @@ class TranslationOptions(NamedTuple):
   form: output_formats.Format = output_formats.Format()
   samples: int | None = None  # of each line, for minimum Bayes risk
   utility: str = 'chrf'
-  language: str = ''  # of the translations
+  language: str = ''  # of the translations, or MULTILINGUAL
   part_lines: int = 20_000
   stats: bool = False  # whether the notes say what the search computed
 
@@ -106,7 +106,8 @@ class TranslationAnswers:
     options = self._options
     asked = output_formats.requests(lines, options.columns, first)
     if options.samples:
-      found = minimum_bayes_risk.translate(self._lines, asked, options.samples, options.utility, progress, first, options.language)
+      language = scores.language_of((request.source for request in asked), options.language)
+      found = minimum_bayes_risk.translate(self._lines, asked, options.samples, options.utility, progress, first, language)
     else:
       found = self._lines.translate(asked, progress, first)
     return output_formats.write(self._translator, [request.source for request in asked], found, options.form, first)

@@ -32,9 +32,6 @@ def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: boo
   Raises:
     ConfigError, DataError: when a split is unknown or no longer the run's, a file cannot be read, or counts differ.
   """
-  if options.paper_bleu and corpus.target_language == MULTILINGUAL:
-    raise ConfigError(f'--paper_bleu={options.paper_bleu} finds words by the rules of one language, and this run translates into '
-                      'several; leave it out')
   references = [text_files.read_lines(path) for path in options.references]
   if as_they_come and options.input == options.output == '-' and not (references or options.target):
     text_lines.invite()
@@ -44,6 +41,9 @@ def read(options: DecodeOptions, corpus: loading.CorpusConfig, as_they_come: boo
            [line for path in matching(options.input) for line in text_lines.read(path)])
   for path, known in zip(options.references, references):
     scores.check_counts(lines, known, options.input, path)
+  if options.paper_bleu and scores.language_of(lines, corpus.target_language) == MULTILINGUAL:
+    raise ConfigError(f'--paper_bleu={options.paper_bleu} finds words by the rules of one language, and --input={options.input} is '
+                      'translated into several, or has lines without a tag; give the lines of one language, or leave it out')
   return lines, references or ([] if pairs is None else [[pair.target for pair in pairs]])
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from checks.errors import ConfigError
 from decoding.requests import Request, Translation
-from decoding.scores import writes_spaces
+from decoding.scores import language_of, writes_spaces
 from decoding.tags import Tags
 from decoding.translator import Translator
 
@@ -86,18 +86,19 @@ class Splitter:
     Args:
       translator: translates the parts.
       longest: most tokens of a part, EOS included.
-      language: of the translations, such as 'de'.
+      language: of the translations, such as 'de', or MULTILINGUAL.
     """
     self._translator = translator
     self._longest = min(longest, translator.longest_source)
-    self._between = ' ' if writes_spaces(language) else ''
+    self._language = language
     self._tags = Tags(translator.parts[1])
     self._split: dict[int, int] = {}  # parts of each line split so far, by its number from 1
 
   def translate(self, lines: Sequence[str | Request], progress: Callable[[float], object] | None = None, first: int = 0,
                 draw: int = 0) -> list[Translation]:
     """Translate as Translator.translate does; a line that is too long is reported and translated in parts."""
-    parts = self._parts([Request(line) if isinstance(line, str) else line for line in lines], first)
+    requests = [Request(line) if isinstance(line, str) else line for line in lines]
+    parts = self._parts(requests, first)
     of_line: list[list[Translation]] = [[] for _ in lines]
     while some := list(itertools.islice(parts, _AT_ONCE)):
       share = sum(part.share for part in some) / len(some)
@@ -105,7 +106,7 @@ class Splitter:
                                          progress and (lambda count, share=share: progress(count * share)), first, draw)
       for part, one in zip(some, found):
         of_line[part.place].append(one if part.whole else Translation(one.text, one.score, one.log_prob))
-    return [self._joined(found) for found in of_line]
+    return [self._joined(request.source, found) for request, found in zip(requests, of_line)]
 
   def _parts(self, requests: Sequence[Request], first: int) -> Iterator[_Part]:
     """Yield the parts of the lines of some requests; `first` is the number of the first, from 0."""
@@ -144,11 +145,12 @@ class Splitter:
       self._split[line] = 0  # until they are counted
       self._translator.say(f'line {line:,} has {size:,} tokens and is translated in parts of up to {self._longest:,}')
 
-  def _joined(self, parts: Sequence[Translation]) -> Translation:
+  def _joined(self, line: str, parts: Sequence[Translation]) -> Translation:
     """Join the translations of a line's parts."""
     if len(parts) == 1:
       return parts[0]
-    return Translation(self._between.join(part.text for part in parts if part.text.strip()),
+    between = ' ' if writes_spaces(language_of([line], self._language)) else ''
+    return Translation(between.join(part.text for part in parts if part.text.strip()),
                        sum(part.score for part in parts), sum(part.log_prob for part in parts))
 
   def notes(self) -> list[str]:

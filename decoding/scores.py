@@ -1,12 +1,13 @@
 """Scores of translations by sacreBLEU, each with its signature; and BLEU as papers print it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from checks.errors import DataError
+from corpora.config import MULTILINGUAL, language_tag
 
 _WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between words and sentences
 
@@ -16,6 +17,23 @@ def check_counts(translations: Sequence, references: Sequence, name: str, refere
   if len(translations) != len(references):
     raise DataError(f'{name} has {len(translations):,} lines and {reference_name} has {len(references):,}; '
                     'line n of the reference must translate line n')
+
+
+def language_of(sources: Iterable[str], target_language: str) -> str:
+  """Return the language that sources are translated into.
+
+  Args:
+    sources: raw text; of a model into several languages each with its tag, or empty.
+    target_language: the model's.
+
+  Returns:
+    The model's, or, where that is MULTILINGUAL and all sources have the tag of the same language, this one.
+  """
+  if target_language != MULTILINGUAL:
+    return target_language
+  tag = re.compile(language_tag(r'([\w\-]+)') + r'\s')
+  named = {found[1] if (found := tag.match(source)) else MULTILINGUAL for source in sources if source}
+  return named.pop() if len(named) == 1 else MULTILINGUAL
 
 
 def writes_spaces(language: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
+from corpora.config import language_tag
 from options import parsing, train_options
 from options.configurations import as_overrides
 from options.flags import Flag, Value, at_home, folder_mistakes, names_in
@@ -64,7 +65,7 @@ class Language(NamedTuple):
   @property
   def tag(self) -> str:
     """The word in front of each source that is to be translated into this language."""
-    return f'<2{self.code}>'
+    return language_tag(self.code)
 
 
 @dataclasses.dataclass(frozen=True)

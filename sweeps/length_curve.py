@@ -56,9 +56,9 @@ def _by_group(run: FinishedRun, groups: Sequence[Group]) -> list[float]:
   with open(path, encoding='utf-8', newline='\n') as file:
     translations = file.read().split('\n')[:-1]
   scores.check_counts(translations, pairs, path, run.results['test_set'])
+  language = scores.language_of((pair.source for pair in pairs), run.config['data.target_language'])
   return [scores.corpus_scores([translations[i] for i in group.places],
-                               [pairs[i].target for i in group.places],
-                               language=run.config['data.target_language'])['bleu'] for group in groups]
+                               [pairs[i].target for i in group.places], language=language)['bleu'] for group in groups]
 
 
 def _examined_by(run: FinishedRun) -> list[Pair]:

@@ -153,8 +153,9 @@ class Translation(Task):
   def _scored(self, translator: Translator, pairs: Sequence[Pair], progress: Callable[[int], Any]
               ) -> tuple[dict[str, Any], list[str]]:
     """Return BLEU and chrF of the pairs' translated sources against their raw references, and the translations."""
-    hypotheses = [found.text for found in translator.translate([pair.source for pair in pairs], progress)]
-    language = self.setup.corpus.target_language
+    sources = [pair.source for pair in pairs]
+    hypotheses = [found.text for found in translator.translate(sources, progress)]
+    language = scores.language_of(sources, self.setup.corpus.target_language)
     return scores.corpus_scores(hypotheses, [pair.target for pair in pairs], language=language), hypotheses
 
   @classmethod

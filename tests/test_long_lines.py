@@ -119,7 +119,7 @@ class Listening:
 
 
 def vocabulary_with_tags():
-  options = VocabularyConfig(size=330, tags=('<2de>', '<bt>'))
+  options = VocabularyConfig(size=330, tags=('<2de>', '<2zh>', '<bt>'))
   return Vocabulary(train(options, [LONG, '<2de> <bt> the dog sees it'] * 5), 'tagged')
 
 
@@ -145,6 +145,13 @@ def test_every_part_has_the_tags_of_its_line(make, tags):
   one = Listening(vocabulary)
   long_lines.Splitter(one, 12, 'de').translate([with_text])
   assert sum('<2de>' in part for part in one.asked) == 1
+
+
+def test_parts_into_a_language_without_spaces_are_joined_without_any():
+  one = Listening(vocabulary_with_tags())
+  chinese, german = long_lines.Splitter(one, 12, 'mul').translate([f'<2zh> {LONG}', f'<2de> {LONG}'])
+  half = len(one.asked) // 2
+  assert half > 3 and chinese.text == ''.join(one.asked[:half]) and german.text == ' '.join(one.asked[half:])
 
 
 def test_lines_longer_than_training_read_are_counted():

@@ -315,12 +315,16 @@ def test_a_split_that_is_no_longer_the_runs_own_is_refused(corpus, run, tmp_path
   assert len(read('test', place, str(tmp_path / 'none'))[0]) == 150  # a run that has no record of its text
 
 
-def test_papers_bleu_is_of_one_language(run):
+def test_papers_bleu_is_of_one_language(run, tmp_path):
   asked = decode_options.parse(['decode.py', f'--workdir={run}', f'--input={__file__}', f'--reference={__file__}',
                                 '--paper_bleu=multi30k'], '')
   corpus = setup.of_folder(run_folder.RunFolder.open(str(run))).corpus
   with pytest.raises(ConfigError, match='--paper_bleu=multi30k finds words by the rules of one language'):
     inputs.read(asked, dataclasses.replace(corpus, target_language='mul'), True)
+  tagged = tmp_path / 'test.en'
+  tagged.write_text('<2fr> a dog\n\n<2fr> a cat\n')
+  asked = dataclasses.replace(asked, input=str(tagged), references=(str(tagged),))
+  assert len(inputs.read(asked, dataclasses.replace(corpus, target_language='mul'), True)[0]) == 3
 
 
 def test_typed_lines_are_answered_like_a_file_and_searched_in_the_fewest_rows(corpus, run, tmp_path, capfd, monkeypatch):

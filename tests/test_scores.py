@@ -55,6 +55,14 @@ def test_languages_without_spaces_are_scored_by_characters(code, tokens, capsys)
   assert (utility.sentence_score(hypotheses[1], [references[1]]).score > 50) == (tokens != '13a')
 
 
+@pytest.mark.parametrize('language, sources, expected', [
+    ('mul', ['<2zh> a dog', '', '<2zh> a cat'], 'zh'), ('mul', ['<2zh> a dog', '<2de> a cat'], 'mul'),
+    ('mul', ['<2zh> a dog', 'a cat'], 'mul'), ('mul', ['a <2zh> dog'], 'mul'), ('mul', ['<2zh>dog'], 'mul'),
+    ('mul', ['<2zh-CN> a dog'], 'zh-CN'), ('mul', [], 'mul'), ('de', ['<2zh> a dog'], 'de')])
+def test_the_tags_of_a_multilingual_model_say_which_language_is_scored(language, sources, expected):
+  assert scores.language_of(sources, language) == expected
+
+
 def test_a_run_is_scored_as_its_target_language_is_written(corpus, tmp_path, monkeypatch):
   for path in corpus.iterdir():
     shutil.copy(path, tmp_path / f'{path.stem}.{path.suffix[1:].replace("de", "zh")}')
