@@ -32,7 +32,7 @@ def get_config(arg: str = 'base'):
 
 
 def set_big(config) -> None:
-  """Set Table 3's row "big", with §6.1's averaging and §5.4's dropout for English to German."""
+  """Set Table 3's row "big", its dropout for English to German included, with §6.1's averaging."""
   config.model.d_model = 1024
   config.model.num_heads = 16
   config.model.d_ff = 4096
