@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 
 class StopAsked(Exception):
-  """A signal asked for a stop, and no child runs any more."""
+  """A signal asked for a stop, and no child of this program runs any more; its text, if any, comes behind the message."""
 
 
 class Stops:
@@ -87,7 +87,7 @@ def wait_until_free(lock: str, stops: Stops, tell: Callable[[], Any]) -> None:
 
   Args:
     lock: path of a file that its owner locks with flock; where there is none, nobody holds it.
-    stops: end the waiting, with StopAsked.
+    stops: end the waiting, with StopAsked, not the process that is waited for.
     tell: called once when it has to be waited for.
   """
   if not os.path.isfile(lock):
@@ -95,6 +95,8 @@ def wait_until_free(lock: str, stops: Stops, tell: Callable[[], Any]) -> None:
   told = False
   with open(lock, 'a', encoding='utf-8') as file:
     while True:
+      if told and stops.are_asked:
+        raise StopAsked(' The process that it waited for goes on; to end that, too, send it SIGTERM.')
       stops.check()
       if locks.locked(file, lock):
         return

@@ -230,9 +230,9 @@ def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], A
         code = DONE
         if not is_found:
           code, last = children.run(stage.command, stage.typed, log, children.Echo(stage.following()), stops)
-    except children.StopAsked:
+    except children.StopAsked as stop:
       _write_seconds(stage, options.workdir, seconds())
-      raise children.Stopped(f'Stopped in {head.lower()}, {stage.title}. The same command resumes from here.',
+      raise children.Stopped(f'Stopped in {head.lower()}, {stage.title}. The same command resumes from here.{stop}',
                              stops.exit_code) from None
   missing = [path for path in stage.outputs if not os.path.isfile(path)]
   if code == DONE and not missing:

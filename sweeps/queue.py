@@ -107,9 +107,9 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
         continue
       try:
         code, last = finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'))
-      except children.StopAsked:
+      except children.StopAsked as stop:
         raise children.Stopped(f'Stopped at {run.name}, after {number - 1} of {len(runs)} runs. '
-                      'The same command resumes from here.', stops.exit_code) from None
+                      f'The same command resumes from here.{stop}', stops.exit_code) from None
       if code:
         failed.append(run)
         say(f'{head}: FAILED with exit code {code}: {last}\n    its output is in {run.log}')

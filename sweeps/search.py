@@ -165,9 +165,9 @@ def search(options: SweepOptions, say: Callable[[str], Any] = print) -> Journal:
         journal.write()
       try:
         _finish(journal, ours, theirs, stops, say)
-      except children.StopAsked:
+      except children.StopAsked as stop:
         raise children.Stopped(f'Stopped in trial {ours.number}, of {options.search.trials} trials 0, 1, … '
-                            'The same command resumes from here.', stops.exit_code) from None
+                            f'The same command resumes from here.{stop}', stops.exit_code) from None
       journal.write()
   return journal
 

@@ -20,7 +20,7 @@ from checks import children, exit_codes, signals
 from options.configurations import ROOT
 from tests.test_reliability import assert_same_run
 from tests.tiny_runs import arguments, options, start
-from training import stopping
+from training import peers, stopping
 from training.manifest import Manifest
 
 RESUMES = 'Stopped. The same command resumes from here.\n'
@@ -268,7 +268,7 @@ def test_a_sweep_or_recipe_that_waits_for_another_process_stops(tmp_path):
   with open(tmp_path / 'lock', 'w') as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with pytest.raises(children.StopAsked), children.stop_signals() as stops:
+    with pytest.raises(children.StopAsked, match='The process that it waited for goes on'), children.stop_signals() as stops:
       children.wait_until_free(str(tmp_path / 'lock'), stops, lambda: told.append('waiting'))
   assert told == ['waiting'] and stops.exit_code == exit_codes.PREEMPTED
 
@@ -282,6 +282,41 @@ while not seen or time.monotonic() < seen[-1] + 2:
   time.sleep(0.01)
 sys.exit(10 + len(seen))
 '''
+
+
+@pytest.mark.parametrize('codes, expected', [
+    ((0, 0), 0), ((-6, -9), 134), ((-9, -6), 134), ((-6, 5), 5), ((0, -9), 137), ((143, 143), 143), ((9, -6, 7), 9)])
+def test_the_launcher_ends_as_its_processes_do(codes, expected):
+  assert peers.code_of(codes) == expected
+
+
+ENDING = f'''
+import os, time
+if os.environ["{peers.NUMBER}"] == "1":
+  raise SystemExit({exit_codes.CHECKPOINT})
+time.sleep(0.5)
+os.abort()
+'''
+
+
+def test_the_launcher_names_the_process_that_ended_first(tmp_path):
+  (tmp_path / 'ending.py').write_text(ENDING)
+  launcher = subprocess.run([sys.executable, '-m', 'training.peers', '--count=2', f'{tmp_path}/ending.py'], cwd=ROOT,
+                            timeout=60, text=True, stderr=subprocess.PIPE)
+  assert launcher.returncode == exit_codes.CHECKPOINT
+  assert 'process 1 of 2 ended first, with exit code 5: a checkpoint that is missing' in launcher.stderr
+
+
+def test_a_process_that_nobody_joins_says_that_it_waits():
+  script = 'from training import peers; peers._PATIENCE = 0.2; peers.join(10)'
+  command = peers.commands(2, ['-c', script])[0]
+  child = subprocess.Popen(command.arguments, env=command.environment, cwd=ROOT, text=True, stderr=subprocess.PIPE)
+  try:
+    assert child.stderr.readline().startswith('Waiting for the other processes of the run. One that has ended')
+    assert child.poll() is None
+  finally:
+    child.kill()
+    child.wait()
 
 
 def test_a_ctrl_c_on_the_launcher_s_terminal_reaches_each_process_once(tmp_path):

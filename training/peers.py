@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,10 +31,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from checks.errors import file_error
-from checks.exit_codes import PEER_LOST, UNEXPECTED
+from checks.exit_codes import MEANINGS, PEER_LOST, UNEXPECTED
 
 ADDRESS, COUNT, NUMBER = 'LAUNCHER_ADDRESS', 'LAUNCHER_COUNT', 'LAUNCHER_NUMBER'  # set by the launcher
-_PATIENCE = 15  # seconds until a process that lost another one ends by itself
+_PATIENCE = 15  # seconds until a process that lost another one ends by itself, or says that it waits for others
+_TOGETHER = 120  # seconds within which processes have connected that the launcher has started in one moment
 
 
 def _slurm_tasks(env: Mapping[str, str]) -> int:
@@ -57,7 +59,7 @@ CLUSTERS: dict[str, tuple[Callable[[Mapping[str, str]], bool], Callable[[Mapping
     'launcher': (
         lambda env: NUMBER in env,
         lambda env: {'coordinator_address': env[ADDRESS], 'num_processes': int(env[COUNT]),
-                     'process_id': int(env[NUMBER])}),
+                     'process_id': int(env[NUMBER]), 'initialization_timeout': _TOGETHER}),
     # A job's script itself, outside of srun, has the number of tasks, too, but no list of its step's nodes.
     'SLURM': (lambda env: _slurm_tasks(env) > 1 and {'SLURM_PROCID', 'SLURM_STEP_NODELIST'} <= env.keys(),
               _own_devices),
@@ -85,12 +87,20 @@ def join(heartbeat_seconds: int) -> None:
             'For a run of all tasks put srun in front of the command.', file=sys.stderr, flush=True)
     return
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  # Where one of them never comes, jax ends this process with nothing but its own stack, after up to five minutes.
+  waiting = threading.Timer(_PATIENCE, lambda: print(
+      'Waiting for the other processes of the run. One that has ended before it connected has said why; then end this one, '
+      'and start all of them again.', file=sys.stderr, flush=True))
+  waiting.daemon = True
+  waiting.start()
   try:
     jax.distributed.initialize(**CLUSTERS[cluster][1](os.environ), heartbeat_timeout_seconds=heartbeat_seconds)
   except ValueError:
     if cluster != 'TPU':
       raise
     return  # the library is installed, but there is no TPU
+  finally:
+    waiting.cancel()
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')  # only process 0 prints; errors still go to stderr
 
@@ -156,7 +166,7 @@ def errors_end_all() -> Iterator[None]:
     if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and any(
         sign in str(error).lower() for sign in signs):
       print(f'error: process {jax.process_index()} of {jax.process_count()} lost another one; start all of them again: '
-            f'the same command resumes from the last checkpoint. {error}', file=sys.stderr, flush=True)
+            f'the same command goes on from what is saved. {error}', file=sys.stderr, flush=True)
       time.sleep(_PATIENCE)
       os._exit(PEER_LOST)
     error = file_error(error)
@@ -188,7 +198,7 @@ def commands(count: int, script: Sequence[str], environment: Mapping[str, str] =
 
 
 def main() -> int:
-  """Start the processes, pass signals on to them, and return the first exit code that is not 0."""
+  """Start the processes, pass signals on to them, and return their exit code, see code_of()."""
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--count', type=int, default=2, help='number of processes')
   parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
@@ -199,13 +209,32 @@ def main() -> int:
   # In sessions of their own, children get Ctrl-C from here alone: a second one would end them without saving.
   children = [subprocess.Popen(command.arguments, env=command.environment, start_new_session=True)
               for command in commands(options.count, options.command)]
-  while any(child.poll() is None for child in children):
+  first = None  # to end with another code than 0: the cause, where the others' last words are of a process that they lost
+  while True:
+    running = [child for child in children if child.poll() is None]
+    first = first or next((child for child in children if child.returncode), None)
+    if not running:
+      break
     while asked:
       number = asked.pop(0)  # SIGHUP as itself: the children write to the same terminal, and have to leave it
       for child in children:
         child.send_signal(number)
     time.sleep(0.05)
-  return next((code for code in [child.wait() for child in children] if code), 0)
+  codes = [child.returncode for child in children]
+  if first and len(set(codes)) > 1:
+    code = code_of([first.returncode])
+    print(f'process {children.index(first)} of {len(children)} ended first, with exit code {code}: '
+          f'{MEANINGS.get(code, "it was killed")}', file=sys.stderr, flush=True)
+  return code_of(codes)
+
+
+def code_of(codes: Sequence[int]) -> int:
+  """Return the exit code of processes that ended with these, below 0 by a signal; as a shell tells it, 128 and its number.
+
+  A code of a process's own is told before one by a signal, and ABORTED (by jax, for a lost process) before a kill.
+  """
+  signalled = [code for code in codes if code < 0]
+  return next((code for code in codes if code > 0), 128 - max(signalled) if signalled else 0)
 
 
 if __name__ == '__main__':
