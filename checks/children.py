@@ -57,10 +57,10 @@ class Stops:
     """Whether a stop was asked for."""
     return bool(self._numbers)
 
-  def check(self) -> None:
-    """Raise StopAsked when a stop was asked for."""
+  def check(self, text: str = '') -> None:
+    """Raise StopAsked, with a text, when a stop was asked for."""
     if self.are_asked:
-      raise StopAsked
+      raise StopAsked(text)
 
   def pass_on(self, child: subprocess.Popen) -> None:
     """Send the child the signals that it has not got yet: SIGTERM for a closed terminal, to which it does not write."""
@@ -95,9 +95,7 @@ def wait_until_free(lock: str, stops: Stops, tell: Callable[[], Any]) -> None:
   told = False
   with open(lock, 'a', encoding='utf-8') as file:
     while True:
-      if told and stops.are_asked:
-        raise StopAsked(' The process that it waited for goes on; to end that, too, send it SIGTERM.')
-      stops.check()
+      stops.check(' The process that it waited for goes on; to end that, too, send it SIGTERM.' if told else '')
       if locks.locked(file, lock):
         return
       if not told:

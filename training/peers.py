@@ -209,19 +209,17 @@ def main() -> int:
   # In sessions of their own, children get Ctrl-C from here alone: a second one would end them without saving.
   children = [subprocess.Popen(command.arguments, env=command.environment, start_new_session=True)
               for command in commands(options.count, options.command)]
-  first = None  # to end with another code than 0: the cause, where the others' last words are of a process that they lost
-  while True:
-    running = [child for child in children if child.poll() is None]
-    first = first or next((child for child in children if child.returncode), None)
-    if not running:
-      break
+  ended = []  # in this order: the first with another code than 0 is the cause, where others only tell whom they lost
+  while len(ended) < len(children):
+    ended += [child for child in children if child not in ended and child.poll() is not None]
     while asked:
       number = asked.pop(0)  # SIGHUP as itself: the children write to the same terminal, and have to leave it
       for child in children:
         child.send_signal(number)
     time.sleep(0.05)
   codes = [child.returncode for child in children]
-  if first and len(set(codes)) > 1:
+  if len(set(codes)) > 1:
+    first = next(child for child in ended if child.returncode)
     code = code_of([first.returncode])
     print(f'process {children.index(first)} of {len(children)} ended first, with exit code {code}: '
           f'{MEANINGS.get(code, "it was killed")}', file=sys.stderr, flush=True)
