@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from checks import locks, signals
 from checks.errors import naming
+from checks.exit_codes import DONE
 
 POLL_SECONDS = 0.5  # between two readings of a child's log
 _TAIL_BYTES = 50_000  # read from the end of a log; no message is longer
@@ -145,10 +146,25 @@ def run(command: Sequence[str], typed: str, log: str, view: View, stops: Stops,
       _follow(child, view, stops, is_enough)
     finally:
       view.end()
-  stops.check()
-  lines = said(log, start)
+  lines, code = said(log, start), child.returncode
   starts = [place for place, line in enumerate(lines) if line.startswith('error:')]
-  return child.returncode, '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
+  last = '\n    '.join(lines[starts[-1]:] if starts else lines[-1:])
+  # What was to be stopped may have failed while it saved, as on a full disk.
+  stops.check('' if code == DONE or _is_stop(code) else f'\nIts process FAILED with exit code {code}: {last}\n    '
+              f'its output is in {log}')
+  return code, last
+
+
+def _is_stop(code: int) -> bool:
+  """Return whether a child's exit code is that of a signal that asks for a stop, also of one before its first line."""
+  return code in signals.CODES.values() or -code in signals.CODES
+
+
+def unfinished(code: int, last: str) -> str:
+  """Return in words how a child has ended that did not finish, and was not stopped by this program: see run()."""
+  if _is_stop(code):
+    return f'STOPPED by a signal that it alone got (exit code {code}); the same command resumes it'
+  return f'FAILED with exit code {code}: {last}'
 
 
 def _follow(child: subprocess.Popen, view: View, stops: Stops, is_enough: Callable[[], bool]) -> None:

@@ -239,7 +239,7 @@ def _run(stage: Stage, head: str, options: RecipeOptions, say: Callable[[str], A
     _write_record(stage, options.workdir, None if is_found else seconds(), {})
     return DONE
   _write_seconds(stage, options.workdir, seconds())
-  say(f'{head}: FAILED with exit code {code}: {last}\n    its output is above and in {log}')
+  say(f'{head}: {children.unfinished(code, last)}\n    its output is above and in {log}')
   return code if code > 0 else UNEXPECTED  # below 0: killed by a signal
 
 

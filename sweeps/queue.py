@@ -112,7 +112,7 @@ def work_off(runs: list[QueuedRun], say: Callable[[str], Any] = print) -> list[Q
                       f'The same command resumes from here.{stop}', stops.exit_code) from None
       if code:
         failed.append(run)
-        say(f'{head}: FAILED with exit code {code}: {last}\n    its output is in {run.log}')
+        say(f'{head}: {children.unfinished(code, last)}\n    its output is in {run.log}')
       else:
         say(f'{head}: {told(run)}')
   return failed

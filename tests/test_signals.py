@@ -273,6 +273,36 @@ def test_a_sweep_or_recipe_that_waits_for_another_process_stops(tmp_path):
   assert told == ['waiting'] and stops.exit_code == exit_codes.PREEMPTED
 
 
+SAVING = '''
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print('error: no room for it', flush=True), sys.exit(int(sys.argv[2]))))
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+'''
+
+
+@pytest.mark.parametrize('code, told', [(exit_codes.PREEMPTED, ''), (exit_codes.DONE, ''), (
+    exit_codes.CHECKPOINT, '\nIts process FAILED with exit code 5: error: no room for it\n    its output is in {log}')])
+def test_a_sweep_or_recipe_tells_what_could_not_be_saved(tmp_path, code, told):
+  log, begun = str(tmp_path / 'log'), tmp_path / 'begun'
+
+  class Stopping(children.NewestLine):
+
+    def update(self):
+      if begun.exists() and not stops.are_asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+  with pytest.raises(children.StopAsked) as raised, children.stop_signals() as stops:
+    children.run([sys.executable, '-c', SAVING, str(begun), str(code)], 'it', log, Stopping('it'), stops)
+  assert str(raised.value) == told.format(log=log) and stops.exit_code == exit_codes.PREEMPTED
+
+
+@pytest.mark.parametrize('code, told', [
+    (exit_codes.PREEMPTED, 'STOPPED'), (-signal.SIGTERM, 'STOPPED'), (exit_codes.CHECKPOINT, 'FAILED'), (-signal.SIGKILL, 'FAILED')])
+def test_a_sweep_or_recipe_tells_a_stop_of_its_child_alone_from_a_failure(code, told):
+  assert children.unfinished(code, 'error: no room').startswith(told)
+
+
 COUNTING = '''
 import pathlib, signal, sys, time
 seen = []
