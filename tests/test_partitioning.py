@@ -1,5 +1,6 @@
 """One device, two or eight, split in whichever way, one program or one per device: the same numbers."""
 
+import dataclasses
 import functools
 import math
 import re
@@ -272,6 +273,48 @@ def test_a_mesh_of_devices_that_are_not_there_is_refused(wrong):
   with pytest.raises(ValueError, match='does not fit 8 devices'):
     partitioning.make_mesh(wrong)
   assert partitioning.make_mesh().size == 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+  """What jax tells of a chip of a TPU slice."""
+
+  id: int
+  process_index: int
+  coords: tuple[int, int, int]
+  device_kind: str
+  platform: str = 'tpu'
+  core_on_chip: int = 0
+
+
+def tpu_slice(kind, width, height, host):
+  """Return the chips of a slice, numbered along its rows, whose hosts hold `host` chips across and down."""
+  return [Chip(row * width + column, row // host[1] * (width // host[0]) + column // host[0], (column, row, 0), kind)
+          for row in range(height) for column in range(width)]
+
+
+@pytest.mark.parametrize('kind', ['TPU v5 lite', 'TPU v6 lite'])
+@pytest.mark.parametrize('size', [(4, 4), (4, 8), (8, 8)])
+@pytest.mark.parametrize('axes', [MeshConfig(), MeshConfig(fsdp=8), MeshConfig(fsdp=2, tensor=2), MeshConfig(tensor=8)])
+def test_every_host_of_a_slice_reads_rows_that_lie_side_by_side(kind, size, axes, monkeypatch):
+  """jax's own order of a slice runs along its wires, which lead from host to host and back."""
+  chips = tpu_slice(kind, *size, host=(2, 2))
+  mesh, sharing = partitioning.make_mesh(axes, chips), max(1, axes.tensor // 4)
+  assert sorted(chip.id for chip in mesh.devices.flat) == list(range(len(chips)))
+  for process in range(len(chips) // 4):
+    monkeypatch.setattr(jax, 'process_index', lambda process=process: process)
+    assert partitioning.share_of_rows(mesh) == (process // sharing, len(chips) // 4 // sharing)
+
+
+@pytest.mark.parametrize('axes', [MeshConfig(), MeshConfig(2, 2, 2), MeshConfig(fsdp=4), MeshConfig(fsdp=2, tensor=4)])
+def test_one_host_takes_jax_s_order_where_it_has_one(axes):
+  chips = tpu_slice('TPU v6 lite', 2, 4, host=(2, 4))
+  found = partitioning.make_mesh(axes, chips).devices
+  try:
+    expected = jax.make_mesh(found.shape, ('a', 'b', 'c'), devices=chips).devices
+  except NotImplementedError:
+    expected = np.array(chips).reshape(found.shape)
+  assert found.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize('wrong, words', [

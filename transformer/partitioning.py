@@ -5,6 +5,7 @@ state, over `fsdp` and `tensor`. To shard another dimension of a parameter, chan
 training.py, which does not depend on this file.
 """
 
+import contextlib
 import functools
 import itertools
 import math
@@ -54,6 +55,9 @@ AXIS_RULES = {
 def make_mesh(config: MeshConfig | None = None, devices: Sequence[Any] | None = None) -> Mesh:
   """Arrange devices as data x fsdp x tensor: the first, or with data -1 or no config all of them.
 
+  Those of a process lie side by side, so that the rows which it reads do, see share_of_rows(). jax's own order follows the
+  wires of a TPU slice, across its hosts: it is taken where there is one process.
+
   Args:
     config: the sizes of the axes.
     devices: those of all processes (None), or such as programs are only compiled for.
@@ -63,7 +67,11 @@ def make_mesh(config: MeshConfig | None = None, devices: Sequence[Any] | None = 
   """
   devices = list(jax.devices() if devices is None else devices)
   mesh = abstract_mesh(config or MeshConfig(), len(devices))
-  return jax.make_mesh(mesh.axis_sizes, mesh.axis_names, axis_types=mesh.axis_types, devices=devices[:mesh.size])
+  if len({device.process_index for device in devices}) == 1:
+    with contextlib.suppress(NotImplementedError):  # of sizes for which it would have to split an axis of the slice
+      return jax.make_mesh(mesh.axis_sizes, mesh.axis_names, axis_types=mesh.axis_types, devices=devices[:mesh.size])
+  devices.sort(key=lambda device: (device.process_index, device.id))
+  return Mesh(np.asarray(devices[:mesh.size]).reshape(mesh.axis_sizes), mesh.axis_names, axis_types=mesh.axis_types)
 
 
 def abstract_mesh(config: MeshConfig, count: int) -> AbstractMesh:
