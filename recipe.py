@@ -36,7 +36,7 @@ def main(options: RecipeOptions) -> int:
   plan = RECIPES[options.recipe](options)
   work.check_stage(options, plan.stages)
   os.makedirs(options.workdir, exist_ok=True)
-  with outputs.claimed(os.path.join(options.workdir, 'recipe.json'), f'--workdir={options.workdir}'):
+  with outputs.locked(os.path.join(options.workdir, 'recipe.json'), f'--workdir={options.workdir}'):
     work.begin(options, plan.files, plan.runs)
     if options.print_commands:
       print('\n'.join(work.commands(plan.stages, options)))

@@ -23,24 +23,31 @@ def put(lines: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def claimed(path: str, option: str = '') -> Iterator[None]:
-  """Keep other jobs from writing an output during the block, by a lock on the file PATH.lock.
+def claimed(path: str) -> Iterator[None]:
+  """Keep other jobs from writing an output of decode.py during the block, see locked().
 
-  The lock ends with its process, however that ends. Of the processes that share a job, process 0 has it.
+  Of the processes that share a job, process 0 has the lock. Standard output, -, has none.
+  """
+  with contextlib.nullcontext() if path == '-' or not peers.is_main() else locked(path, f'--output={path}'):
+    yield
+
+
+@contextlib.contextmanager
+def locked(path: str, option: str) -> Iterator[None]:
+  """Keep other jobs from writing a file during the block, by a lock on the file PATH.lock.
+
+  The lock ends with its process, however that ends. No device is touched: on a TPU, that would keep it from child processes.
 
   Args:
-    path: of the output; - is standard output, which is not locked.
-    option: what messages call it; by default --output=PATH.
+    path: of the file.
+    option: what messages call it, as in --output=PATH.
 
   Raises:
     ConfigError: when PATH.lock is a file of another kind.
-    FolderBusyError: naming the process that writes this output.
+    FolderBusyError: naming the process that writes this file.
   """
-  if path == '-' or not peers.is_main():
-    yield
-    return
   place = f'{path}.lock'
-  with _locked(place, option or f'--output={path}'):
+  with _opened(place, option):
     try:
       yield
     finally:
@@ -48,7 +55,7 @@ def claimed(path: str, option: str = '') -> Iterator[None]:
         os.remove(place)  # while it is locked: whoever has opened it by now finds another file there, or none
 
 
-def _locked(place: str, option: str) -> IO[str]:
+def _opened(place: str, option: str) -> IO[str]:
   """Return the locked file at `place`; closing it ends the lock."""
   while True:
     file = open(place, 'a+', encoding='utf-8', errors='replace')

@@ -412,8 +412,23 @@ def test_a_home_stands_for_itself_in_every_path(run, text, tmp_path, monkeypatch
 def test_a_second_recipe_in_a_folder_is_refused_by_the_folders_name(text, tmp_path):
   asked = options('multilingual', text, tmp_path / 'x', '--languages=de,fr', '--print')
   (tmp_path / 'x').mkdir()
-  with outputs.claimed(f'{tmp_path}/x/recipe.json'), pytest.raises(FolderBusyError, match=f'^--workdir={tmp_path}/x is '):
+  with outputs.locked(f'{tmp_path}/x/recipe.json', 'x'), pytest.raises(FolderBusyError, match=f'^--workdir={tmp_path}/x is '):
     recipe.main(asked)
+
+
+@pytest.mark.parametrize('name', ['multilingual', 'distilled'])
+def test_a_recipe_leaves_the_devices_to_its_trainings(name, run, text, tmp_path, request):
+  """A program that has asked jax for its devices keeps a TPU from its children; here there are none to be found."""
+  workdir = tmp_path / 'copy'
+  shutil.copytree(request.getfixturevalue(name), workdir)
+  os.remove(workdir / 'card.json')
+  given = ('multilingual', text, workdir, '--languages=de,fr*0.5') if name == 'multilingual' else (
+      'distil', text, workdir, f'--teachers={run},{run}', '--n_best=2', '--real', '--search.alpha=1.0')
+  if name == 'multilingual':
+    os.remove(workdir / 'text' / 'train.mul')
+  done = subprocess.run([sys.executable, *words(*given)], cwd=ROOT, capture_output=True, text=True,
+                        env=os.environ | {'JAX_PLATFORMS': 'none_such'})
+  assert done.returncode == 0 and (workdir / 'card.json').exists(), done.stderr
 
 
 def test_a_changed_file_is_named_and_a_deleted_one_is_made_again(multilingual, text, tmp_path, capsys):
