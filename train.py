@@ -77,7 +77,7 @@ def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   with config_errors():
     optimizer = optimizers.build(records.optimizer, loop.total_steps, task.target.frozen_id)
     watch = snapshots.of_task(task, run.folder.attention)
-  checkpoints = Checkpoints(run.folder.checkpoints, max(config.keep_last, config.average_last), config.keep_best,
+  checkpoints = Checkpoints(run.folder.checkpoints, config.kept, config.keep_best,
                             task.measure, config.is_planned)
   share = partitioning.share_of_rows(mesh)
   fresh = lambda key: training.init_state(task.model, optimizer, key, config.ema_decay, config.dropout_bits)
@@ -137,9 +137,6 @@ def compile_ahead(records: Setup, options: TrainOptions, folder: RunFolder) -> i
   return announcement.show(compiling.report(records, options, read(records, folder, mesh)))
 
 
-# The parts of train(), in order.
-
-
 def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]:
   """Return the mesh, and the task with text, vocabularies, token stores, batch plans and model: all but the state."""
   hardware.keep_programs(records.places.compile_cache)
@@ -164,19 +161,21 @@ def begin(task: Task, fresh: Callable, abstract: training.TrainState, checkpoint
 
   With init_from, a fresh state has parameters of that run. While it is made, the first batch's step is compiled.
   """
-  records, folder = task.setup, task.folder
-  if peers.is_main():
-    # A checkpoint holds whole arrays, whatever the mesh; the next one is written before the oldest is removed.
-    folder.probe(partitioning.bytes_of(abstract))
+  records, folder, loop = task.setup, task.folder, task.setup.loop.over(task.batches.batches_per_epoch)
+  # A checkpoint holds whole arrays, whatever the mesh; the next one is written before the oldest is removed.
+  probe = lambda: peers.is_main() and folder.probe(partitioning.bytes_of(abstract))
   step, notes = checkpoints.newest_whole()
-  for note in notes:
-    print(f'Note: {note}', flush=True)
+  print(''.join(f'Note: {note}\n' for note in notes), end='', flush=True)
   if step is not None:
     checkpoints.check_vocabularies(step, task.fingerprints)
     state, saved = checkpoints.restore(step, abstract)
     progress = Progress.restored(saved, task.fingerprints)
-    finished.check_goes_on(folder.found, records.saved, records.loop.over(task.batches.batches_per_epoch), step, progress)
+    finished.check_goes_on(folder.found, records.saved, loop, step, progress)
+    if not loop.is_over(step, progress):
+      probe()
+      task.batches.locate(step)  # may take long, see CountedEpochs; later, the watchdog would take it for a stall
     return state, progress
+  probe()
   background.compile_beside(step_fn, abstract, lambda: task.batches.batch_at(0, *share))
   state = jax.jit(fresh, out_shardings=jax.tree.map(lambda leaf: leaf.sharding, abstract))(jax.random.key(records.seed))
   progress = Progress(vocabulary=task.fingerprints)
@@ -231,12 +230,11 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
   if len(steps) > 1:
     print(f'Mean of {len(steps)} checkpoints: steps {", ".join(f"{step:,}" for step in steps)}')
   found = {split: evaluator.score(params, split) for split in task.examined}
-  measured = per_token(evaluator.sums(params, task.corpus.validation))
   results = announcement.results_by_set(found) | {
-      'step': int(state.step), 'seconds': progress.seconds, 'averaged_steps': steps,
+      'step': int(state.step), 'seconds': progress.seconds, 'averaged_steps': steps, 'length': task.setup.loop.length,
       'search': dataclasses.asdict(task.setup.search), 'options': finished.of_scores(task.setup.saved),
       'parameters': models.count_parameters(task.model), f'best_validation_{task.measure.name}': progress.best,
-      'validation_perplexity': measured['perplexity'], 'length': task.setup.loop.length}  # perplexity per token
+      'validation_perplexity': per_token(evaluator.sums(params, task.corpus.validation))['perplexity']}  # per token
   if peers.is_main():
     for split, score in found.items():
       text = ''.join(f'{line}\n' for line in score.outputs)

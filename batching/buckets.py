@@ -44,7 +44,7 @@ class BucketPlan(Plan):
     first, limits = store.at(0), config.limits
     kept = first.within(limits)
     self.dropped = len(first) - len(kept)
-    refuse_nothing_left(kept, store, f'{limits[0]} source or {limits[1]} target tokens; raise {config.bounds}')
+    refuse_nothing_left(kept, store, config, f'{limits[0]} source or {limits[1]} target tokens')
     lengths = first.source.lengths[kept], first.target.lengths[kept]
     if isinstance(config.max_shapes, Costs):
       config = dataclasses.replace(config, max_shapes=count_that_pays(*lengths, config.max_shapes))

@@ -148,7 +148,7 @@ class PackedPlan(Plan):
     """Plan batches; `shuffle` draws sentences' places, and the order of rows, anew in each epoch."""
     super().__init__()
     kept = store.within(config.limits)
-    refuse_nothing_left(kept, store, f'{config.limits[0]} tokens on one; raise {config.bounds}')
+    refuse_nothing_left(kept, store, config, f'{config.limits[0]} tokens on one')
     self._store, self._seed, self._shuffle, self._sentences = store, seed, shuffle, kept
     self._sides = [side.lengths[kept] for side in (store.source, store.target)]
     room = capacities(*self._sides, config.packed_length)

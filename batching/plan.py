@@ -248,7 +248,7 @@ class CountedEpochs:
   """Epochs of different lengths; an epoch's number of batches is known once its text is tokenised.
 
   The numbers are kept in a file, so that a resumed run need not tokenise past epochs. Where the file is lost or damaged,
-  they are counted again.
+  they are counted again, which takes as long as it took to tokenise them, and a note says so.
   """
 
   def __init__(self, count: Callable[[int], int], path: str):
@@ -261,6 +261,9 @@ class CountedEpochs:
   def locate(self, step: int) -> tuple[int, int]:
     """Return (epoch, place in it) of a step."""
     while self._starts[-1] <= step:
+      if len(self._starts) == 2 and step >= 2 * self._starts[1]:
+        print(f'Tokenising the text of about {step // self._starts[1]} past epochs again, to know where each begins: the file that '
+              f'said so, {self._path}, is lost', flush=True)
       self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
       with contextlib.suppress(FileNotFoundError):  # another process of the run has put its own there, which says the same
         write_whole(self._path, sealed({'starts': self._starts}))
@@ -268,7 +271,9 @@ class CountedEpochs:
     return epoch, step - self._starts[epoch]
 
 
-def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, limits: str) -> None:
-  """Raise DataError when no sentence pair is short enough for a plan; `limits` says how long they may be, and what to do."""
+def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, config: BatchConfig, limits: str) -> None:
+  """Raise DataError when no sentence pair is short enough for a plan; `limits` says how long they may be."""
   if not len(kept):
-    raise DataError(f'no sentence pair is left: all {len(store.at(0))} have an empty side or more than {limits}')
+    of = ' of held-out text' if config.training else ''
+    raise DataError(f'no sentence pair{of} is left: all {len(store.at(0))} have an empty side or more than {limits}; raise '
+                    f'{config.bounds}')

@@ -160,7 +160,7 @@ def _fingerprint(*parts: object) -> str:
 
 def tagged(split: Split, tag: str | None) -> Split:
   """Return the pairs with the tag in front of each source that has text: batches leave out pairs with an empty side."""
-  if tag is None:
+  if not tag:
     return split
   return dataclasses.replace(
       split, fingerprint=_fingerprint(split.fingerprint, tag),

@@ -52,7 +52,7 @@ def split_groups(group: np.ndarray, heldout: int, seed: int, name: str, noun: st
     raise DataError(f'{name} has {len(group):,} {noun} in {len(drawn):,} groups without a common sentence; to hold out '
                     f'2 × {heldout:,} {noun} and train on the rest is not possible. ' +
                     (f'Set --config.data.heldout to {most:,} or less' if most else
-                     'Bring separate files for each split, see --config.data.kind=text'))
+                     'Bring separate files for each split: --config.data.kind=text, or labelled_text for labelled examples'))
   held = small[:2 * heldout]
   is_held = np.zeros(len(group), bool)
   is_held[held] = True

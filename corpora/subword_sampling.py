@@ -184,12 +184,9 @@ class BpeDropout:
     """Return the ids of one segmentation, drawn with the generator."""
     parts, ahead = [], self._gap(generator)  # draws until the next merge that is dropped
     for word in self._pieces.words(text):
-      dropped = ()
-      ids, draws = self._merged(word, dropped)
-      while ahead < draws:
-        dropped = (*dropped, ahead)
-        ahead += 1 + self._gap(generator)
-        ids, draws = self._merged(word, dropped)
+      ids, draws, _ = self._merged(word)
+      if ahead < draws:
+        ids, draws, ahead = self._merge(word, ahead, lambda: self._gap(generator))
       ahead -= draws
       parts.append(ids)
     return self._pieces.joined(parts)
@@ -198,8 +195,14 @@ class BpeDropout:
     """Return the number of draws before the next that drops a merge: geometric, so one number replaces many draws."""
     return int(math.log(1.0 - generator.random()) / self._log_kept)
 
-  def _merge(self, word: str, dropped: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Return (ids of a word, draws that it took), where the draws with the numbers `dropped` drop their merge."""
+  def _merge(self, word: str, ahead: float = math.inf, gap: Callable[[], int] = int) -> tuple[tuple[int, ...], int, float]:
+    """Return (ids of a word, draws that it took, draws from its first one until the next that drops its merge).
+
+    Args:
+      word: the word.
+      ahead: draws until the first that drops its merge; by default none does.
+      gap: returns the draws between one that drops its merge and the next.
+    """
     found = list(self._symbols.finditer(word))
     symbols = [one.group() for one in found]
     frozen = [one.lastindex is not None for one in found]
@@ -219,7 +222,8 @@ class BpeDropout:
       if symbols[left] != first or symbols[right] != second:
         continue  # one of the two symbols is part of another piece by now
       draws += 1
-      if draws - 1 in dropped:
+      if draws > ahead:
+        ahead += 1 + gap()
         waiting.append(best)  # for the next step
         continue
       symbols[left], symbols[right] = first + second, ''
@@ -231,7 +235,7 @@ class BpeDropout:
       for one in waiting:
         heapq.heappush(agenda, one)
       waiting.clear()
-    return tuple(itertools.chain.from_iterable(self._pieces.spelt(symbol) for symbol in symbols if symbol)), draws
+    return tuple(itertools.chain.from_iterable(self._pieces.spelt(symbol) for symbol in symbols if symbol)), draws, ahead
 
 
 class UnigramSampling:

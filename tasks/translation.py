@@ -117,7 +117,7 @@ class Translation(Task):
     """Yield which held-out pairs the loss leaves out, and which sources are longer than what the model translates whole."""
     if left_out := self.heldout_plan(self.corpus.validation).dropped:
       yield (f'{self.corpus.validation.name}: loss and perplexity leave out {left_out:,} of {len(self.corpus.validation):,} pairs, '
-             f'which are longer than {self.setup.batches.bounds} allows')
+             f'which have an empty side or are longer than {self.setup.batches.bounds} allows')
     for name, pairs in {'validation': self._evaluated, **{split.name: split for split in self.examined}}.items():
       yield from self._cut(name, pairs)
 

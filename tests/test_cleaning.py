@@ -126,6 +126,7 @@ def test_what_filters_keep_by_unicodes_tables_is_part_of_what_a_run_is_begun_wit
 
 def test_a_tag_is_put_in_front_of_text_alone():
   split = in_memory('text', [Pair('a dog', 'ein Hund'), Pair('', 'leer'), Pair('a cat', '')])
+  assert cleaning.tagged(split, '') is cleaning.tagged(split, None) is split
   assert list(cleaning.tagged(split, '<2de>')) == [Pair('<2de> a dog', 'ein Hund'), Pair('', 'leer'), Pair('<2de> a cat', '')]
 
 

@@ -118,4 +118,4 @@ def test_validation_pairs_that_the_loss_leaves_out_are_told(corpus, tmp_path, ca
   sides = [(corpus / f'val.{code}').read_text().splitlines() for code in ('en', 'de')]
   longer = sum(max(len(source.encode(a)), len(target.encode(b))) + 1 > 5 for a, b in zip(*sides))
   assert 0 < longer < 11
-  assert f'Note: val: loss and perplexity leave out {longer} of 11 pairs, which are longer than data.max_length' in capsys.readouterr().out
+  assert f'Note: val: loss and perplexity leave out {longer} of 11 pairs, which have an empty side or are longer than data.max_length' in capsys.readouterr().out

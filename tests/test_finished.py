@@ -136,8 +136,13 @@ def test_what_a_run_goes_on_with_has_to_compare_with_what_it_has_measured():
   check(40.0, 1900.0)
   check(10.0, 599.0)  # shorter, and not over yet
   check(10.0, 700.0, found=None)
-  with pytest.raises(ConfigError, match='num_minutes is 10, and the run has trained for 11.7 minutes, .*expected 30, as before'):
+  with pytest.raises(ConfigError, match='num_minutes is 10, and the run has trained for 11.7 minutes, .*expected '
+                                        '--config.train.num_minutes=30, as before'):
     check(10.0, 700.0)
+  by_steps = types.SimpleNamespace(option={'train.num_steps': 8000}.get)
+  check(10.0, 599.0, found=by_steps)
+  with pytest.raises(ConfigError, match='num_minutes is 10, and .*expected --config.train.num_steps=8000, as before'):
+    check(10.0, 700.0, found=by_steps)
   with pytest.raises(ConfigError, match='search.extra_length was 6 and is 9; config.search.min_length was 0 and is 2: .*would not compare'):
     check(30.0, 900.0, extra_length=9, min_length=2)
   check(30.0, 1900.0, extra_length=9)  # it is over, and scored anew

@@ -188,8 +188,14 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error(store):
       (dataclasses.replace(FIXED, fixed_source_length=1, fixed_target_length=7),
        '1 source or 7 target tokens; raise data.fixed_source_length and data.fixed_target_length$'),
       (BatchConfig('packed', 600, max_length=50, packed_length=1), '1 tokens on one; raise data.max_length and data.packed_length$')):
-    with pytest.raises(DataError, match=f'all 487 .* more than {words}'):
+    with pytest.raises(DataError, match=f'no sentence pair is left: all 487 .* more than {words}'):
       input_pipeline.make_plan(store, config, 0)
+
+
+def test_held_out_text_of_which_nothing_is_left_is_told_as_such(store):
+  config = BatchConfig('buckets', batch_tokens=600, max_length=1).for_evaluation()
+  with pytest.raises(DataError, match='no sentence pair of held-out text is left: all 487 .* more than 1 source .*raise data.max_length$'):
+    input_pipeline.make_plan(store, config, 0, shuffle=False)
 
 
 def test_a_batch_too_small_for_held_out_text_is_told_in_the_numbers_that_were_given(store):
@@ -391,6 +397,17 @@ def test_other_text_or_vocabulary_is_another_store():
 def test_a_store_of_no_pairs_is_empty(tmp_path):
   nothing = Split('train', 'text 0', 0, lambda: iter(()))
   assert len(stores.open_store(nothing, Letters('source'), Letters('target'), str(tmp_path))) == 0
+
+
+def test_a_lost_count_of_epochs_is_made_again_and_told(tmp_path, capsys):
+  path, counts = str(tmp_path / 'starts.json'), [3, 1, 4, 2]
+  ahead = CountedEpochs(counts.__getitem__, path)
+  assert [ahead.locate(step) for step in range(9)] == [(0, 0), (0, 1), (0, 2), (1, 0), *((2, i) for i in range(4)), (3, 0)]
+  assert not capsys.readouterr().out
+  os.remove(path)
+  assert CountedEpochs(counts.__getitem__, path).locate(8) == (3, 0)
+  told = capsys.readouterr().out
+  assert 'Tokenising the text of about 2 past epochs again' in told and path in told and told.count('\n') == 1
 
 
 def test_epochs_are_counted_by_two_processes_of_a_run_at_once(tmp_path, monkeypatch):

@@ -15,11 +15,19 @@ from training.loop import Progress
     ([1200, 1320, 1440, 1560, 1566], [1200, 1320, 1440, 1566]),  # the clock ended the run just after a planned one
     ([1200, 1320, 1440, 1560, 1620], [1320, 1440, 1560, 1620]),  # … and half an interval after it
     ([1200, 1320, 1400, 1440, 1443, 1560], [1200, 1320, 1440, 1560]),  # stopped and resumed twice on the way
+    ([0, 120], [120]),  # stopped while the first step was compiled
     ([7], [7])])
 def test_checkpoints_a_few_steps_apart_are_not_averaged_twice(steps, averaged):
   loop = setup.records(multi30k.get_config('adam').to_dict()).loop
   loop = dataclasses.replace(loop, average_last=4, checkpoint_every=120, eval_every=240, first_eval=90)
   assert loop.to_average(steps) == averaged
+
+
+def test_the_best_checkpoint_of_long_ago_is_not_averaged():
+  loop = setup.records(multi30k.get_config('adam').to_dict()).loop
+  loop = dataclasses.replace(loop, average_last=5, keep_last=5, checkpoint_every=250, eval_every=400, first_eval=100)
+  assert loop.to_average([400, 1200, 1250, 1500, 1600, 1750, 1900]) == [1250, 1600, 1750, 1900]
+  assert dataclasses.replace(loop, keep_last=6).to_average([400, 1200, 1250, 1500, 1600, 1750, 1900])[0] == 400  # one of six
 
 
 @pytest.mark.parametrize('eval_every', [990, 1010, 500, 2000])

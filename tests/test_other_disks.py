@@ -1,8 +1,10 @@
 """Runs that lie on another disk in part, through a link: what is moved stays there, and its room is what counts."""
 
 import contextlib
+import math
 import os
 import shutil
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +17,25 @@ from checks.errors import FileError
 from configs import default
 from tests.test_integrity import linked_checkpoints
 from tests.tiny_runs import options
+from training import failures
 from training.checkpoint import CheckpointError, Checkpoints, DamagedError
 from training.run_folder import FolderFullError, RunFolder
 
 CONFIG = default.get_config().to_dict()
+
+
+class State(NamedTuple):
+  step: int
+  params: dict[str, jax.Array]
+
+
+def test_C3_an_update_that_is_not_finite_is_told_where_there_is_no_room_for_its_state(small_disk):
+  folder, measures = RunFolder(str(small_disk / 'run')), {'loss': math.nan.hex(), 'gradient_norm': (2.0).hex()}
+  small, large = ({'a': jax.random.normal(jax.random.key(0), (1 << bits,))} for bits in (10, 20))  # 4 kB, 4 MB
+  with pytest.raises(failures.NonFiniteError, match='10 updates .* first after step 7 .*with --replay=7 computes it again. A lower'):
+    failures.dump(folder, State(7, small), measures, small, 10)
+  with pytest.raises(failures.NonFiniteError, match='10 updates .* first after step 8 .loss nan, .*no room for it in .*A lower'):
+    failures.dump(folder, State(8, large), measures, small, 10)
 
 
 def test_C2_the_room_that_counts_is_that_of_the_disk_on_which_files_lie(tmp_path, small_disk):

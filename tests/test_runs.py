@@ -78,8 +78,9 @@ def test_a_profile_can_be_read_and_ends_with_the_run(corpus, tmp_path):
   assert sorted(map(int, steps)) == [3, 4]  # the first three are compiled and warmed up
 
 
-def test_a_finished_run_says_so_and_ends(corpus, run, capsys):
+def test_a_finished_run_says_so_and_ends_without_room_for_another_checkpoint(corpus, run, capsys, monkeypatch):
   before = (run / 'results.json').stat().st_mtime_ns
+  monkeypatch.setattr(run_folder.RunFolder, 'probe', lambda folder, size: pytest.fail('nothing will be saved'))
   assert train.main(options(corpus, run, '--config.train.num_steps=8')) == 0
   assert 'finished' in capsys.readouterr().out
   assert (run / 'results.json').stat().st_mtime_ns == before

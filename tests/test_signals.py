@@ -329,6 +329,12 @@ os.abort()
 '''
 
 
+@pytest.mark.parametrize('words', [['--count=2'], ['--count=0', 'train.py']])
+def test_the_launcher_wants_a_script_and_processes(words):
+  done = subprocess.run([sys.executable, '-m', 'training.peers', *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
+  assert done.returncode == 2 and done.stderr.endswith('as in: --count=2 train.py --config=…\n')
+
+
 def test_the_launcher_names_the_process_that_ended_first(tmp_path):
   (tmp_path / 'ending.py').write_text(ENDING)
   launcher = subprocess.run([sys.executable, '-m', 'training.peers', '--count=2', f'{tmp_path}/ending.py'], cwd=ROOT,

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -185,6 +186,16 @@ def test_unigram_draws_are_distributed_as_sentencepieces_own(nbest, byte_fallbac
   theirs = collections.Counter(tuple(library.encode(text, enable_sampling=True, alpha=0.4, nbest_size=nbest))
                                for _ in range(COUNT))
   assert_one_distribution(drawn(plain, text, 'unigram', unigram_alpha=0.4, unigram_nbest=nbest), theirs)
+
+
+def test_a_line_without_spaces_is_segmented_in_time_that_grows_with_its_length():
+  """Each dropped merge once began the word anew: 1,600 characters took a second, and these days."""
+  plain, long = Vocabulary(model_of('bpe'), 'bpe'), ''.join(SENTENCES).replace(' ', '')
+  long = (long * (20_000 // len(long) + 1))[:20_000]
+  config = SamplingConfig('bpe_dropout', bpe_dropout=0.3, vocabulary_kind='bpe')
+  began = time.process_time()
+  ids, = SampledVocabulary(plain, config, 0, 0, 0).encode_batch([long])
+  assert plain.decode(ids) == plain.decode(plain.encode_batch([long])[0]) and time.process_time() - began < 20
 
 
 @pytest.mark.parametrize('kind, sampling', [('bpe', 'bpe_dropout'), ('unigram', 'unigram')])

@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from checks import exit_codes
-from training import hardware, peers
+from training import full_disk, hardware, peers
 from training.json_files import read_json, write_json
 from training.run_folder import RunFolder
 from transformer.partitioning import Program, bytes_per_device
@@ -58,15 +58,20 @@ def dump(folder: RunFolder, state: Any, measures: dict[str, str], batch: Any, sk
   """
   step = int(state.step)
   place = os.path.join(folder.nonfinite, f'step_{step:08d}')
-  with ocp.StandardCheckpointer() as writer:
-    writer.save(os.path.join(place, 'state'), state, force=True)
-  if peers.is_main():
-    write_json(os.path.join(place, 'step.json'), {'step': step, 'measures': measures, 'batch': fingerprint(batch)})
+  kept = f'The state before that update is in {place}; the same command with --replay={step} computes it again'
+  try:
+    with ocp.StandardCheckpointer() as writer:
+      writer.save(os.path.join(place, 'state'), state, force=True)
+    if peers.is_main():
+      write_json(os.path.join(place, 'step.json'), {'step': step, 'measures': measures, 'batch': fingerprint(batch)})
+  except Exception as error:
+    if not full_disk.is_cause(error):
+      raise
+    kept = f'The state before that update is not kept: there was no room for it in {place}'
   wrong = ', '.join(f'{name} {float.fromhex(value):g}' for name, value in measures.items())
   raise NonFiniteError(
       f'{skipped} updates in a row were not finite, the first after step {step:,} ({wrong}). All were skipped: the '
-      f'checkpoints are sound. The state before that update is in {place}; the same command with --replay={step} '
-      'computes it again. A lower learning rate (optimizer.peak or learning_rate_scale), a longer warm-up or '
+      f'checkpoints are sound. {kept}. A lower learning rate (optimizer.peak or learning_rate_scale), a longer warm-up or '
       'optimizer.clip_norm may help, in another --workdir')
 
 

@@ -70,9 +70,10 @@ def check_goes_on(found: AsFound | None, config: Mapping[str, Any], loop: Loop, 
                       f'for {step:,} steps, so that its scores would be told as those of less; expected '
                       f'--config.train.num_steps={step} or more, or another --workdir')
   minutes, known = asked['train.num_minutes'], before('train.num_minutes')
-  if minutes and known and minutes < known and progress.seconds >= 60 * minutes:
+  if found and minutes and minutes < (known or math.inf) and progress.seconds >= 60 * minutes:
+    length = next(f'--config.{name}={before(name):g}, as before' for name in LENGTHS if before(name) is not None)
     raise ConfigError(f'config.train.num_minutes is {minutes:g}, and the run has trained for {progress.seconds / 60:.1f} minutes, '
-                      f'so that its scores would be told as those of less; expected {known:g}, as before, or another --workdir')
+                      f'so that its scores would be told as those of less; expected {length}, or another --workdir')
   if step and not loop.is_over(step, progress):
     changed = [f'config.{name} was {before(name)!r} and is {asked[name]!r}' for name in _OF_GREEDY_SEARCH
                if before(name) not in (None, asked[name])]

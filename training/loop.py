@@ -56,13 +56,18 @@ class LoopConfig:
     return {name: getattr(self, name) for name in ('num_steps', 'num_epochs', 'num_minutes')}
 
   @property
+  def kept(self) -> int:
+    """How many of the newest planned checkpoints are kept."""
+    return max(self.keep_last, self.average_last)
+
+  @property
   def longer(self) -> str | None:
     """The option that doubles the length of a run limited by num_minutes; None for other runs."""
     return None if self.num_minutes is None else f'num_minutes={2 * self.num_minutes:g}'
 
   def is_planned_evaluation(self, step: int) -> bool:
     """Return whether eval_every or first_eval puts an evaluation, which also saves, at this step."""
-    return step % self.eval_every == 0 or step == self.first_eval
+    return step > 0 and (step % self.eval_every == 0 or step == self.first_eval)
 
   def is_planned_save(self, step: int) -> bool:
     """Return whether checkpoint_every puts a checkpoint at this step, whether or not it is evaluated."""
@@ -81,16 +86,17 @@ class LoopConfig:
 
     Two checkpoints a few steps apart hold nearly the same parameters, which the mean would count twice. So those before
     the last count only where they were planned, not where a stop saved the run in between, and only where they lie half
-    an interval or more before the next that counts: an evaluation saves, too, and the run may end just after either.
+    an interval or more before the next that counts: an evaluation saves, too, and the run may end just after either. One
+    that is kept only as the best of long ago does not count; nor do untrained parameters, which a stop may have saved.
 
     Args:
       steps: of the checkpoints that are there, oldest first; the last is the run's end.
       most: how many, in place of average_last.
     """
-    *earlier, last = steps
-    gap, newest_first = min(self.checkpoint_every, self.eval_every) / 2, [last]
-    for step in reversed(earlier):
-      if self.is_planned(step) and newest_first[-1] - step >= gap:
+    gap, newest_first = min(self.checkpoint_every, self.eval_every) / 2, [steps[-1]]
+    planned = [step for step in steps if self.is_planned(step)]
+    for step in reversed(planned[-self.kept:]):
+      if newest_first[-1] - step >= gap:
         newest_first.append(step)
     return newest_first[:most or self.average_last][::-1]
 

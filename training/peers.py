@@ -203,6 +203,8 @@ def main() -> int:
   parser.add_argument('--count', type=int, default=2, help='number of processes')
   parser.add_argument('command', nargs=argparse.REMAINDER, help='a Python script and its arguments')
   options = parser.parse_args()
+  if options.count < 1 or not options.command:
+    parser.error('expected --count of 1 or more, and behind it a script, as in: --count=2 train.py --config=…')
   asked = []  # the handlers raise nothing and send nothing: a signal may come between the starts of two children
   for number in signals.stop_codes():
     signal.signal(number, lambda number, _: asked.append(number))
