@@ -118,7 +118,7 @@ def answer_all(options: DecodeOptions, answers: Answers, lines: Sequence[str], f
     to_lines = lambda some, first: answers.answer(some, first, bar.update)
     if options.output != '-':
       asked = lambda: jobs.depends_on(options, answers.fingerprint())
-      return jobs.in_parts(lines, options.output, answers.part_lines or len(lines), asked, to_lines, say)
+      return jobs.in_parts(lines, options.output, answers.part_lines or len(lines), asked, to_lines, say, bar.update)
     found = to_lines(lines, 0)
   outputs.put(found)
   return found

@@ -21,11 +21,23 @@ def begin(message: str = 'Interrupted.') -> None:
   Args:
     message: printed on these signals, see signals.end_at_once().
   """
+  _open_closed()
   gc.disable()
   atexit.register(gc.freeze)
   memory.keep()  # before signals start a thread
   signals.end_at_once(message)
   sys.excepthook = _report
+
+
+def _open_closed() -> None:
+  """Let what is written to an output that is closed, as by 2>&-, go nowhere, not into the next file that is opened."""
+  for number, name in ((1, 'stdout'), (2, 'stderr')):
+    if getattr(sys, name) is None:
+      nowhere = os.open(os.devnull, os.O_WRONLY)
+      if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+      setattr(sys, name, open(number, 'w', encoding='utf-8', closefd=False))
 
 
 def imported() -> None:

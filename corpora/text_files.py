@@ -30,6 +30,7 @@ _UNPACKED = 'It is packed with {}, by its first bytes: unpack it, for instance w
 _OTHERS = {b'\xff\xfe\0\0': _RECODED.format('UTF-32'), b'\0\0\xfe\xff': _RECODED.format('UTF-32'),
            b'\xff\xfe': _RECODED.format('UTF-16'), b'\xfe\xff': _RECODED.format('UTF-16'),
            b'\xfd7zXZ\0': _UNPACKED.format('xz', 'xz -d'), b'\x28\xb5\x2f\xfd': _UNPACKED.format('zstd', 'zstd -d'),
+           _GZIP: _UNPACKED.format('gzip', 'gzip -d'),  # of standard input
            b'BZh': _UNPACKED.format('bzip2', 'bzip2 -d'), b'PK\x03\x04': _UNPACKED.format('zip', 'unzip')}
 
 

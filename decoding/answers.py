@@ -106,8 +106,8 @@ class TranslationAnswers:
     options = self._options
     asked = output_formats.requests(lines, options.columns, first)
     if options.samples:
-      language = scores.language_of((request.source for request in asked), options.language)
-      found = minimum_bayes_risk.translate(self._lines, asked, options.samples, options.utility, progress, first, language)
+      languages = [scores.language_of([request.source], options.language) for request in asked]
+      found = minimum_bayes_risk.translate(self._lines, asked, options.samples, options.utility, progress, first, languages)
     else:
       found = self._lines.translate(asked, progress, first)
     return output_formats.write(self._translator, [request.source for request in asked], found, options.form, first)

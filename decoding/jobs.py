@@ -36,8 +36,11 @@ def depends_on(options: DecodeOptions, model: str) -> dict[str, str]:
     options: of decode.py.
     model: a fingerprint of what --workdir and --checkpoint name, and of the search, see Answers.fingerprint.
   """
-  elsewhere = ('output', 'references', 'workdirs', 'checkpoints', 'stats')
-  return {name: str(value) for name, value in vars(options).items() if name not in elsewhere} | {'model': model}
+  elsewhere = ('output', 'references', 'paper_bleu', 'workdirs', 'checkpoints', 'stats')
+  # In the order of names, not of the command line; and names of files may be of bytes that are no text.
+  as_text = lambda value: str(dict(sorted(value.items())) if isinstance(value, Mapping) else value)
+  return {name: as_text(value).encode('utf-8', 'backslashreplace').decode()
+          for name, value in vars(options).items() if name not in elsewhere} | {'model': model}
 
 
 def check_sharing(can_be_shared: bool) -> None:
@@ -50,7 +53,7 @@ def check_sharing(can_be_shared: bool) -> None:
 
 
 def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable[[], Mapping[str, Any]], answer: Answer,
-             say: Callable[[str], Any]) -> list[str]:
+             say: Callable[[str], Any], progress: Callable[[int], Any] = lambda lines: None) -> list[str]:
   """Answer all lines and write the answers to `output`; finished parts lie in `<output>.parts` until all are there.
 
   Several processes take the parts in turn, at least one each, and process 0 joins them; the others return nothing.
@@ -65,6 +68,7 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
       when there are parts.
     answer: returns as many lines as it gets.
     say: called with a message when a job is resumed.
+    progress: called with the number of lines that were answered before then.
 
   Raises:
     ConfigError: when the parts that are there belong to another job.
@@ -84,6 +88,8 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
   own = starts[jax.process_index()::count]  # done or not: processes see each other's parts at different times
   missing = [start for start in own if not os.path.isfile(place(start))]
   if len(missing) < len(own):
+    size = lambda parts: sum(min(part_lines, len(lines) - start) for start in parts)
+    progress(size(own) - size(missing))
     say(f'going on: {len(own) - len(missing):,} of {len(own):,} parts are done')
   for start in missing:
     write_whole(place(start), answer(lines[start:start + part_lines], start))
@@ -109,7 +115,7 @@ def _claim(folder: str, job: dict[str, Any]) -> int:
       begun = int(before[_PART_LINES])
     except (DamagedError, ValueError, TypeError, KeyError):
       raise ConfigError(f'{manifest} is damaged; delete its folder to begin the job anew') from None
-    wrong = {name for name in before.keys() | job.keys() if job.get(name) != before.get(name)} - {_PART_LINES}
+    wrong = {name for name in before.keys() | job.keys() if job.get(name) != before.get(name)} - {_PART_LINES, 'paper_bleu'}  # which earlier versions wrote
     if wrong == {'model'}:
       raise ConfigError(f'{folder} holds parts by another model: since then the run was trained further, or another '
                         '--workdir or --checkpoint was given. Delete that folder to translate every line with this '
@@ -155,12 +161,13 @@ def arriving(descriptor: int, name: str, at_once: int = 1 << 20) -> Iterator[lis
   Raises:
     DataError: naming the line, counted from the first that arrived, when the bytes are not UTF-8.
   """
-  rest, before = b'', 0  # bytes of a line whose end has not come yet, and lines yielded
+  begun, before = [], 0  # bytes of a line whose end has not come yet, and lines yielded
   while data := os.read(descriptor, at_once):
-    whole, end, rest = (rest + data).rpartition(b'\n')
+    whole, end, rest = data.rpartition(b'\n')
     if end:
-      lines = text_files.decode_lines(whole + end, name, before)
-      before += len(lines)
+      lines = text_files.decode_lines(b''.join([*begun, whole, end]), name, before)
+      before, begun = before + len(lines), []
       yield lines
-  if rest:
+    begun.append(rest)
+  if rest := b''.join(begun):
     yield text_files.decode_lines(rest, name, before)

@@ -1,5 +1,6 @@
 """Minimum Bayes risk decoding (Kumar & Byrne, 2004; Eikema & Aziz, 2020): the sample most like all the others."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 from sacrebleu.metrics import CHRF
@@ -13,7 +14,7 @@ UTILITIES = {'chrf': lambda language: CHRF(), 'bleu': lambda language: scores.bl
 
 
 def translate(translator: Translator, lines: Sequence[str | Request], samples: int, utility: str,
-              progress: Callable[[int], object] | None = None, first: int = 0, language: str = '') -> list[Translation]:
+              progress: Callable[[int], object] | None = None, first: int = 0, languages: Sequence[str] = ()) -> list[Translation]:
   """Translate each line, in order, by the sample with the largest mean utility against all samples.
 
   Args:
@@ -21,16 +22,28 @@ def translate(translator: Translator, lines: Sequence[str | Request], samples: i
     lines, progress, first: see Translator.translate.
     samples: drawn for each line.
     utility: one of UTILITIES.
-    language: of the translations.
+    languages: of each line's translation.
 
   Returns:
     Translations whose score is their expected utility; the other samples follow as `others`, best first.
   """
-  draws = [translator.translate(lines, progress if number == samples - 1 else None, first, number)
-           for number in range(samples)]
-  metric = UTILITIES[utility](language)
-  return [choose(drawn, lambda text, reference: metric.sentence_score(text, [reference]).score)
-          for drawn in zip(*draws)]
+  told = _one_of(samples, progress) if progress else None
+  draws = [translator.translate(lines, told, first, number) for number in range(samples)]
+  metric = functools.cache(UTILITIES[utility])
+  return [choose(drawn, lambda text, reference, of=metric(language): of.sentence_score(text, [reference]).score)
+          for drawn, language in zip(zip(*draws), languages or [''] * len(lines))]
+
+
+def _one_of(samples: int, progress: Callable[[int], object]) -> Callable[[int], None]:
+  """Return what counts the lines of each draw and reports a line for every `samples` of them."""
+  drawn = 0
+
+  def count(lines: int) -> None:
+    nonlocal drawn
+    drawn, before = drawn + lines, drawn // samples
+    progress(drawn // samples - before)
+
+  return count
 
 
 def choose(drawn: Sequence[Translation], utility: Callable[[str, str], float]) -> Translation:

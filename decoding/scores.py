@@ -10,6 +10,13 @@ from checks.errors import DataError
 from corpora.config import MULTILINGUAL, language_tag
 
 _WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between words and sentences
+# Codes of three letters (ISO 639-2 and -3, as OPUS-MT has them) of these and of the languages that Moses has rules for.
+_SHORT = {
+    'zho': 'zh', 'chi': 'zh', 'cmn': 'zh', 'yue': 'zh', 'jpn': 'ja', 'jap': 'ja', 'tha': 'th', 'cat': 'ca', 'ces': 'cs',
+    'cze': 'cs', 'dan': 'da', 'deu': 'de', 'ger': 'de', 'ell': 'el', 'gre': 'el', 'eng': 'en', 'spa': 'es', 'est': 'et',
+    'fin': 'fi', 'fra': 'fr', 'fre': 'fr', 'gle': 'ga', 'hin': 'hi', 'hun': 'hu', 'isl': 'is', 'ice': 'is', 'ita': 'it',
+    'lit': 'lt', 'lav': 'lv', 'nld': 'nl', 'dut': 'nl', 'pol': 'pl', 'por': 'pt', 'ron': 'ro', 'rum': 'ro', 'rus': 'ru',
+    'slk': 'sk', 'slo': 'sk', 'slv': 'sl', 'swe': 'sv', 'tam': 'ta', 'tur': 'tr', 'ukr': 'uk'}
 
 
 def check_counts(translations: Sequence, references: Sequence, name: str, reference_name: str) -> None:
@@ -31,8 +38,9 @@ def language_of(sources: Iterable[str], target_language: str) -> str:
   """
   if target_language != MULTILINGUAL:
     return target_language
-  tag = re.compile(language_tag(r'([\w\-]+)') + r'\s')
-  named = {found[1] if (found := tag.match(source)) else MULTILINGUAL for source in sources if source}
+  code = r'([\w\-]+)'
+  tag = re.compile(rf'(?:{language_tag(code)}|>>{code}<<)\s')  # of our models, and of Marian's
+  named = {found[1] or found[2] if (found := tag.match(source)) else MULTILINGUAL for source in sources if source.strip()}
   return named.pop() if len(named) == 1 else MULTILINGUAL
 
 
@@ -52,7 +60,8 @@ def bleu_of(language: str = '', **options: Any) -> BLEU:
 
 
 def _base(language: str) -> str:
-  return re.split('[-_]', language)[0].lower()
+  code = re.split('[-_]', language)[0].lower()
+  return _SHORT.get(code, code)
 
 
 def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str], language: str = '') -> dict[str, Any]:
@@ -148,7 +157,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], paper: str,
   check_counts(hypotheses, references, 'the translation', 'the reference')
   sides = [list(hypotheses), list(references)]
   for make in PAPERS[paper]:
-    change = make(language)
+    change = make(_base(language))
     sides = [[change(line) for line in lines] for lines in sides]
   bleu = BLEU(tokenize='none', smooth_method='none', force=True)
   score = bleu.corpus_score(sides[0], [sides[1]])

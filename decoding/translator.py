@@ -95,7 +95,7 @@ class Translator:
     self._largest = 0  # bytes of the largest cache so far
     self._unmet: dict[str, int] = {}  # the line, counted from 1, of each note on wishes that were left out
     self._late: list[int] = []  # lines with required phrases in a search that shares out no beam, counted from 1
-    self._cut: list[int] = []  # lines cut to longest_source tokens so far, counted from 1
+    self._cut: set[int] = set()  # lines cut to longest_source tokens so far, counted from 1
     self._long: list[int] = []  # lines that are not cut, but longer than longest_trained, counted from 1
     self._nothing: list[int] = []  # lines for which nothing was found, counted from 1
     self._close: list[int] = []  # lines whose two best translations score within search.NOISE, counted from 1
@@ -234,8 +234,11 @@ class Translator:
         if _OUT_OF_MEMORY not in str(error) or rows == 1:
           raise
         self._halvings += 1
-        self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with '
-                 f'half as many; set --search.batch_tokens={self._batch_tokens >> self._halvings} to begin with them')
+        fewer = self._batch_tokens >> self._halvings
+        helps = not to_the_limit and search_rows(length, fewer, self._config.width) < rows
+        self.say(f'out of memory with {rows} rows of {length} tokens and {self._config.width} beams: going on with half as many; '
+                 + (f'set --search.batch_tokens={fewer} to begin with them' if helps else
+                    'a smaller --search.beam_size needs less'))
         continue
       places = dealt(len(chosen), rows, self._mesh.size)
       for index, row in zip(chosen, places, strict=True):
@@ -276,8 +279,9 @@ class Translator:
     whole = self._encode_whole(lines)
     for number, ids in zip(numbers, whole):
       if len(ids) > self.longest_source:
-        self._cut.append(number + 1)
-        self.say(f'line {number + 1:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+        if number + 1 not in self._cut:  # minimum Bayes risk translates the same line many times
+          self.say(f'line {number + 1:,} has {len(ids):,} tokens and is cut to {self.longest_source:,}')
+        self._cut.add(number + 1)
       elif self.longest_trained and len(ids) > self.longest_trained:
         self._long.append(number + 1)
     return [self._cut_to_fit(ids) for ids in whole]

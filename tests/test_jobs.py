@@ -1,11 +1,15 @@
 """Large jobs go on where they were stopped; lines of a pipe are answered as they come."""
 
+import itertools
+import json
 import os
+import threading
 
 import pytest
 
 from checks.errors import ConfigError, DataError
 from decoding import jobs
+from options import decode_options
 
 LINES = [f'line {number}' for number in range(23)]
 
@@ -26,7 +30,9 @@ def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
     jobs.in_parts(LINES, output, 5, lambda: {'beam': 3}, answer, told.append)
   with pytest.raises(ConfigError, match='text'):
     jobs.in_parts(LINES[:-1] + ['x'], output, 5, lambda: {'beam': 4}, answer, told.append)
-  found = jobs.in_parts(LINES, output, 5, lambda: {'beam': 4}, answer, told.append)
+  counted = []
+  found = jobs.in_parts(LINES, output, 5, lambda: {'beam': 4}, answer, told.append, counted.append)
+  assert counted == [10]  # answered before
   assert seen == [0, 5, 10, 15, 20] and told == ['going on: 2 of 5 parts are done']
   assert found == [f'{n} line {n}' for n in range(23)]
   assert (tmp_path / 'out').read_text() == '\n'.join(found) + '\n'
@@ -78,6 +84,24 @@ def test_lines_are_read_as_they_come():
   os.close(into)
   assert list(arriving) == [['last']]
   os.close(out)
+
+
+def test_a_line_that_arrives_in_many_pieces_is_put_together_once():
+  out, into = os.pipe()
+  arriving, long = jobs.arriving(out, 'a pipe', at_once=64), 'ab' * 30_000
+  threading.Thread(target=lambda: (os.write(into, f'{long}\nx\n{long}'.encode()), os.close(into))).start()
+  assert list(itertools.chain.from_iterable(arriving)) == [long, 'x', long]
+  os.close(out)
+
+
+def test_what_a_job_depends_on_is_the_same_in_any_order_of_its_options_and_for_any_name_of_a_file():
+  of = lambda *words: jobs.depends_on(decode_options.parse(
+      ['decode.py', '--workdir=a', '--output=o', '--reference=r', *words], ''), 'model')
+  options = '--search.beam_size=2', '--search.alpha=1.0'
+  known = of('--input=caf\udce9.en', *options)  # as Python reads a name of latin-1
+  assert known == of('--input=caf\udce9.en', *options[::-1]) == of('--input=caf\udce9.en', *options, '--paper_bleu=wmt14')
+  assert known != of('--input=caf\udce9.en', options[0]) and known != of('--input=other.en', *options)
+  json.dumps(known, ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize('end', ['\n', ''])

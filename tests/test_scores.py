@@ -40,7 +40,8 @@ def test_scores_are_those_of_sacrebleu_by_its_own_name():
 CHINESE = ['今天狗睡在街上。', '这只动物没有过马路，因为它太累了。', '我是一个学生。'], ['今天狗睡在路上。', '这只动物没有过马路，因为它很累了。', '我是一名学生。']
 
 
-@pytest.mark.parametrize('code, tokens', [('zh', 'zh'), ('zh-CN', 'zh'), ('zh_TW', 'zh'), ('ja', 'char'), ('th', 'char'), ('de', '13a')])
+@pytest.mark.parametrize('code, tokens', [('zh', 'zh'), ('zh-CN', 'zh'), ('zh_TW', 'zh'), ('ja', 'char'), ('th', 'char'), ('de', '13a'), ('zho', 'zh'), ('cmn_Hans', 'zh'),
+                                          ('jpn', 'char'), ('tha', 'char'), ('deu', '13a')])
 def test_languages_without_spaces_are_scored_by_characters(code, tokens, capsys):
   references, hypotheses = CHINESE
   found = scores.corpus_scores(hypotheses, references, language=code)
@@ -58,7 +59,8 @@ def test_languages_without_spaces_are_scored_by_characters(code, tokens, capsys)
 @pytest.mark.parametrize('language, sources, expected', [
     ('mul', ['<2zh> a dog', '', '<2zh> a cat'], 'zh'), ('mul', ['<2zh> a dog', '<2de> a cat'], 'mul'),
     ('mul', ['<2zh> a dog', 'a cat'], 'mul'), ('mul', ['a <2zh> dog'], 'mul'), ('mul', ['<2zh>dog'], 'mul'),
-    ('mul', ['<2zh-CN> a dog'], 'zh-CN'), ('mul', [], 'mul'), ('de', ['<2zh> a dog'], 'de')])
+    ('mul', ['<2zh> a dog', '  ', '<2zh> a cat'], 'zh'), ('mul', ['>>cmn_Hans<< a dog', '>>cmn_Hans<< a cat'], 'cmn_Hans'),
+    ('mul', ['>>deu<< a dog', '>>fra<< a cat'], 'mul'), ('mul', ['<2zh-CN> a dog'], 'zh-CN'), ('mul', [], 'mul'), ('de', ['<2zh> a dog'], 'de')])
 def test_the_tags_of_a_multilingual_model_say_which_language_is_scored(language, sources, expected):
   assert scores.language_of(sources, language) == expected
 
@@ -72,6 +74,12 @@ def test_a_run_is_scored_as_its_target_language_is_written(corpus, tmp_path, mon
   monkeypatch.setattr(Translator, 'translate', lambda self, lines, progress: [Translation('狗睡在街上。') for line in lines])
   score = task.score(task.model.init(jax.random.key(0)), task.examined[0], sums_of=None)
   assert 'tok:zh|' in score.results['signature'] and 'tok:zh|' in score.summary
+
+
+@pytest.mark.parametrize('code', ['de', 'deu', 'ger', 'de_AT'])
+def test_papers_words_are_those_of_the_language_however_its_code_is_written(code):
+  found = scores.paper_bleu(['Am 3. Mai schläft er.'], ['Am 3. Mai schläft er dort.'], 'iwslt14', code)
+  assert found['reference_words'] == 7  # "3." is one, by the rules of German
 
 
 def test_case_counts():

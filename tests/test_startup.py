@@ -32,6 +32,27 @@ def test_a_missing_module_of_a_package_that_is_there_keeps_its_traceback(module)
   assert done.returncode == exit_codes.UNEXPECTED and 'Traceback' in done.stderr and module in done.stderr
 
 
+CLOSED = """
+from checks import startup; startup.begin()
+import os, sys
+from options import programs
+written = open(sys.argv[1], 'w')
+print('progress', file=sys.stderr)
+os.write(2, b'of a library')
+sys.stdout.buffer.write(b'result'); programs._flush()
+"""
+
+
+@pytest.mark.parametrize('closed, expected', [('2>&-', b'result'), ('>&-', b'progressof a library'), ('>&- 2>&-', b''),
+                                              ('<&- >&- 2>&-', b'')])
+def test_what_is_written_to_a_closed_output_goes_nowhere(closed, expected, tmp_path):
+  script = f'{sys.executable} -c "$1" {tmp_path}/file {closed}'
+  done = subprocess.run(['sh', '-c', script, 'sh', CLOSED.replace('\n', '\n')], cwd=ROOT, capture_output=True, timeout=60)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.replace(b'progress\n', b'progress') + done.stderr.replace(b'\n', b'') == expected
+  assert (tmp_path / 'file').read_bytes() == b''
+
+
 def test_little_is_imported_before_signals_are_handled():
   before = "import sys; before = {*sys.modules}; from checks import startup; print(*{*sys.modules} - before)"
   loaded = set(bare('-c', before).stdout.split())

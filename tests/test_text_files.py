@@ -114,6 +114,11 @@ def test_what_is_no_utf8_by_its_first_bytes_is_told_what_to_do(tmp_path, begin, 
     text_files.decode_lines(begin + b'\xff', 'text', before=1)
 
 
+def test_a_gzip_file_that_is_piped_is_told_what_to_do():
+  with pytest.raises(DataError, match='^standard input, line 1: not valid UTF-8 .* packed with gzip.* unpack it.* gzip -d$'):
+    text_files.decode_lines(gzip.compress(b'text\n'), 'standard input')
+
+
 def test_text_that_begins_as_a_packed_file_does_is_text(tmp_path):
   (tmp_path / 'text').write_bytes(b'BZh is a name\n')
   assert text_files.read_lines(str(tmp_path / 'text')) == ['BZh is a name']

@@ -252,7 +252,8 @@ def test_a_lack_of_memory_halves_the_rows_and_loses_no_line(parts, translator):
   small._searching = short_of_memory
   assert_same(small.translate(LINES), translator(BEAM).translate(LINES))
   assert min(tried) == 4 and max(tried) >= 8
-  assert any('out of memory with 8 rows' in text and 'half as many' in text for text in told)
+  # Searches have 8 rows at least, so that smaller batches would not help.
+  assert any('out of memory with 8 rows' in text and text.endswith('half as many; a smaller --search.beam_size needs less') for text in told)
   assert sum('MiB of cache' in text for text in told) == len({t for t in told if 'MiB of cache' in t}) > 0
 
   def broken(rows, to_the_limit):
@@ -345,13 +346,24 @@ def test_minimum_bayes_risk_takes_the_sample_most_like_the_others():
   assert [other.text for other in best.others] == ['abd', 'ab', 'xyz']
 
 
+def test_samples_are_compared_as_the_language_of_their_line_is_written():
+  """By words, each of the first line's samples is as unlike the others as can be, and the first would be taken."""
+  drawn = [[Translation('今天狗睡在街上'), Translation('a b')], [Translation('我今天'), Translation('a b')],
+           [Translation('今天狗睡在路上'), Translation('a b')]]
+  one = types.SimpleNamespace(translate=lambda lines, progress, first, draw: drawn[(draw + 1) % 3])
+  best = lambda languages: minimum_bayes_risk.translate(one, ['x', 'y'], 3, 'bleu', languages=languages)[0].text
+  assert best(['zh', 'de']) == '今天狗睡在路上' and best(['de', 'zh']) == '我今天'
+
+
 def test_samples_are_drawn_anew_and_the_best_is_one_of_them(translator):
   one = translator(SearchConfig(strategy='sample', seed=7, extra_length=8))
   draws = [one.translate(LINES[:1], draw=number)[0].text for number in range(4)]
   assert len(set(draws)) > 1
   other = translator(SearchConfig(strategy='sample', seed=8, extra_length=8))  # another seed shares no sample
   assert not {*draws} & {other.translate(LINES[:1], draw=number)[0].text for number in range(4)}
-  best = minimum_bayes_risk.translate(one, LINES[:1], 4, 'chrf')[0]
+  counted = []
+  best = minimum_bayes_risk.translate(one, LINES[:1], 4, 'chrf', counted.append)[0]
+  assert sum(counted) == 1  # a line is done when all of its samples are
   assert {best.text, *(other.text for other in best.others)} == set(draws)
   assert draws[0] == one.translate(LINES[:1])[0].text
 
