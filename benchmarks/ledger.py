@@ -201,13 +201,14 @@ def _steps(row: Row) -> str:
 
 def _hardware(row: Row, versions: bool = True) -> str:
   """Return processors, devices and versions of each start of the runs."""
-  told = []
-  for start in (start for card in row.cards for start in card.starts):
-    devices = ', '.join(f'{count} × {device}' for device, count in start['devices'].items() if device != 'cpu cpu')
-    processor = f' of {start["processor"]}' if start.get('processor') else ''
-    told.append(', '.join(filter(None, [devices, f'{start["cores"]} cores{processor}'])) + (
-        f'; Python {start["python"]}, jax {start["packages"]["jax"]}' if versions else ''))
-  return _each(told)
+  return _each(_in_turn(_machine(start, versions) for start in card.starts) for card in row.cards)
+
+
+def _machine(start: Mapping[str, Any], versions: bool) -> str:
+  devices = ', '.join(f'{count} × {device}' for device, count in start['devices'].items() if device != 'cpu cpu')
+  processor = f' of {start["processor"]}' if start.get('processor') else ''
+  return ', '.join(filter(None, [devices, f'{start["cores"]} cores{processor}'])) + (
+      f'; Python {start["python"]}, jax {start["packages"]["jax"]}' if versions else '')
 
 
 def _data(row: Row) -> str:
@@ -221,9 +222,14 @@ def _hashes(texts: Mapping[str, str]) -> str:
 
 def _commits(card: Card) -> str:
   """Return the commits of a run's starts, in order."""
-  return ' → '.join(dict.fromkeys(
+  return _in_turn(
       (f'`{start["commit"][:7]}`' if start['commit'] else 'unknown') + (', changed' if start['uncommitted_changes'] else '')
-      for start in card.starts))
+      for start in card.starts)
+
+
+def _in_turn(values: Iterable[str]) -> str:
+  """Return what held for the starts of a run, in their order."""
+  return ' → '.join(dict.fromkeys(values))
 
 
 def _each(values: Iterable[str]) -> str:

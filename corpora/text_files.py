@@ -251,7 +251,7 @@ def training_pairs(config: CorpusConfig, notes: list[str]) -> Split:
 
   fingerprint, size = measured(with_text())
   report_empty(dropped, size, stem, notes)
-  return Split(_name(stem, size), fingerprint, size, lambda: filter(has_text, files.read()), stem)
+  return Split(shown_name(stem, size), fingerprint, size, lambda: filter(has_text, files.read()), stem)
 
 
 def has_text(pair: Pair) -> bool:
@@ -270,10 +270,11 @@ def report_empty(dropped: int, kept: int, name: str, notes: list[str]) -> None:
 def _heldout_pairs(config: CorpusConfig, stem: str, notes: list[str]) -> Split:
   """Return a split that is not trained on; its pairs stay in memory, also those with an empty side."""
   pairs = list(AlignedFiles.of(config, stem).read(notes))
-  return in_memory(_name(stem, len(pairs)), pairs, stem)
+  return in_memory(shown_name(stem, len(pairs)), pairs, stem)
 
 
-def _name(stem: str, size: int) -> str:
+def shown_name(stem: str, size: int) -> str:
+  """Return the name by which results know a split of so many pairs, whose files are called <stem>.<language>."""
   return counted(stem, size) if stem.startswith('newstest') else stem
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from corpora import text_files
 from decoding import scores
 from options.recipe_options import RecipeOptions
 from recipes import own_text, pairs, work
@@ -68,7 +69,7 @@ def taught(options: RecipeOptions, plan: Plan, figures: Mapping[str, Any]) -> di
   text, lines, found = own_text.Folder(options), pairs.lines_of(plan.taught), {}
   for stem, size in (figures['tests'] or {own_text.VALIDATION: figures[own_text.VALIDATION]}).items():
     references = list(pairs.lines_of(text.files(stem)[1]))
-    found[stem] = scores.corpus_scores([next(lines) for _ in range(size)], references, language=text.codes[1])
+    found[text_files.shown_name(stem, size)] = scores.corpus_scores([next(lines) for _ in range(size)], references, language=text.codes[1])
   return found
 
 

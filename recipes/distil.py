@@ -34,6 +34,7 @@ def plan(options: RecipeOptions) -> Plan:
   for teacher in options.teachers:
     check_direction('teachers', teacher, text.codes)
     setup.check_held_out('teachers', teacher, options.config)
+  setup.check_one_vocabulary({teacher: RunFolder.open(teacher).load_vocabularies() for teacher in options.teachers})
   source, target = (LANGUAGES.get(code, code) for code in text.codes)
   teachers = 'the teacher' if len(options.teachers) == 1 else f'{len(options.teachers)} teachers'
   scored = options.n_best > 1 or options.keep is not None or options.min_score is not None

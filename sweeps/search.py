@@ -19,7 +19,7 @@ import numpy as np
 
 from checks import children
 from checks.errors import ConfigError, DamagedError
-from checks.exit_codes import CONFIG, DONE, NON_FINITE, OUT_OF_MEMORY
+from checks.exit_codes import CONFIG, DONE, NON_FINITE, OUT_OF_MEMORY, UNEXPECTED
 from options.configurations import decides_nothing, leaves
 from options.search_ranges import Range
 from options.sweep_options import SweepOptions
@@ -221,8 +221,8 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children
     ours.state, ours.reason = REFUSED, last
     say(f'{head}: refused: {last}')
   else:
-    raise TrialFailedError(f'{head} failed with exit code {code}: {last}\n    its output is in {run.log}\n'
-                           'The same command tries this trial again and goes on.', code if 0 < code < 128 else 1)
+    raise TrialFailedError(f'{head}: {children.unfinished(code, last)}\n    its output is in {run.log}\n'
+                           'The same command tries this trial again and goes on.', code if code > 0 else UNEXPECTED)
 
 
 class _Watch:

@@ -14,6 +14,7 @@ from checks.errors import ConfigError
 from corpora import cleaning, labelled, subword_sampling, text_files
 from corpora import vocabulary as vocabularies
 from corpora.config import HELD_OUT_BY_SEED, KINDS
+from corpora.vocabulary import Vocabulary
 from input_pipeline import BatchConfig
 from options.flags import folder_mistakes
 from options.sections import Gathering, gather_errors
@@ -78,6 +79,15 @@ def check_held_out(option: str, workdir: str, config: Config) -> None:
     raise ConfigError(f'--{option}={workdir} has held out other lines of {data[path]}: seed and data.heldout are {held(theirs)} there '
                       f'and {held(config)} here, so that it has trained on lines that this run is tested with; give the same, or '
                       f'make a file for each split once, and take data.kind={HELD_OUT_BY_SEED[data["kind"]]}')
+
+
+def check_one_vocabulary(vocabularies: Mapping[str, tuple[Vocabulary, Vocabulary]]) -> None:
+  """Raise ConfigError unless runs, by their folders, have the same (source, target) vocabularies, as an ensemble needs."""
+  known = {path: [each.fingerprint for each in both] for path, both in vocabularies.items()}
+  first = next(iter(known))
+  if other := next((path for path in known if known[path] != known[first]), None):
+    raise ConfigError(f'{other} has another vocabulary than {first}; the models of an ensemble have to share one '
+                      '(--config.init_from, or vocabulary.source_model)')
 
 
 def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best: int = 1) -> Setup:

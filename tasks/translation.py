@@ -185,10 +185,7 @@ class Translation(Task):
     runs = [trained.read_run(folder, step, *((None, 1) if number else (search, n_best)))  # the first run's search counts
             for number, (folder, step) in enumerate(zip(of, [*wanted] * (count // len(wanted))))]
     first = runs[0]
-    for folder, run in zip(folders, runs):
-      if (run.source.fingerprint, run.target.fingerprint) != (first.source.fingerprint, first.target.fingerprint):
-        raise ConfigError(f'{folder.path} has another vocabulary than {folders[0].path}; the models of an ensemble have to share '
-                          'one (--config.init_from, or vocabulary.source_model)')
+    setups.check_one_vocabulary({folder.path: (run.source, run.target) for folder, run in zip(folders, runs)})
     ways = [(run.setup.corpus.source_language, run.setup.corpus.target_language) for run in runs]
     if other := next((place for place, way in enumerate(ways) if way != ways[0]), None):
       raise ConfigError(f'{of[other].path} translates {" to ".join(ways[other])}, and {folders[0].path} {" to ".join(ways[0])}; the '

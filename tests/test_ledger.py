@@ -159,6 +159,13 @@ def test_seeds_share_a_row_with_mean_and_range_and_other_text_does_not(card):
   assert f'BLEU {statistics.fmean([25.0, 25.5, 27.0]):.1f} (25.0–27.0)' in written[1]
   assert '<br>other: BLEU 26.8 (26.0–28.0) `v:2\\|x`' in written[1] and written[3] == '2.00 (1.00–3.00)'
   assert written[-1].count('](../benchmarks/cards/phrasebook-default-') == 3
+  there, = card.starts
+  elsewhere = there | {'devices': {'gpu H200': 1}}
+  both = [seeded(0, 25.0, starts=[there, elsewhere]), seeded(1, 25.5), seeded(2, 27.0)]
+  row, = [row for row in ledger.rows({one.name: one for one in both}) if row.cards]
+  machine = ledger._machine(there, versions=False)
+  assert ledger._hardware(row, versions=False) == f'{machine} → 1 × gpu H200, {machine.partition(", ")[2] or machine}; {machine}'
+  assert ledger._hours(row) == '1.00; 2.50 (2.00–3.00)'
   row, = lines_of(ledger.short_table([first]))[1:]
   assert row[0] == '`configs/phrasebook.py`' and row[1].startswith('test: BLEU 25.8 (25.0–27.0), chrF ') and row[-1] == '3'
   paper = dataclasses.replace(cards['phrasebook-default-0.json'], scores={'test': {

@@ -791,6 +791,16 @@ def test_what_could_only_fail_is_refused_before_anything_runs(name, more, expect
   assert expected.format(run=run) in str(refused.value) and not (tmp_path / 'x').exists()
 
 
+def test_teachers_of_different_vocabularies_are_refused_before_anything_runs(text, run, multilingual, tmp_path):
+  other = tmp_path / 'other'
+  shutil.copytree(run, other)
+  os.remove(other / 'manifest.json')  # which would tell that the vocabulary is not this run's
+  shutil.copy(multilingual / 'model' / 'vocabulary.model', other)
+  with pytest.raises(ConfigError, match=f'{other} has another vocabulary than {run}'):
+    recipe.main(options('distil', text, tmp_path / 'x', f'--teachers={run},{other}'))
+  assert not (tmp_path / 'x').exists()
+
+
 def test_a_language_whose_weight_leaves_none_of_its_pairs_is_named(text, tmp_path):
   with pytest.raises(DataError, match=r'--languages=fr\*0.0001: a weight of 0.0001 leaves none of 1\d\d training pairs'):
     recipe.main(options('multilingual', text, tmp_path / 'x', '--languages=de,fr*0.0001', '--stage=mixture'))

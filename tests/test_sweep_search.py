@@ -181,8 +181,11 @@ def test_a_trial_that_cannot_be_trained_is_told_apart(config, tmp_path, monkeypa
   diverged, memory = (stopped(2, code).trials for code in (exit_codes.NON_FINITE, exit_codes.OUT_OF_MEMORY))
   assert [trial.state for trial in diverged] == [search.FINISHED] * 2 + [search.DIVERGED, search.FINISHED]
   assert (memory[2].state, memory[2].reason) == (search.REFUSED, 'error: what went wrong')
+  with pytest.raises(search.TrialFailedError, match='STOPPED by a signal that it alone got') as caught:
+    stopped(1, exit_codes.PREEMPTED)
+  assert caught.value.exit_code == exit_codes.PREEMPTED
   for number, code in ((2, exit_codes.DATA), (0, exit_codes.CONFIG)):  # with nothing trained, it is not for the values
-    with pytest.raises(search.TrialFailedError, match='failed with exit code .: error: what went wrong') as caught:
+    with pytest.raises(search.TrialFailedError, match='FAILED with exit code .: error: what went wrong') as caught:
       stopped(number, code)
     assert caught.value.exit_code == code
     trials = read_json(f'{tmp_path}/{number}_{code}/search.json')['trials']
