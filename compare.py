@@ -3,9 +3,10 @@
     python compare.py ref.de a.de b.de
     python compare.py ref1.de,ref2.de a.de b.de c.de --samples 2000
 
-The first system is the baseline. Scores are sacreBLEU's, on raw text; p is the probability of so large a difference if
-both were equally good, by paired bootstrap resampling (Koehn, 2004); ± is half the width of the middle 95 % of the
-resampled scores. BLEU by length follows, and the sentences on which the last system differs most from the first.
+The first system is the baseline. Scores are sacreBLEU's, on raw text, and so is p, by paired bootstrap resampling (Koehn,
+2004): the share of resampled sets whose difference exceeds their mean by more than the one found. That is one side; a test of
+both has about twice as much. ± is half the width of the middle 95 % of the resampled scores. BLEU by length follows, and
+the sentences on which the last system differs most from the first.
 Of several references, the first one's words say how long a sentence is; all of them are scored against.
 """
 

@@ -12,7 +12,7 @@ of Adam with the paper's schedule, in buckets of larger batches.
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. In packed rows
 pairs of more than 64 tokens are left out; text with longer lines wants a larger data.packed_length. Where test_2017_flickr and
 test_2017_mscoco are there, they are scored, too; a run says at its start which are missing.
-Hardware: two CPU cores; the default took 104 to 112 minutes of one of them, `:quick` 13; on an H100, 10 ms a step and minutes
+Hardware: two CPU cores; the default took 105 to 112 minutes of one of them, `:quick` 13; on an H100, 10 ms a step and minutes
 of compiling, which docs/launching.md tells how to shorten. `:overnight` takes three times as
 long as the default; `:rdrop` and `:simcut` make two passes an update.
 Expected, in sacreBLEU (cased, raw, 13a) on test_2016_flickr by beam 4: 41.2, 40.6 and 40.4 (seeds 0, 1 and 2), which papers
