@@ -10,7 +10,8 @@ from training import parameter_run
 from training.json_files import read_json, write_json
 from training.run_folder import RunFolder
 
-_COPIED = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', 'suggestions.json', 'environment.json')
+_COPIED = ('vocabulary.model', 'source.model', 'target.model', 'words.txt.gz', 'suggestions.json', 'environment.json',
+           'imported.json')
 
 
 def write(run: RunFolder, workdir: str, params: Any, closed: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ POSITIONAL = 0.9  # share of rows from which on a head is positional
 SYNTACTIC = 0.1  # points above the best fixed offset from which on a head is syntactic
 RARE = 2  # how many of a sentence's least frequent words count as rare
 RARE_POINTS = 0.2  # points above even attention from which on the role is rare words; Voita et al. give no threshold
-SINK = 0.5  # mean weight on BOS and EOS from which on the role is sentence end
+SINK = 0.5  # mean weight on BOS and EOS from which on the role is sentence end, or begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,12 +128,14 @@ def describe(corpus: Sequence[Observed]) -> list[list[dict[str, Any]]]:
   """Describe every head, by layer: its roles' names and all of the figures above."""
   (offset, share), (on_rare, evenly) = positional(corpus), rare(corpus)
   sure, blurred, relations = confidence(corpus), spread(corpus), syntactic(corpus)
+  columns = corpus[0].special_columns
+  edge = 'sentence begin' if columns[0] and not columns[-1] else 'sentence end'  # a decoder reads BOS, and never EOS
 
   def of(place: tuple[int, int]) -> dict[str, Any]:
     names = [f'positional {offset[place]:+d}'] if share[place] >= POSITIONAL else []
     names += [name for name, (met, fixed, _) in relations.items() if met[place] >= fixed + SYNTACTIC]
     names += ['rare words'] if on_rare[place] >= evenly + RARE_POINTS else []
-    names += ['sentence end'] if blurred['special'][place] >= SINK else []
+    names += [edge] if blurred['special'][place] >= SINK else []
     return {
         'roles': names, 'offset': int(offset[place]), 'offset_share': _short(share[place]),
         'rare': _short(on_rare[place]), 'rare_evenly': _short(evenly), 'confidence': _short(sure[place]),

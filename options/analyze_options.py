@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from options import parsing
 from options.flags import (
-    CHECKPOINT,
-    WORKDIR,
-    Flag,
-    Value,
-    behind_link,
-    names_in,
-    new_folder_mistakes,
-    output_mistakes,
+  CHECKPOINT,
+  WORKDIR,
+  Flag,
+  Value,
+  behind_link,
+  file_mistakes,
+  names_in,
+  new_folder_mistakes,
 )
 from options.programs import answering
 
@@ -55,7 +55,7 @@ def parse(argv: Sequence[str], doc: str) -> AnalyzeOptions:
 
 def _mistakes(values: Mapping[str, Value], words: Sequence[str]) -> Iterator[str]:
   """Yield a sentence when an output cannot be written, and for each flag that is given without the one it needs."""
-  yield from output_mistakes(values['output'], input=values['input'], reference=values['reference'])
+  yield from file_mistakes(values['output'], input=values['input'], reference=values['reference'])
   if values['pruned_workdir']:
     yield from new_folder_mistakes('pruned_workdir', values['pruned_workdir'])
   named = names_in(words)

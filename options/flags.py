@@ -141,6 +141,13 @@ def behind_link(path: str) -> str:
   return os.path.realpath(path) if os.path.islink(path) else path
 
 
+def file_mistakes(path: str, **read: Value) -> Iterator[str]:
+  """Yield what output_mistakes() does, and that - is no file, for scripts that write nothing but files."""
+  if path == '-':
+    yield '--output=-: what is written is a file; give its path'
+  yield from output_mistakes(path, **read)
+
+
 def output_mistakes(path: str, **read: Value) -> Iterator[str]:
   """Yield a sentence when no file can be written at the path that --output names, or the script reads that file.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from checks.errors import ConfigError
 from options import parsing
-from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, input_mistakes, output_mistakes
+from options.flags import CHECKPOINT, WORKDIR, Flag, Value, behind_link, file_mistakes, input_mistakes
 from options.programs import answering
 
 FLAGS = (
@@ -90,7 +90,7 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
            '--input=FILE, too, or leave --reference out')
   if values['live'] and values['format'] != 'html':
     yield f'--live with --format={values["format"]}: a figure holds no model; leave out one of the two'
-  yield from output_mistakes(_output(values), **{name: values[name] for name in ('input', 'reference', 'beside')})
+  yield from file_mistakes(_output(values), **{name: values[name] for name in ('input', 'reference', 'beside')})
   for flag in FLAGS:
     if values['training'] and flag.name not in _WITH_TRAINING and values[flag.name] != flag.default:
       yield f'--training with --{flag.name}: the page on training shows the sentences and the steps that were watched'

@@ -1,5 +1,6 @@
 """A trained run, read from its folder: records, vocabularies, model and the parameters of a checkpoint."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -103,7 +104,7 @@ def chosen_steps(folder: RunFolder, checkpoints: Checkpoints, wanted: str, loop:
 def immaturity(workdir: str) -> str | None:
   """Return a sentence about a run that is not finished, or was over before its warm-up; None for others."""
   folder = RunFolder(workdir)
-  if folder.has(folder.imported):
+  if folder.has(folder.imported) or folder.has(os.path.join(workdir, 'pruned.json')):  # with which no training goes on
     return None
   setup, step = setups.of_folder(folder), max(folder.manifest.checkpoints(), default=None)
   if step is None:  # whoever reads the checkpoint says so

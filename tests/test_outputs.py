@@ -150,6 +150,13 @@ def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch, capsys):
   assert f'the folder {tmp_path} cannot be written to' in capsys.readouterr().err
 
 
+def test_standard_output_is_refused_by_scripts_that_write_files(run, capsys):
+  for parse, words in ((visualize_options.parse, ['visualize.py', '--input=README.md']), (analyze_options.parse, ['analyze.py'])):
+    with pytest.raises(SystemExit):
+      parse([*words, f'--workdir={run}', '--output=-'], '')
+    assert '--output=-: what is written is a file; give its path' in capsys.readouterr().err
+
+
 def test_a_second_job_of_an_output_is_refused_and_nothing_is_left(run, tmp_path, monkeypatch):
   output = str(tmp_path / 'out')
   (tmp_path / 'in').write_text('one dog\n')

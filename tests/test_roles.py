@@ -95,6 +95,9 @@ def test_blur_and_place(corpus):
 def test_heads_are_named_by_their_roles(corpus):
   by_head = roles.describe(corpus)[0]
   assert [head['roles'] for head in by_head] == [[], ['rare words'], ['sentence end'], []]
+  begin = sentence(looking(6, [0] * 6))
+  decoder = [dataclasses.replace(begin, special_columns=begin.special_columns[::-1])]  # which reads BOS, and no EOS
+  assert roles.describe(decoder)[0][0]['roles'] == ['sentence begin']
   always = [sentence(looking(6, [1, 2, 3, 4, 5, 5]), relations=(('a → b', 0, 1), ('a → b', 0, 4), ('a → b', 0, 3)))]
   assert roles.describe(always)[0][0]['roles'] == ['positional +1']
   knowing = [sentence(looking(6, places), relations=(('a → b', 0, places[0]),)) for places in (
@@ -244,6 +247,7 @@ def test_lines_become_a_table_and_a_pruned_run(run, tmp_path, capsys):
   pruned = trained.read_run(RunFolder.open(f'{tmp_path}/pruned'), 'best').params
   shut = {head.name for head in gates.heads(gates.open_gates(pruned)) if not np.abs(_output(pruned, head)).any()}
   assert shut == set(closed)
+  assert trained.immaturity(f'{tmp_path}/pruned') is None
   with pytest.raises(ConfigError, match='not empty'):
     pruned_run.write(RunFolder.open(str(run)), f'{tmp_path}/pruned', pruned, [])
 
