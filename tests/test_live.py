@@ -321,6 +321,21 @@ def test_a_kept_sentence_stands_beside_what_is_typed_and_differences_are_marked(
   tab.page.wait_for_function('() => panes.length === 1')
 
 
+def test_a_kept_sentence_goes_and_stays_while_a_head_is_closed(tab):
+  typed(tab, 'the dog sees it')
+  tab.page.click('#keep')
+  typed(tab, 'the cat sees it')
+  tab.page.evaluate('() => set({s: keptPlace, c: typedPlace}).then(() => toggleHead("cross", 0, 0))')  # A is looked at
+  tab.page.wait_for_function('() => state.closed === "cross.0.0"')
+  tab.ready()
+  assert tab.page.evaluate('() => [state.text, state.kept]') == ['the cat sees it', 'the dog sees it']
+  tab.page.click('#keep')
+  tab.page.wait_for_function('() => panes.length === 1')
+  assert tab.page.evaluate('() => [state.text, state.kept, state.closed]') == ['the cat sees it', '', 'cross.0.0']
+  tab.page.evaluate('() => toggleHead("cross", 0, 0)')
+  tab.page.wait_for_function('() => state.closed === ""')
+
+
 def test_a_closed_head_changes_what_is_computed_until_it_is_opened(tab, prepared):
   typed(tab, LINES[2])
   log_probs = lambda: np.array(tab.page.evaluate('() => sentence().log_probs'))

@@ -63,12 +63,13 @@ function translateAll() {
 function setSession(changes) {
   const axes = of => ['query', 'key'].map(side => axis(of, state.k, side, state.words));
   const [rows, columns] = axes(sentence()), {q, m} = state, beside = report.sentences[state.c];
-  Object.assign(state, {text: report.sentences[state.s].source}, changes);
-  if (beside && isChanged() && !state.kept) state.kept = beside.source;  // else one side would be another model's
+  const text = state.s === keptPlace ? state.text : report.sentences[state.s].source;  // A is kept as it is
+  Object.assign(state, {text}, changes);
+  if (beside && isChanged() && !state.kept && !('kept' in changes)) state.kept = beside.source;  // else one side would be another model's
   translateAll();
   const {length} = report.sentences, s = length > typedPlace ? typedPlace : report.first_view.sentence;
   const [newRows, newColumns] = axes(report.sentences[s]);
-  return set({s, c: length > keptPlace ? keptPlace : state.c < length ? state.c : -1, a: 0,
+  return set({s, c: length > keptPlace ? keptPlace : state.c < length && !isChanged() ? state.c : -1, a: 0,
               q: counterpart(rows, newRows, q), m: counterpart(columns, newColumns, m)});
 }
 
