@@ -102,6 +102,11 @@ class BatchConfig:
       raise self.no_room('rows', max(source, target), f'{max(source, target)} tokens')
     return rows
 
+  @property
+  def of_held_out(self) -> str:
+    """What messages say behind a noun where the plan is of held-out text."""
+    return ' of held-out text' if self.training else ''
+
   def no_room(self, rows: str, tokens: int, longest: str) -> DataError:
     """Return the error when batch_tokens has no room for the fewest rows that a batch may have.
 
@@ -110,7 +115,7 @@ class BatchConfig:
       tokens: of the longest row.
       longest: the same for people.
     """
-    asked, of = self.training or self, ' of held-out text' if self.training else ''
+    asked, of = self.training or self, self.of_held_out
     return DataError(f'train.batch_tokens {asked.batch_tokens} holds fewer than {asked.row_step} {rows}{asked.row_reason} '
                      f'of {longest}, the longest{of}; raise it to {asked.row_step * tokens} or lower '
                      f'{self.bounds}')
@@ -274,6 +279,5 @@ class CountedEpochs:
 def refuse_nothing_left(kept: np.ndarray, store: Store | SampledStores, config: BatchConfig, limits: str) -> None:
   """Raise DataError when no sentence pair is short enough for a plan; `limits` says how long they may be."""
   if not len(kept):
-    of = ' of held-out text' if config.training else ''
-    raise DataError(f'no sentence pair{of} is left: all {len(store.at(0))} have an empty side or more than {limits}; raise '
+    raise DataError(f'no sentence pair{config.of_held_out} is left: all {len(store.at(0))} have an empty side or more than {limits}; raise '
                     f'{config.bounds}')

@@ -47,7 +47,7 @@ sys.stdout.buffer.write(b'result'); programs._flush()
                                               ('<&- >&- 2>&-', b'')])
 def test_what_is_written_to_a_closed_output_goes_nowhere(closed, expected, tmp_path):
   script = f'{sys.executable} -c "$1" {tmp_path}/file {closed}'
-  done = subprocess.run(['sh', '-c', script, 'sh', CLOSED.replace('\n', '\n')], cwd=ROOT, capture_output=True, timeout=60)
+  done = subprocess.run(['sh', '-c', script, 'sh', CLOSED], cwd=ROOT, capture_output=True, timeout=60)
   assert done.returncode == 0, done.stderr
   assert done.stdout.replace(b'progress\n', b'progress') + done.stderr.replace(b'\n', b'') == expected
   assert (tmp_path / 'file').read_bytes() == b''

@@ -147,7 +147,7 @@ class Loop:
 
   def is_evaluation(self, step: int, progress: Progress) -> bool:
     """Return whether an evaluation is due at this step and not completed yet; a stop may have interrupted it."""
-    return self.config.is_planned_evaluation(step) and step > max(0, progress.evaluated)
+    return self.config.is_planned_evaluation(step) and step > progress.evaluated
 
   def is_log(self, step: int) -> bool:
     """Return whether this step gets a line of metrics."""
