@@ -57,11 +57,14 @@ def main(options: VisualizeOptions) -> int:
     with config_errors():
       figure = draw(options, folder)
     figure.savefig(options.output, format=options.format)
+    if options.format == 'png' and figure.dpi < figures.DPI:
+      print(f'The figure is large: drawn with {figure.dpi:.0f} dots per inch. --format=svg keeps its letters sharp.',
+            file=sys.stderr)
     print(options.output, file=sys.stderr)
     return 0
-  report, notes = training_report(options, folder) if options.training else full_report(options, folder)
+  report = training_report(options, folder) if options.training else full_report(options, folder)
   report.save(options.output)
-  for note in notes:
+  for note in report.notes:
     print(note, file=sys.stderr)
   print(f'{options.output}: {os.path.getsize(options.output) / 1000:,.0f} kB, {len(report.sentences)} sentences',
         file=sys.stderr)
@@ -81,8 +84,8 @@ def shown_in_browser(path: str) -> bool:
     return False
 
 
-def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
-  """Return the page on the given sentences, and notes for the user on them."""
+def full_report(options: VisualizeOptions, folder: RunFolder) -> reports.Report:
+  """Return the page on the given sentences."""
   translator, lines, references = read(options, folder)
   prepared, rows = None, card(folder, options)
   if options.live:
@@ -91,14 +94,12 @@ def full_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.R
     translator = prepared.translator  # so that all of the page is computed with the weights that it holds
     rows.append(('weights', f'rounded to {prepared.record["weights"]["format"]} for this page'))
   with tqdm.tqdm(desc='closing heads', unit=' heads', leave=False, disable=None) as bar, config_errors():
-    report = reports.explain(translator, lines, references, rows, options.effects,
-                             options.vectors or None, lambda heads: bar.reset(heads) or bar.update,
-                             prepared and prepared.record)
-  return report, translator.notes()
+    return reports.explain(translator, lines, references, rows, options.effects, options.vectors or None,
+                           lambda heads: bar.reset(heads) or bar.update, prepared and prepared.record)
 
 
-def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[reports.Report, list[str]]:
-  """Return the page on the snapshots of attention that training wrote, and a note on their number."""
+def training_report(options: VisualizeOptions, folder: RunFolder) -> reports.Report:
+  """Return the page on the snapshots of attention that training wrote."""
   records = setup.of_folder(folder)
   seen, (measure, name) = snapshots.read(folder.attention), measure_of(TASKS[records.task])
   measured = read_lines(folder.metrics) if folder.has(folder.metrics) else []
@@ -106,8 +107,7 @@ def training_report(options: VisualizeOptions, folder: RunFolder) -> tuple[repor
                for line in measured if line.get(f'validation/{measure}') is not None}
   with config_errors():
     rows = [('model', architectures.describe(records.model)), *of_run(folder, options)]
-    report = training_page.explain(seen, folder.load_vocabularies(), summaries, rows)
-  return report, [f'{len(seen)} snapshots of training, up to step {seen[-1].step:,}']
+    return training_page.explain(seen, folder.load_vocabularies(), summaries, rows)
 
 
 def measure_of(task: type[Task]) -> tuple[str, str]:
@@ -181,9 +181,9 @@ def captured(options: VisualizeOptions, folder: RunFolder
   """Record the model on the first line and its reference, or else the translation that the search finds."""
   translator, lines, references = read(options, folder)
   model, source, target = translator.parts
-  lines, references = reports.without_blanks(lines, references)
-  written = target.encode(references[0]) if references else translator.translate(lines[:1])[0].ids
-  reading = capture.TokenPair(translator.encode(lines[:1])[0], [*written, target.eos_id])
+  requests, references = reports.without_blanks(lines, references)
+  written = target.encode(references[0]) if references else translator.translate(requests[:1])[0].ids
+  reading = capture.TokenPair(translator.encode([requests[0].source])[0], [*written, target.eos_id])
   return translator, reading, capture.record(model, translator.params[0], [reading], source, target)[0]
 
 

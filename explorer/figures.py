@@ -17,6 +17,15 @@ from explorer.gates import KINDS
 from transformer import positions, tokens
 from transformer.model import Model
 
+DPI = 150  # dots per inch, but see dots_per_inch
+MOST_PIXELS = 60_000_000  # of a picture; each takes four bytes
+MOST_BESIDE = 60_000  # pixels on a side; matplotlib draws less than 2^16
+
+
+def dots_per_inch(width: float, height: float) -> float:
+  """Return DPI, or fewer for a figure of so many inches that its picture would have more pixels than fit."""
+  return min(DPI, (MOST_PIXELS / (width * height)) ** 0.5, MOST_BESIDE / max(width, height))
+
 
 def attention(capture: Capture, kind: str) -> Figure:
   """Draw heat maps between words, a row of them for each layer, one for each head; rows attend to columns."""
@@ -25,8 +34,8 @@ def attention(capture: Capture, kind: str) -> Figure:
   layers, heads, queries, keys = maps.shape
   mask = _later(rows.word_of_piece, columns.word_of_piece) if kind == 'decoder' else False
   cell = 0.155
-  figure = Figure(figsize=(1.1 + heads * (keys * cell + 0.25), 1.2 + layers * (queries * cell + 0.3)), dpi=150,
-                  layout='constrained')
+  size = 1.1 + heads * (keys * cell + 0.25), 1.2 + layers * (queries * cell + 0.3)
+  figure = Figure(figsize=size, dpi=dots_per_inch(*size), layout='constrained')
   grid = figure.subplots(layers, heads, squeeze=False)
   for layer, head in np.ndindex(layers, heads):
     axes = grid[layer, head]
@@ -54,7 +63,7 @@ def _later(rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
 
 def position_encodings(length: int = 20, width: int = 512) -> Figure:
   """Draw §3.5's sines and cosines in both layouts, and their products, which depend on the positions' distance only."""
-  figure = Figure(figsize=(11, 6.5), dpi=150, layout='constrained')
+  figure = Figure(figsize=(11, 6.5), dpi=DPI, layout='constrained')
   top, bottom = figure.subplots(2, 2)
   for axes, layout in zip(top, ('interleaved', 'halves')):
     image = axes.imshow(positions.sinusoids(length, width, layout), cmap='RdBu', vmin=-1, vmax=1, aspect='auto')
@@ -92,7 +101,7 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], measure: st
     measure: its name there, behind validation/.
     label: its name for people.
   """
-  figure = Figure(figsize=(10, 4), dpi=150, layout='constrained')
+  figure = Figure(figsize=(10, 4), dpi=DPI, layout='constrained')
   for axes, name, title in zip(figure.subplots(1, 2), ('train/loss', f'validation/{measure}'),
                                ('training loss per token', f'validation {label}')):
     for run, lines in runs.items():
@@ -127,7 +136,7 @@ def pruning_curves(analyses: Mapping[str, Mapping[str, Any]]) -> Figure:
   Raises:
     ValueError: when an analysis was written without --pruning.
   """
-  figure = Figure(figsize=(6, 4), dpi=150, layout='constrained')
+  figure = Figure(figsize=(6, 4), dpi=DPI, layout='constrained')
   axes = figure.subplots()
   for name, record in analyses.items():
     if 'pruning' not in record:
@@ -150,7 +159,7 @@ def distributions(target: np.ndarray, learnt: np.ndarray, pieces: Sequence[str],
     pieces: the names of the entries.
     steps: the target's piece at each step.
   """
-  figure = Figure(figsize=(2 + 0.75 * len(pieces), 1.2 + 0.42 * len(steps)), dpi=150, layout='constrained')
+  figure = Figure(figsize=(2 + 0.75 * len(pieces), 1.2 + 0.42 * len(steps)), dpi=DPI, layout='constrained')
   for axes, shares, title in zip(figure.subplots(1, 2, sharey=True), (target, learnt), ('target', 'learnt')):
     axes.imshow(shares, cmap='Blues', vmin=0, vmax=1, aspect='auto')
     for (row, column), share in np.ndenumerate(shares):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from decoding.requests import Request
 from explorer import gates
 from explorer.capture import TokenPair, by_group, padded_batch
 from explorer.gates import Gates, Head
@@ -36,13 +37,13 @@ def forced_scorer(model: Model, bos_id: int) -> Callable:
   return jax.jit(score)
 
 
-def measure(translator: Any, lines: Sequence[str], pairs: Sequence[TokenPair],
+def measure(translator: Any, lines: Sequence[str | Request], pairs: Sequence[TokenPair],
             progress: Callable[[], Any] = lambda: None) -> tuple[np.ndarray, list[Mapping[Head, Effect]]]:
   """Measure the effect of closing each head in turn; the translator's parameters are restored at the end.
 
   Args:
     translator: decoding.translator.Translator.
-    lines: the sources as text.
+    lines: the sources as text, or requests.
     pairs: the same sentences with their translations; where there are more, they are the lines again, from the first.
     progress: called after each head.
 

@@ -171,7 +171,8 @@ def report(sentences: Sequence[Sentence], first_view: FirstView, card: Sequence[
     with_vectors: whether to include queries, keys and values, and with them the calculation behind a weight.
     scaled: whether scores are divided by √d_k.
     projected: what queries and keys are made from: {'d_model': width of the tokens' vectors, 'rotary': whether their
-      positions turn them, 'biased': whether a bias is added, 'matrices': see matrices()}; None: the page does not say.
+      positions turn them, 'biased': whether a bias is added, 'sharing': how many heads share a matrix of keys,
+      'matrices': see matrices()}; None: the page does not say.
     live: the model that translates in the page, see explorer/live.py; None: the page does not translate.
   """
   return {'sentences': [sentence_record(sentence, with_vectors, scaled) for sentence in sentences],

@@ -12,6 +12,7 @@ from typing import Any
 
 from checks.whole_files import write_whole
 from decoding.continuer import LINE_END, Continuer
+from decoding.requests import Request
 from decoding.translator import Translator
 from explorer import beam, capture, first_view, gates, head_ablation, logit_lens, page, texts
 from explorer.capture import TokenPair
@@ -30,6 +31,7 @@ class Report:
   html: str = dataclasses.field(repr=False)
   first_view: first_view.FirstView
   sentences: tuple[page.Sentence, ...] = dataclasses.field(repr=False)
+  notes: tuple[str, ...] = ()  # on the lines, such as lines that were cut; counted from 1, blank ones included
 
   def save(self, path: str) -> None:
     """Write the page, whole or not at all."""
@@ -64,11 +66,12 @@ class Continuing:
     """Return an empty source for each line."""
     return [[] for _ in lines]
 
-  def translate(self, lines: Sequence[str]) -> list[Any]:
-    """Return the continuation of each line, whose text is that of its tokens, those of the prompt included."""
+  def translate(self, requests: Sequence[Request]) -> list[Any]:
+    """Return the continuation of each request's line; its text is that of its tokens, those of the prompt included."""
     _, _, vocabulary = self.parts
     spelt = lambda ids: vocabulary.decode(list(ids)).replace('\n', LINE_END)
-    return [each._replace(text=spelt(each.ids)) for each in self._continuer.continue_lines(lines)]
+    found = self._continuer.continue_lines([request.source for request in requests])
+    return [each._replace(text=spelt(each.ids)) for each in found]
 
   def notes(self) -> list[str]:
     """Return notes for the user on the lines so far, such as lines that were cut."""
@@ -107,12 +110,14 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   if references is not None and len(references) != len(lines):
     raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected one reference for each '
                      'sentence, or none')
-  lines, references = without_blanks(lines, references)
-  if not lines:
+  requests, references = without_blanks(lines, references)
+  if not requests:
     raise ValueError('all sentences, or the references of all, are blank; expected at least one sentence, with its '
                      'reference where references are given')
   model, source, target = translator.parts
-  found = translator.translate(lines)
+  lines = [request.source for request in requests]
+  found = translator.translate(requests)
+  notes = tuple(translator.notes())  # before heads are closed
   sources = translator.encode(lines)
   has_source = any(sources)
   origin = f'{"translated" if has_source else "continued"} by the search'
@@ -130,7 +135,7 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   log_probs, changes = [None] * len(spelt), [{}] * len(spelt)
   if with_effects and open_gates:
     head_closed = progress(len(gates.heads(open_gates)))
-    log_probs, changes = head_ablation.measure(translator, lines, pairs, head_closed)
+    log_probs, changes = head_ablation.measure(translator, requests, pairs, head_closed)
   trees = _trees(translator, pairs, captures, len(lines)) if has_source else []
   trees += [None] * (len(pairs) - len(trees))
   sentences = tuple(
@@ -144,14 +149,15 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
   content = page.report(sentences, first, [*_card(model), *card], with_vectors and with_products,
                         scaled=getattr(model.config, 'attention_score', '') == 'scaled_dot', live=live,
                         projected=_projected(model.config, captures[0], with_vectors) if with_products else None)
-  return Report(page.page(content), first, sentences)
+  return Report(page.page(content), first, sentences, notes)
 
 
-def without_blanks(lines: Sequence[str], references: Sequence[str] | None) -> tuple[list[str], list[str]]:
+def without_blanks(lines: Sequence[str], references: Sequence[str] | None) -> tuple[list[Request], list[str]]:
   """Return the lines that are not blank, nor are their references, and these references; [] where none are given."""
   kept = [number for number, line in enumerate(lines)
           if line.strip() and (references is None or references[number].strip())]
-  return [lines[number] for number in kept], [references[number] for number in kept] if references is not None else []
+  return ([Request(lines[number], line=number) for number in kept],
+          [references[number] for number in kept] if references is not None else [])
 
 
 def shortest_names(paths: Sequence[str]) -> list[str]:
@@ -174,7 +180,7 @@ def computable(model: Any) -> bool:
 def _projected(config: ModelConfig, seen: capture.Capture, with_vectors: bool) -> dict[str, Any]:
   """Return what the page says of the step from tokens' vectors to queries and keys."""
   return {'d_model': config.d_model, 'rotary': config.positions == 'rotary', 'biased': config.attention_bias,
-          'matrices': page.matrices(seen) if with_vectors else None}
+          'sharing': config.num_heads // config.kv_heads, 'matrices': page.matrices(seen) if with_vectors else None}
 
 
 def _layer_predictions(translator: Any, pairs: Sequence[TokenPair]) -> list[list[list[tuple[str, float]]]]:

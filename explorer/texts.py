@@ -9,6 +9,7 @@ import numpy as np
 
 from corpora.vocabulary import Vocabulary
 from corpora.words import is_mark
+from decoding.continuer import LINE_END
 
 _BYTE = re.compile('<0x[0-9A-F]{2}>')
 _SPACE = '▁'  # SentencePiece's mark of a space
@@ -77,7 +78,7 @@ def describe(ids: Sequence[int], vocabulary: Vocabulary) -> Text:
     words[word].append(i)
   return Text(
       pieces=tuple(names[i] if i in names else _piece(piece, begins) for i, piece, begins in zip(ids, spelt, first)),
-      words=tuple(names[w[0]] if w[0] in names else vocabulary.decode(w).strip() or _SPACE for w in words),
+      words=tuple(names[w[0]] if w[0] in names else vocabulary.decode(w).replace('\n', LINE_END).strip() or _SPACE for w in words),
       word_of_piece=tuple(word_of_piece.tolist()), special=tuple(special))
 
 
@@ -87,10 +88,17 @@ def _piece(piece: str, begins: bool) -> str:
 
 
 def labels(ids: Sequence[int], vocabulary: Vocabulary) -> list[str]:
-  """Name tokens outside a text, such as candidates for the next one."""
+  """Name tokens outside a text, such as candidates for the next one.
+
+  A comma begins a word with a space before it and without: to tell the two, the space is shown.
+  """
   names = {vocabulary.bos_id: '⟨bos⟩', vocabulary.eos_id: '⟨eos⟩'}
-  return [names[i] if i in names else _piece(piece, begins_word('x', piece))
-          for i, piece in zip(ids, vocabulary.pieces(ids))]
+
+  def named(piece: str) -> str:
+    bare = piece.removeprefix(_SPACE)
+    return piece if piece != bare and bare and begins_word('x', bare) else _piece(piece, begins_word('x', piece))
+
+  return [names[i] if i in names else named(piece) for i, piece in zip(ids, vocabulary.pieces(ids))]
 
 
 def _characters(pieces: Sequence[str]) -> list[str]:

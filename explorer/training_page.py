@@ -30,6 +30,7 @@ def explain(snapshots: Sequence[Snapshot], vocabularies: tuple[Any, Any], summar
   if not snapshots:
     raise ValueError('the run has no snapshots of attention; train with --config.train.watch_attention=samples, or '
                      'with a file of sentences')
+  note = f'{len(snapshots)} snapshots of training, up to step {snapshots[-1].step:,}'
   snapshots = fitting(snapshots, MOST_CHARACTERS)
   last = tuple(_sentence(seen, vocabularies) for seen in snapshots[-1].sentences)
   first = first_view.choose([sentence.capture for sentence in last])
@@ -39,7 +40,7 @@ def explain(snapshots: Sequence[Snapshot], vocabularies: tuple[Any, Any], summar
     record['weights'] = [_packed(each) for each in seen]
     record['log_probs'] = [round(float(each.log_probs.sum()), 4) for each in seen]
   content['training'] = [{'step': snapshot.step, 'summary': summaries.get(snapshot.step, '')} for snapshot in snapshots]
-  return Report(page.page(content), first, last)
+  return Report(page.page(content), first, last, (note,))
 
 
 def fitting(snapshots: Sequence[Snapshot], most: int) -> list[Snapshot]:

@@ -1,6 +1,7 @@
 """Captures of a sentence: right labels, words as sums and means of pieces, weights that follow from the operands."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +48,20 @@ def test_words_of_a_text_are_its_words():
   text = texts.describe(ids, vocabulary)
   assert text.words == ('⟨bos⟩', 'the', 'dogs', ',', 'tired', '!', '爱', 'ñu', '⟨eos⟩')
   assert text.special_words == (True, *[False] * 7, True)
+
+
+def test_a_line_end_is_shown_as_such():
+  vocabulary = small_vocabulary()
+  text = texts.describe(vocabulary.encode('a\nb'), vocabulary)
+  assert '\\n' in text.words and '▁' not in text.words
+
+
+def test_no_two_tokens_outside_a_text_have_one_name():
+  vocabulary = small_vocabulary()
+  words = types.SimpleNamespace(bos_id=1, eos_id=2, pieces=lambda ids: ['▁', ',', '▁,', '▁a', 'a', '5', '▁5', '今', '▁今'])
+  assert texts.labels(range(3, 12), words) == ['▁', ',', '▁,', 'a', '·a', '·5', '5', '今', '▁今']
+  names = texts.labels(range(vocabulary.size), vocabulary)
+  assert len(set(names)) == vocabulary.size
 
 
 def test_a_text_that_spells_a_special_token_is_none():

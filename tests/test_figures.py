@@ -36,6 +36,14 @@ def test_attention_is_a_grid_of_every_head(format):
   assert file.getvalue().startswith({'png': b'\x89PNG', 'svg': b'<?xml'}[format])
 
 
+@pytest.mark.parametrize('width, height', [(250.0, 190.0), (3000.0, 2.0)])
+def test_a_large_figure_has_fewer_dots_and_its_picture_no_more_pixels_than_fit(width, height):
+  dots = figures.dots_per_inch(width, height)
+  assert dots < figures.DPI and max(width, height) * dots < 2 ** 16
+  assert np.isclose(width * height * dots ** 2, figures.MOST_PIXELS) or np.isclose(width * dots, figures.MOST_BESIDE)
+  assert figures.dots_per_inch(20.0, 12.0) == figures.DPI
+
+
 def test_the_future_of_a_decoder_is_masked():
   shown = images(figures.attention(constructed(WORDS, decoder=[]), 'decoder'))[0]
   np.testing.assert_array_equal(shown.mask, np.triu(np.ones((4, 4)), 1) > 0)

@@ -113,7 +113,7 @@ def test_a_line_and_its_reference_share_what_is_drawn_without_a_head(monkeypatch
   drawing = Translator([parts[0]], params, *parts[1:], SearchConfig(strategy='sample', extra_length=3),
                        batch_tokens=8)
   asked, translate = [], drawing.translate
-  monkeypatch.setattr(drawing, 'translate', lambda lines: asked.append(list(lines)) or translate(lines))
+  monkeypatch.setattr(drawing, 'translate', lambda lines: asked.append([each.source for each in lines]) or translate(lines))
   sentences = reports.explain(drawing, LINES[:2], LINES[1:3]).sentences
   assert [one.source for one in sentences] == LINES[:2] * 2 and asked == [LINES[:2]] * 7  # all open, then 6 heads
   texts = [{head: effect.text for head, effect in one.effects.items()} for one in sentences]

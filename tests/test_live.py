@@ -300,6 +300,16 @@ def test_of_a_text_that_is_too_long_the_page_says_how_much_it_reads(tab):
   assert tab.page.evaluate('() => sentence().source') == LINES[0] and noted()
 
 
+def test_a_step_behind_the_end_of_what_is_typed_becomes_its_last(tab):
+  typed(tab, LINES[0])
+  tab.page.click('#kind-encoder')
+  count = int(tab.page.get_attribute('#step', 'max'))
+  tab.page.locator('#step').fill(str(count))
+  typed(tab, 'a')
+  last = int(tab.page.get_attribute('#step', 'max'))
+  assert last < count and tab.page.evaluate('state.t') == last
+
+
 def test_a_suggestion_is_typed_by_a_click(tab):
   tab.page.locator('#suggestions button').nth(2).click()
   assert tab.page.input_value('#typed') == LINES[2]

@@ -186,6 +186,33 @@ def test_selectors_heads_and_keyboard(tab):
   assert (tab.state()['l'], tab.state()['h'], tab.state()['on']) == ('0', '1', '1')
 
 
+def test_any_set_of_heads_is_chosen_with_the_keyboard(tab):
+  tab.page.locator('#heads button').nth(0).dblclick()
+  for key in ('Shift+ArrowRight', 'Shift+ArrowRight', 'Space'):
+    tab.page.keyboard.press(key)
+  assert (tab.state()['on'], tab.state()['h']) == ('0.2', '2')
+  tab.page.keyboard.press('Space')  # off again: the keyboard stays at the square
+  assert (tab.state()['on'], tab.state()['h']) == ('0', '0')
+  assert tab.page.evaluate('document.activeElement.dataset.head') == '2'
+  tab.page.keyboard.press('Shift+ArrowRight')
+  assert tab.page.evaluate('document.activeElement.dataset.head') == '0' and tab.state()['on'] == '0'
+  tab.page.keyboard.press('ArrowRight')
+  assert tab.state()['on'] == '1' and tab.page.evaluate('document.activeElement.dataset.head') == '1'
+
+
+@pytest.mark.parametrize('held', ['{altKey: true, ctrlKey: true, modifierAltGraph: true}', '{altKey: true}'])
+def test_brackets_change_the_layer_where_alt_types_them(tab, held):
+  press = lambda key, held: tab.page.evaluate(
+      f'document.body.dispatchEvent(new KeyboardEvent("keydown", {{key: {key!r}, bubbles: true, ...{held}}}))')
+  layer = tab.state()['l']
+  press('[' if layer == '1' else ']', held)
+  assert tab.state()['l'] != layer
+  words = tab.state()['words']
+  press('w', held)  # a command of the browser's, or another character
+  press('[', '{ctrlKey: true}')
+  assert tab.state()['words'] == words
+
+
 def test_the_address_brings_back_what_was_shown(tab):
   tab.page.click('#kind-cross')
   tab.page.select_option('#sentence', '1')

@@ -275,6 +275,19 @@ def test_a_projection_is_not_shown_where_the_report_has_no_matrices(browser, cap
   tab.close()
 
 
+@pytest.mark.parametrize('made, said', [
+    ({}, 'the head’s matrices (7 × 5): q = x W^Q, and k = x W^K. '),
+    ({'biased': True, 'sharing': 3}, 'q = x W^Q + b^Q, and k = x W^K + b^K; W^K is the same in 3 heads. ')])
+def test_the_calculation_says_what_queries_and_keys_are_made_of(browser, captures, tmp_path, made, said):
+  first = first_view.FirstView(0, 'encoder', 1, 2, 1, 3, 0.5)
+  projected = {'d_model': 7, 'rotary': False, 'biased': False, 'sharing': 1, 'matrices': None, **made}
+  write_whole(path := str(tmp_path / 'made.html'), page.page(page.report([sentence(captures[0])], first, [],
+                                                                         projected=projected)))
+  tab = Tab(browser, path)
+  assert said in tab.text('#calculation-text')
+  tab.close()
+
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 def test_help_and_harm_have_colours_of_their_own_on_which_text_is_legible(browser, captures, tmp_path, scheme):
   changed = dataclasses.replace(sentence(captures[0]), effects={

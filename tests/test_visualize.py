@@ -84,6 +84,16 @@ def test_a_reference_belongs_to_its_own_line_where_others_are_blank(run):
       visualize.main(options(*given, f'--output={run}/page.html', *more))
 
 
+def test_notes_number_the_lines_that_were_given_and_leave_out_what_closed_heads_do(monkeypatch):
+  translator, told = small_translator(), []
+  translate = translator.translate
+  monkeypatch.setattr(translator, 'notes', lambda: [f'{len(told)} searches, of lines {told[-1]}'])
+  monkeypatch.setattr(translator, 'translate',
+                      lambda lines: told.append([each.line + 1 for each in lines]) or translate(lines))
+  report = reports.explain(translator, ['', LINES[0], ' ', LINES[1]])
+  assert report.notes == ('1 searches, of lines [2, 4]',) and len(told) > 1
+
+
 def test_as_many_references_as_lines_are_expected_blank_ones_included():
   with pytest.raises(ValueError, match='2 sentences and 1 references'):
     reports.explain(small_translator(), [LINES[0], ''], [LINES[1]])
@@ -190,7 +200,7 @@ def test_what_means_nothing_beside_training_is_refused(more, capsys):
 
 def test_a_report_says_what_queries_and_keys_are_made_from():
   shown = reports.explain(small_translator(), LINES[:1], with_effects=False)
-  assert '"projected":{"d_model":14,"rotary":false,"biased":false,"matrices":{' in shown.html
+  assert '"projected":{"d_model":14,"rotary":false,"biased":false,"sharing":1,"matrices":{' in shown.html
   without = reports.explain(small_translator(), LINES[:1], with_effects=False, with_vectors=False)
   assert '"matrices":null' in without.html
 

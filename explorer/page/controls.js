@@ -21,15 +21,26 @@ function showControls() {
     button.style.background = on ? colour(h) : 'none';
     return button;
   }));
-  rove($('heads'), 'heads', state.h);
+  rove($('heads'), 'heads', square ?? state.h, {'Shift+ArrowLeft': () => toSquare(-1), 'Shift+ArrowRight': () => toSquare(1)});
+  square = null;
   $('words').setAttribute('aria-pressed', state.words);
   $('pieces').setAttribute('aria-pressed', !state.words);
   $('padded').setAttribute('aria-pressed', state.padded);
   $('padded').hidden = !sentence().padded.some(Boolean);  // where nothing is known of padding
 }
 
+let square = null;  // whose head is being switched: it keeps the keyboard even where another becomes the current one
+
+// Moves the keyboard to the square before or after, and draws nothing.
+function toSquare(by) {
+  const squares = [...$('heads').children], at = squares.indexOf(document.activeElement) + by + squares.length;
+  squares.forEach((button, h) => { button.tabIndex = h === at % squares.length ? 0 : -1; });
+  focusGroup('heads');
+}
+
 // Switches a head's arcs on or off.
 function toggle(h) {
+  square = h;
   const on = state.on.includes(h) ? state.on.filter(x => x !== h) : [...state.on, h].sort((a, b) => a - b);
   set({on, h: on.includes(h) ? h : on[0] ?? h});
 }

@@ -49,9 +49,12 @@ const KEYS = {
 };
 
 document.addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  // Brackets are typed with Alt or AltGr on many keyboards.
+  const isBracket = ['[', ']'].includes(event.key) && (event.getModifierState('AltGraph') || !event.ctrlKey && !event.metaKey);
+  if (!isBracket && (event.ctrlKey || event.metaKey || event.altKey)) return;
   if (['SELECT', 'INPUT', 'TEXTAREA'].includes(event.target.tagName)) return;
-  const act = event.target.closest?.('[data-roving]')?.moves[event.key] ?? KEYS[event.key];
+  const moves = event.target.closest?.('[data-roving]')?.moves ?? {};
+  const act = (event.shiftKey && moves[`Shift+${event.key}`]) || (moves[event.key] ?? KEYS[event.key]);
   if (!act) return;
   event.preventDefault();
   act();

@@ -115,7 +115,7 @@ function set(changes) {
   state.on = state.on.filter(h => h < heads);
   if (!('q' in changes)) for (const [name, side] of [['q', 'query'], ['m', 'key']])
     state[name] = carried(state[name], side, before, of);
-  if (sentence() !== of) state.t = 0;
+  state.t = sentence() === of ? clamp(state.t, Math.max(0, of.steps.length - 1)) : 0;  // what is typed may be shorter now
   if ('q' in changes && !('t' in changes)) state.t = rowsStep() ?? state.t;
   followRow();
   return show();

@@ -46,10 +46,15 @@ function namedText(ids, vocabulary) {
     wordOfPiece.push(words.length - 1);
     pieces.push(specialName(id, vocabulary) ?? pieceName(vocabulary.pieces[id], begins));
   });
-  const wordName = word => specialName(word[0], vocabulary) ?? (stripped(vocabulary.decode(word)) || SPACE);
+  const text = word => stripped(vocabulary.decode(word).replaceAll('\n', '\\n'));
+  const wordName = word => specialName(word[0], vocabulary) ?? (text(word) || SPACE);
   return {pieces, words: words.map(wordName), word_of_piece: wordOfPiece, special};
 }
 
-// The name of a token outside a text, such as a candidate for the next one.
-const tokenName = (id, vocabulary) => specialName(id, vocabulary) ??
-  pieceName(vocabulary.pieces[id], beginsWord('x', vocabulary.pieces[id]));
+// The name of a token outside a text, such as a candidate for the next one. A comma begins a word with a space before it
+// and without: to tell the two, the space is shown.
+function tokenName(id, vocabulary) {
+  const piece = vocabulary.pieces[id], bare = piece.replace(/^▁/, '');
+  if (piece !== bare && bare && beginsWord('x', bare)) return specialName(id, vocabulary) ?? piece;
+  return specialName(id, vocabulary) ?? pieceName(piece, beginsWord('x', piece));
+}

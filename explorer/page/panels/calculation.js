@@ -67,10 +67,12 @@ function showProducts({q, keys, dot, scaled}, m, names) {
 // The step before: how a token's vector becomes its query and its key.
 function whereFrom(width) {
   if (!report.projected) return '';
-  const {d_model: from, rotary} = report.projected;
-  return `They are made from the tokens’ vectors x of d_model = ${from} numbers by the head’s own matrices ` +
-    `(${from} × ${width}): q = x W^Q, and k = x W^K` +
+  const {d_model: from, rotary, biased, sharing} = report.projected;
+  const plus = letter => biased ? ` + b^${letter}` : '';
+  return `They are made from the tokens’ vectors x of d_model = ${from} numbers by the head’s matrices ` +
+    `(${from} × ${width}): q = x W^Q${plus('Q')}, and k = x W^K${plus('K')}` +
     `${state.k === 'cross' ? ', where the key’s x is the encoder’s output and the query’s the decoder’s' : ''}` +
+    `${sharing > 1 ? `; W^K is the same in ${sharing} heads` : ''}` +
     `${rotary && state.k !== 'cross' ? '; their positions turn both' : ''}. `;
 }
 

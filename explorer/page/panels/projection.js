@@ -84,7 +84,7 @@ addPanel({
   id: 'projection',
   title: ['Where the query and the key come from'],
   content: [
-    element('p', {className: 'aside', textContent: 'A token’s vector x times the head’s own matrix: each row below is a ' +
+    element('p', {className: 'aside', textContent: 'A token’s vector x times the head’s matrix: each row below is a ' +
       'column of the matrix, and what its products with x add up to is the number on its right. Shades are shares of ' +
       'the largest number in each part.'}),
     element('p', {}, element('label', {htmlFor: 'dimension', textContent: 'Number '}),
