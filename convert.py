@@ -32,7 +32,10 @@ def main(options: ConvertOptions) -> int:
   """Import or export, say what was made, and return the exit code."""
   signals.restore()
   if options.action == 'import':
-    importing.to_run(options.place, options.workdir, (options.source_language, options.target_language), options.vocabularies)
+    made = importing.to_run(options.place, options.workdir, (options.source_language, options.target_language),
+                            options.vocabularies)
+    for note in made.notes:
+      print(f'Note: {note}', file=sys.stderr)
     print(f'{options.workdir} is a run now. To translate with it:\n  {shlex.quote(programs.python())} decode.py '
           f'--workdir={shlex.quote(options.workdir)}')
   else:

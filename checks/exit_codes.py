@@ -14,7 +14,7 @@ MEANINGS = {
                 'is missing or cannot be read or written, as on a full disk',
     STALLED: 'nothing happened for train.stall_seconds; the stack of every thread is printed',
     PEER_LOST: 'another process of the run died',
-    OUT_OF_MEMORY: 'a step does not fit into memory; options that would fit are named',
+    OUT_OF_MEMORY: 'a step does not fit into memory; options that need less are named',
     FOLDER_BUSY: 'another process works in the folder, or writes the same output',
     INTERRUPTED: 'Ctrl-C; saved, the same command resumes',
     ABORTED: 'another process of the run died, and jax ended this one before the program could',

@@ -12,6 +12,7 @@ import numpy as np
 from checks.errors import DataError
 from checks.whole_files import write_whole
 from corpora.marian_vocabulary import MarianVocabulary
+from decoding.limits import LONGEST_SOURCE
 from exchange import marian, safetensors
 from exchange.importing import PAD_LOGIT, STOPPING
 from exchange.translator_arrays import Translation, pieces, sentencepiece_model
@@ -20,7 +21,6 @@ from transformer import positions
 from transformer.config import ModelConfig
 from transformer.search import SearchConfig
 
-_LONGEST = 512  # tokens that the table of positions has rows for
 _SPECIAL = ('</s>', '<unk>', '<pad>')  # as MarianTokenizer calls them
 
 
@@ -41,7 +41,8 @@ def notes(config: ModelConfig, search: SearchConfig) -> Iterator[str]:
            'logits differ by about that much')
   for name, is_there, instead in (('groups', search.groups == 1, 'with a plain beam'),
                                   ('coverage_penalty', not search.coverage_penalty, 'without it'),
-                                  ('length_penalty', _exponent(search) is not None, 'with the mean, length^1')):
+                                  ('length_penalty', search.width == 1 or _exponent(search) is not None,
+                                   'with the mean, length^1')):
     if not is_there:
       yield f'search.{name} is {getattr(search, name)!r}, which generate() does not have: there the search is {instead}'
 
@@ -69,7 +70,8 @@ def write(folder: str, made: Translation, search: SearchConfig, quantization: st
     arrays['output_bias',] = arrays['output_bias',].copy()
     arrays['output_bias',][made.target.pad_id] -= PAD_LOGIT
   tensors = {name.theirs: marian.to_theirs(name, arrays[name.ours]) for name in marian.tensors(config)}
-  write_whole(place('model.safetensors'), safetensors.packed(tensors | _written_out(config, tensors)))
+  rows = LONGEST_SOURCE + search.extra_length + 1  # of positions: of the longest output, and what it starts from
+  write_whole(place('model.safetensors'), safetensors.packed(tensors | _written_out(config, tensors, rows)))
   for side, vocabulary in (('source', made.source), ('target', made.target)):
     write_whole(place(f'{side}.spm'), sentencepiece_model(vocabulary))
   names = ('vocab.json',) if config.share_embeddings else ('vocab.json', 'target_vocab.json')
@@ -77,10 +79,10 @@ def write(folder: str, made: Translation, search: SearchConfig, quantization: st
     write_json(place(name), {piece: number for number, piece in enumerate(found)})
   write_json(place('tokenizer_config.json'), {
       'tokenizer_class': 'MarianTokenizer', 'source_lang': made.source_language, 'target_lang': made.target_language,
-      'separate_vocabs': not config.share_embeddings, 'model_max_length': _LONGEST})
-  write_json(place('config.json'), _config(made))
+      'separate_vocabs': not config.share_embeddings, 'model_max_length': LONGEST_SOURCE})
+  write_json(place('config.json'), _config(made) | {'max_position_embeddings': rows})
   write_json(place('generation_config.json'), _special_ids(made) | {
-      'max_length': _LONGEST, 'renormalize_logits': True, 'bad_words_ids': [[made.target.pad_id]], **_generation(search)})
+      'max_length': rows, 'renormalize_logits': True, 'bad_words_ids': [[made.target.pad_id]], **_generation(search)})
 
 
 def _exponent(search: SearchConfig) -> float | None:
@@ -93,9 +95,10 @@ def _exponent(search: SearchConfig) -> float | None:
 def _generation(search: SearchConfig) -> dict[str, Any]:
   """Return the options of a search as generate() calls them, those that it has."""
   exponent = _exponent(search)
-  found: dict[str, Any] = {
-      'num_beams': search.width, 'length_penalty': 1.0 if exponent is None else exponent,
-      'early_stopping': next(theirs for theirs, ours in STOPPING.items() if ours == search.early_stopping)}
+  found: dict[str, Any] = {'num_beams': search.width}
+  if search.width > 1:  # they refuse options of beams where there is one
+    found |= {'length_penalty': 1.0 if exponent is None else exponent,
+              'early_stopping': next(theirs for theirs, ours in STOPPING.items() if ours == search.early_stopping)}
   if search.min_length:  # not their min_length, which counts what the decoder starts from, too
     found['min_new_tokens'] = search.min_length
   if search.no_repeat_ngram:
@@ -105,13 +108,13 @@ def _generation(search: SearchConfig) -> dict[str, Any]:
   return found
 
 
-def _written_out(config: ModelConfig, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _written_out(config: ModelConfig, tensors: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
   """Return what transformers looks for beside a model's own tensors: without tying, the shared table by its other names."""
   found, sides = {}, [f'model.{side}' for side in ('encoder', 'decoder')]
   if config.share_embeddings and not config.tie_output:
     found |= {f'{side}.embed_tokens.weight': tensors[marian.SHARED] for side in sides}
   if config.norm == 'pre':  # Pegasus computes these, too, but warns where it does not find them
-    sines = np.asarray(positions.sinusoids(_LONGEST, config.d_model, 'halves'), np.float32)
+    sines = np.asarray(positions.sinusoids(rows, config.d_model, 'halves'), np.float32)
     found |= {f'{side}.embed_positions.weight': sines for side in sides}
   return found
 
@@ -133,7 +136,7 @@ def _config(made: Translation) -> dict[str, Any]:
       'model_type': name.lower(), 'architectures': [model], 'tokenizer_class': 'MarianTokenizer',
       'vocab_size': config.vocab_size, 'decoder_vocab_size': config.target_vocab_size, 'd_model': config.d_model,
       'encoder_layers': config.num_layers, 'decoder_layers': config.decoder_layers, 'scale_embedding': True,
-      'activation_function': theirs[config.activation], 'max_position_embeddings': _LONGEST,
+      'activation_function': theirs[config.activation],
       'normalize_before': config.norm == 'pre', 'normalize_embedding': False, 'is_encoder_decoder': True,
       'share_encoder_decoder_embeddings': config.share_embeddings, 'tie_word_embeddings': config.tie_output,
       'dropout': config.dropout, 'attention_dropout': config.attention_dropout,

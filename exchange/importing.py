@@ -36,7 +36,7 @@ _ALIASES = {marian.SHARED: ('model.encoder.embed_tokens.weight', 'model.decoder.
 _IGNORED = ('model.encoder.embed_positions.weight', 'model.decoder.embed_positions.weight')  # sines
 _NORMS = {'marian': 'post', 'pegasus': 'pre'}  # their model_type, our model.norm
 STOPPING = {False: 'heuristic', True: 'full', 'never': 'exact'}  # their early_stopping, ours
-# The types of what is read of config.json, generation_config.json (or, in older folders, config.json as well) and
+# The types of what is read of config.json, generation_config.json (in older folders, of config.json alone) and
 # tokenizer_config.json. What activation_function has to be is among the mistakes below.
 _NEEDED = {
     **dict.fromkeys(('vocab_size', 'd_model', 'encoder_layers', 'decoder_layers', 'encoder_ffn_dim', 'decoder_ffn_dim',
@@ -45,9 +45,17 @@ _NEEDED = {
 _MODEL = {'decoder_vocab_size': SIZE, **dict.fromkeys(('dropout', 'attention_dropout', 'activation_dropout'), NUMBER),
           **dict.fromkeys((_SHARED, 'tie_word_embeddings', 'scale_embedding'), SWITCH)}
 _GENERATION = {
-    **dict.fromkeys(('num_beams', 'no_repeat_ngram_size', 'min_new_tokens', 'min_length'), COUNT), 'length_penalty': NUMBER,
+    **dict.fromkeys(('num_beams', 'no_repeat_ngram_size', 'min_new_tokens', 'min_length', 'top_k'), COUNT),
+    **dict.fromkeys(('length_penalty', 'temperature', 'top_p'), NUMBER), 'do_sample': SWITCH,
     'early_stopping': value_types.Type('true, false or "never"', lambda value: isinstance(value, bool) or value == 'never')}
 _TOKENIZER = {'source_lang': TEXT, 'target_lang': TEXT}
+_TOP_K = 50  # theirs where a file names none
+# Options of generate() that the search here does not have, and the value that changes nothing.
+_FURTHER = {
+    'num_beam_groups': 1, 'diversity_penalty': 0, 'repetition_penalty': 1, 'encoder_repetition_penalty': 1,
+    'encoder_no_repeat_ngram_size': 0, 'forced_bos_token_id': None, 'suppress_tokens': None, 'begin_suppress_tokens': None,
+    'sequence_bias': None, 'exponential_decay_length_penalty': None, 'penalty_alpha': 0, 'typical_p': 1, 'min_p': None,
+    'epsilon_cutoff': 0, 'eta_cutoff': 0, 'guidance_scale': 1}
 
 
 class Imported(NamedTuple):
@@ -57,6 +65,7 @@ class Imported(NamedTuple):
   vocabularies: dict[str, bytes]  # source.model and target.model
   params: dict[str, Any]
   form: str  # MarianMT, Pegasus or Marian
+  notes: tuple[str, ...] = ()  # a sentence for each thing that is done in another way there
 
 
 class _Found(NamedTuple):
@@ -75,6 +84,11 @@ class _Found(NamedTuple):
   def folder(self) -> str:
     """The folder in which all files lie."""
     return os.path.dirname(os.path.abspath(self.weights))
+
+  @property
+  def search(self) -> Mapping[str, Any]:
+    """The options of generate(), which reads config.json only where there is no generation_config.json."""
+    return self.generation or self.config
 
 
 def to_run(place: str, workdir: str, languages: tuple[str | None, str | None] = (None, None),
@@ -109,7 +123,8 @@ def read(place: str, languages: tuple[str | None, str | None] = (None, None), vo
   found = _marian_files(place, vocabularies) if is_marian else _folder(place)
   options = _options(found, languages)
   return Imported(options, _vocabularies(found), _params(found, options),
-                  'Marian' if is_marian else 'MarianMT' if found.config['model_type'] == 'marian' else 'Pegasus')
+                  'Marian' if is_marian else 'MarianMT' if found.config['model_type'] == 'marian' else 'Pegasus',
+                  tuple(_notes(found)))
 
 
 def _marian_files(path: str, vocabularies: Sequence[str]) -> _Found:
@@ -147,7 +162,7 @@ def _folder(folder: str) -> _Found:
     raise DataError(
         f'{folder} holds its weights in {_PICKLE}, a pickle, and reading a pickle runs whatever code it holds; convert it '
         'where you trust it, in an environment with transformers: python -c "import transformers; '
-        f"transformers.MarianMTModel.from_pretrained('{folder}').save_pretrained('{folder}')\"")
+        f"transformers.AutoModelForSeq2SeqLM.from_pretrained('{folder}').save_pretrained('{folder}')\"")
   return _Found(f'{folder}/config.json', config, generation, tokenizer, lists, path, safetensors.read(path), {})
 
 
@@ -158,7 +173,7 @@ def _json(folder: str, name: str, needed: bool = True) -> dict[str, Any]:
     return {}
   try:
     found = json.loads(text_files.read_bytes(path))
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise DataError(f'{path} is no JSON ({error}); fetch it again') from None
   if not isinstance(found, dict):
     raise DataError(f'{path} holds a {type(found).__name__}; expected an object with names and values')
@@ -183,12 +198,14 @@ def _mistakes(config: Mapping[str, Any]) -> Iterator[str]:
 
 def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[str, Any]:
   """Return the configuration of the run. Raises ConfigError naming each mistake."""
-  config, tokenizer = found.config, found.tokenizer
-  generation = {**config, **found.generation}
+  config, tokenizer, generation = found.config, found.tokenizer, found.search
   source, target = languages[0] or tokenizer.get('source_lang'), languages[1] or tokenizer.get('target_lang')
   if not source or not target:
     raise ConfigError(f'{found.folder}/tokenizer_config.json does not name source_lang and target_lang; give '
                       '--source_language and --target_language')
+  if source == target:
+    raise ConfigError(f'{found.folder}: source and target are both {source!r}, as tokenizer_config.json has them where they are not '
+                      'given; give different codes with --source_language and --target_language')
   shared = config.get(_SHARED, True)
   options = {
       'model.d_model': config['d_model'], 'model.num_heads': config['encoder_attention_heads'],
@@ -203,13 +220,40 @@ def _options(found: _Found, languages: tuple[str | None, str | None]) -> dict[st
       'vocabulary.kind': 'unigram', 'vocabulary.size': config['vocab_size'], 'vocabulary.joint': shared,
       'data.kind': 'text', 'data.directory': found.folder,
       'data.source_language': source, 'data.target_language': target,
-      'search.beam_size': generation.get('num_beams') or 1,
+      'search.beam_size': generation.get('num_beams') or 1, **_sampling(generation),
       'search.early_stopping': STOPPING[generation.get('early_stopping', False)],
       'search.no_repeat_ngram': generation.get('no_repeat_ngram_size') or 0, **_min_length(generation),
       **_length_penalty(generation.get('length_penalty')), **found.options}
   whole = with_options(default_tree().to_dict(), options)
-  setups.records(whole)
+  try:
+    setups.records(whole)
+  except ConfigError as error:
+    raise ConfigError(f'{found.named} and its neighbours make options that are refused here: {error}') from None
   return whole
+
+
+def _sampling(generation: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the options of a search that draws its outputs; several beams that do so are told by _notes()."""
+  if not generation.get('do_sample') or generation.get('num_beams', 1) > 1:
+    return {}
+  return {'search.strategy': 'sample', 'search.temperature': float(generation.get('temperature', 1.0)),
+          'search.top_k': generation.get('top_k', _TOP_K), 'search.top_p': float(generation.get('top_p', 1.0))}
+
+
+def _notes(found: _Found) -> Iterator[str]:
+  """Yield a sentence for each option of generate() that the search here does not have."""
+  generation, file = found.search, 'generation_config.json' if found.generation else os.path.basename(found.named)
+  said = lambda name, instead: f'{file}: {name} is {json.dumps(generation[name])}, which the search here does not have: {instead}'
+  if generation.get('do_sample') and generation.get('num_beams', 1) > 1:
+    yield said('do_sample', f'it keeps its {generation["num_beams"]} beams and draws nothing')
+  for name, neutral in _FURTHER.items():
+    if generation.get(name, neutral) not in (neutral, []):
+      yield said(name, 'it searches without')
+  pad = found.config['pad_token_id']
+  if generation.get('bad_words_ids', [[pad]]) != [[pad]]:
+    yield said('bad_words_ids', f'the pad token, {pad}, alone is never written')
+  if generation.get('eos_token_id', found.config['eos_token_id']) != found.config['eos_token_id']:
+    yield said('eos_token_id', f'an output ends with {found.config["eos_token_id"]}, that of config.json')
 
 
 def _min_length(generation: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,6 +295,9 @@ def _piece_list(path: str, ids: Mapping[str, Any], size: int, config: Mapping[st
   if not all(0 <= number < size for number in (start, pad, eos)):
     raise DataError(f'{path} has {size:,} entries, but decoder_start_token_id, pad_token_id and eos_token_id in {named} '
                     f'are {start}, {pad} and {eos}')
+  if pad == eos:
+    raise DataError(f'pad_token_id and eos_token_id in {named} are both {pad}; expected two, since what pads is never written, and '
+                    'an output would not end')
   return PieceList(pieces, start, eos, ids['<unk>'], pad)
 
 

@@ -58,6 +58,8 @@ def read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
   first, second = (['Wemb'] * 2 if is_shared else ['encoder_Wemb', 'decoder_Wemb'])
   if lacking := [name for name in (first, second, _BIAS) if name not in theirs]:
     raise DataError(f'{path} lacks the tensor {lacking[0]}')
+  if others := [name for name in _TABLES if name in theirs and theirs[name].ndim != 2]:
+    raise DataError(f'{path}: {others[0]} has {theirs[others[0]].ndim} dimensions; expected a table, with 2')
   tensors = dict(_renamed(path, theirs))
   sizes = {side: len(theirs[name]) + 1 for side, name in (('source', first), ('target', second))}
   number = lambda name: _number(path, options, name)
@@ -79,6 +81,8 @@ def entries(path: str) -> dict[str, int]:
     ids = {piece: int(number) for piece, number in found.items()}
   except (AttributeError, TypeError, ValueError):
     raise DataError(f'{path} is no vocabulary of Marian: expected an entry and its number in each line, as </s>: 0') from None
+  if PAD in ids:
+    raise DataError(f'{path} has an entry {PAD}, a name that the row before an output\'s first token has here; expected none')
   return ids | {PAD: max(ids.values(), default=-1) + 1}
 
 

@@ -11,10 +11,8 @@ from checks import files
 from checks.errors import ConfigError
 from options.flags import new_folder_mistakes
 
-# What a system says of a folder that cannot be replaced by another: it is the root of a disk, or lies in a folder that may
-# not be changed.
-_IMMOVABLE = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_UNFINISHED = '.unfinished'
 _LAST = 'config.json'  # without which no folder is a run, nor a model of another toolkit
 
 
@@ -29,8 +27,8 @@ def filling(path: str, option: str) -> Iterator[str]:
   """Yield a folder to write into, which becomes `path` when the block ends and vanishes when it fails.
 
   Its name ends in a draw, so that two processes with one `path` do not meet: the first that ends makes it, and the other
-  is refused. An empty folder that is there is replaced. Where it cannot be, as the root of a disk, what was written is
-  moved into it, file by file, config.json last.
+  is refused. An empty folder that is there stays, with its owner and permissions, and somebody may be in it: what was
+  written is moved into it, file by file, config.json last.
 
   Args:
     path: the folder to make; its parents are made, too, and a link to an empty folder stays.
@@ -43,18 +41,19 @@ def filling(path: str, option: str) -> Iterator[str]:
   whole = os.path.realpath(os.path.expanduser(path))
   above = os.path.dirname(whole)
   os.makedirs(above, exist_ok=True)
-  # Within the folder where the one above it is of another disk, or may not be written to.
-  is_inside = os.path.isdir(whole) and (os.path.ismount(whole) or not os.access(above, os.W_OK | os.X_OK))
-  name = f'{os.path.basename(whole)}.unfinished-{secrets.token_hex(8)}'
-  unfinished = os.path.join(whole if is_inside else above, name)
+  is_inside = os.path.isdir(whole)
+  unfinished = os.path.join(whole if is_inside else above, f'{os.path.basename(whole)}{_UNFINISHED}-{secrets.token_hex(8)}')
+  claimed = os.path.join(whole, f'{os.path.basename(whole)}{_UNFINISHED}')
   os.mkdir(unfinished)
   try:
     yield unfinished
     try:
       if is_inside:
+        os.replace(unfinished, claimed)  # one process alone can
+        unfinished = claimed
         _move_content(unfinished, whole)
       else:
-        _become(unfinished, whole)
+        os.rename(unfinished, whole)
     except OSError as error:
       if error.errno not in _TAKEN:
         raise
@@ -64,19 +63,9 @@ def filling(path: str, option: str) -> Iterator[str]:
     shutil.rmtree(unfinished, ignore_errors=True)  # what was moved is not there
 
 
-def _become(unfinished: str, whole: str) -> None:
-  """Give a folder its name, in place of an empty folder that has it."""
-  try:
-    os.rename(unfinished, whole)
-  except OSError as error:
-    if error.errno not in _IMMOVABLE or not os.path.isdir(whole):
-      raise
-    _move_content(unfinished, whole)
-
-
 def _move_content(unfinished: str, whole: str) -> None:
-  """Move what a folder holds into another, which may be the one above it, and holds nothing else."""
-  if set(os.listdir(whole)) - {os.path.basename(unfinished)}:
+  """Move what a folder holds into the one above it, which holds nothing else but what is not finished."""
+  if not all(_UNFINISHED in name for name in os.listdir(whole)):
     raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), whole)
   for name in sorted(os.listdir(unfinished), key=lambda name: (name == _LAST, name)):
     files.DISK.move(os.path.join(unfinished, name), os.path.join(whole, name))

@@ -32,7 +32,7 @@ def read(path: str) -> dict[str, np.ndarray]:
     return {name: _tensor(name, entry, data) for name, entry in header.items() if name != '__metadata__'}
   except FileNotFoundError:
     raise DataError(f'no file {path}') from None
-  except (ValueError, KeyError, TypeError, AttributeError) as error:
+  except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
     raise DataError(f'{path} is no whole file of safetensors ({error}); fetch it again') from None
 
 

@@ -42,7 +42,7 @@ def mistakes(config: Any) -> Iterator[str]:
     yield f'config.model.architecture makes a {type(config).__name__.removesuffix("Config")}; expected transformer'
     return
   for name, expected in (('positions', ('sinusoidal',)), ('attention_score', ('scaled_dot', 'dot')),
-                         ('normalization', ('layer_norm',)), ('activation', tuple(marian.ACTIVATIONS))):
+                         ('normalization', ('layer_norm',)), ('activation', tuple(dict.fromkeys(marian.ACTIVATIONS.values())))):
     if (found := getattr(config, name)) not in expected:
       yield f'config.model.{name} is {found!r}; expected {" or ".join(expected)}'
   width = config.d_model / config.num_heads

@@ -187,10 +187,55 @@ def test_what_a_search_elsewhere_does_not_have_is_named(search, words, pieces, t
   assert len(notes) == len(words) and all(note.startswith(word) for note, word in zip(notes, words))
 
 
-def test_a_run_that_samples_samples_elsewhere(pieces, tmp_path):
-  written, notes, _ = searched(pieces, tmp_path, strategy='sample', temperature=0.7, top_k=9, top_p=0.8)
+def test_a_run_that_samples_samples_elsewhere_and_here_again(pieces, tmp_path):
+  search = dict(strategy='sample', temperature=0.7, top_k=9, top_p=0.8)
+  written, notes, again = searched(pieces, tmp_path, **search)
   wanted = {'do_sample': True, 'temperature': 0.7, 'top_k': 9, 'top_p': 0.8, 'num_beams': 1}
   assert not notes and {name: written[name] for name in wanted} == wanted
+  assert {name: again[name] for name in search} == search
+
+
+@pytest.mark.parametrize('search', [dict(beam_size=1, length_penalty='gnmt', alpha=0.6), dict(strategy='sample', length_penalty='gnmt')])
+def test_a_search_of_one_hypothesis_has_no_options_of_beams(search, pieces, tmp_path):
+  written, notes, again = searched(pieces, tmp_path, **search)
+  assert not notes and written['num_beams'] == 1 and not {'length_penalty', 'early_stopping'} & written.keys()
+  assert again['beam_size'] == 1 and again['strategy'] == search.get('strategy', 'beam')
+
+
+def test_positions_reach_to_the_end_of_the_longest_output(pieces, tmp_path):
+  searched(pieces, tmp_path, extra_length=70)
+  read = lambda name: json.loads((tmp_path / 'model' / f'{name}.json').read_text())
+  assert read('config')['max_position_embeddings'] == read('generation_config')['max_length'] == 1024 + 70 + 1
+  assert read('tokenizer_config')['model_max_length'] == 1024
+
+
+def generating(tmp_path, **options):
+  """Copy the fixture with a generation_config.json of these options alone."""
+  place = folder_with(tmp_path, num_beams=6, length_penalty=0.5, no_repeat_ngram_size=2)
+  pathlib.Path(place, 'generation_config.json').write_text(json.dumps(options))
+  return place
+
+
+def test_generation_options_in_config_json_count_where_there_is_no_other_file_alone(tmp_path):
+  search = importing.read(generating(tmp_path, max_length=9)).options['search']
+  assert (search['beam_size'], search['alpha'], search['no_repeat_ngram']) == (1, 1.0, 0)
+  pathlib.Path(tmp_path, 'model', 'generation_config.json').unlink()
+  search = importing.read(str(tmp_path / 'model')).options['search']
+  assert (search['beam_size'], search['alpha'], search['no_repeat_ngram']) == (6, 0.5, 2)
+
+
+def test_what_the_search_here_does_not_have_is_told(tmp_path, capsys):
+  place = generating(tmp_path, do_sample=True, num_beams=3, repetition_penalty=1.3, forced_bos_token_id=5, suppress_tokens=[],
+                     encoder_repetition_penalty=1.0, bad_words_ids=[[7], [8]], eos_token_id=[0, 4], diversity_penalty=0.0)
+  assert convert.main(convert_options.parse(['', 'import', f'--from={place}', f'--workdir={tmp_path}/run'], '')) == 0
+  notes = [line.split(': ')[2].split(' is ')[0] for line in capsys.readouterr().err.splitlines()]
+  assert notes == ['do_sample', 'repetition_penalty', 'forced_bos_token_id', 'bad_words_ids', 'eos_token_id']
+  assert RunFolder.open(f'{tmp_path}/run').read_config()['search']['strategy'] == 'beam'
+
+
+def test_sampling_without_numbers_is_with_theirs(tmp_path):
+  search = importing.read(generating(tmp_path, do_sample=True)).options['search']
+  assert (search['strategy'], search['temperature'], search['top_k'], search['top_p']) == ('sample', 1.0, 50, 1.0)
 
 
 def test_bytes_of_half_and_brain_floats_are_read(tmp_path):
@@ -310,7 +355,10 @@ WRONG = {
     'another shape': (dict(encoder_ffn_dim=13, decoder_ffn_dim=13), (), DataError,
                       r'model\.safetensors: model\.encoder\.layers\.0\.fc1\.weight has the shape \[11, 12\]'),
     'another depth': (dict(decoder_layers=2), (), DataError, r'lacks the tensor model\.decoder\.layers\.1'),
-    'no language': ({}, ('tokenizer_config.json',), ConfigError, '--source_language and --target_language')}
+    'no language': ({}, ('tokenizer_config.json',), ConfigError, '--source_language and --target_language'),
+    'one id for two': (dict(pad_token_id=0), (), DataError, 'pad_token_id and eos_token_id in .*config.json are both 0; expected two'),
+    'heads': (dict(encoder_attention_heads=5, decoder_attention_heads=5), (), ConfigError,
+              r'model/config\.json and its neighbours make options that are refused here: .*num_heads')}
 
 
 @pytest.mark.parametrize('name', WRONG)
@@ -319,6 +367,25 @@ def test_what_cannot_be_imported_is_named_and_nothing_is_written(name, tmp_path)
   with pytest.raises(error, match=message):
     importing.to_run(folder_with(tmp_path, without=without, **config), str(tmp_path / 'run'))
   assert not list(tmp_path.glob('run*'))
+
+
+def test_one_language_on_both_sides_is_refused_with_the_flags_that_help(tmp_path):
+  place = folder_with(tmp_path)
+  pathlib.Path(place, 'tokenizer_config.json').write_text('{"source_lang": "gem", "target_lang": "gem"}')
+  with pytest.raises(ConfigError, match="model: source and target are both 'gem'.*--target_language"):
+    importing.read(place)
+  assert importing.read(place, (None, 'gmw')).options['data']['target_language'] == 'gmw'
+
+
+def test_json_of_many_levels_is_no_json(tmp_path):
+  place = pathlib.Path(folder_with(tmp_path))
+  (place / 'config.json').write_text('{"a":' * 100_000)
+  with pytest.raises(DataError, match='config.json is no JSON'):
+    importing.read(str(place))
+  header = b'[' * 200_000
+  (tmp_path / 'x').write_bytes(len(header).to_bytes(8, 'little') + header)
+  with pytest.raises(DataError, match='x is no whole file of safetensors'):
+    safetensors.read(str(tmp_path / 'x'))
 
 
 def test_tables_that_differ_are_not_read_as_one(tmp_path):
@@ -331,7 +398,7 @@ def test_tables_that_differ_are_not_read_as_one(tmp_path):
 def test_a_pickle_is_refused_unread_with_the_remedy(tmp_path):
   place = folder_with(tmp_path, without=['model.safetensors'])
   pathlib.Path(place, 'pytorch_model.bin').write_bytes(b'cos\nsystem\n(S"false"\ntR.')
-  with pytest.raises(DataError, match=r'a pickle, and reading a pickle runs .*save_pretrained'):
+  with pytest.raises(DataError, match=r'a pickle, and reading a pickle runs .*AutoModelForSeq2SeqLM.*save_pretrained'):
     importing.to_run(place, str(tmp_path / 'run'))
 
 
@@ -346,7 +413,7 @@ def test_a_file_cut_short_is_named(cut, tmp_path):
 @pytest.mark.parametrize('options, to, message', [
     (MODELS['pre untied'], 'huggingface', 'model.tie_output is False, and norm is pre'),
     (dict(positions='rotary', normalization='rms_norm'), 'ctranslate2', r'mistakes(.|\n)*model.positions(.|\n)*rms_norm'),
-    (dict(activation='swiglu'), 'huggingface', "model.activation is 'swiglu'"),
+    (dict(activation='swiglu'), 'huggingface', "model.activation is 'swiglu'; expected relu or gelu or swish$"),
     (dict(position_frequencies='tensor2tensor'), 'huggingface', 'model.position_frequencies')])
 def test_what_a_format_cannot_hold_is_refused_by_name(options, to, message, pieces, tmp_path):
   workdir = own_run(tmp_path / 'run', pieces, **options)

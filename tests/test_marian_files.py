@@ -44,7 +44,7 @@ def marians_name(name):
 
 def write_marian(place, without=(), further=None, **options):
   """Write the fixture's model as Marian would, without the row of <pad>, and its vocabulary; return both paths."""
-  arrays = dict(further or {})
+  arrays = {}
   for name, tensor in safetensors.read(str(FIXTURE / 'model.safetensors')).items():
     if name == 'model.shared.weight':
       arrays['Wemb'] = tensor[:-1]
@@ -53,7 +53,7 @@ def write_marian(place, without=(), further=None, **options):
     else:
       arrays[marians_name(name)] = tensor.T if tensor.ndim == 2 else tensor[None]
   text = ''.join(f'{name}: {value}\n' for name, value in (OPTIONS | options).items())
-  arrays['special:model.yml'] = np.frombuffer(text.encode() + b'\0', np.int8)
+  arrays |= {'special:model.yml': np.frombuffer(text.encode() + b'\0', np.int8), **(further or {})}
   np.savez(place / 'model.npz', **{name: array for name, array in arrays.items() if name not in without})
   pieces = json.loads((FIXTURE / 'vocab.json').read_text(encoding='utf-8'))
   lines = (f'{json.dumps(piece, ensure_ascii=False)}: {number}\n' for piece, number in pieces.items() if piece != '<pad>')
@@ -124,6 +124,9 @@ def test_frequencies_are_those_of_marians_source():
 def test_the_entries_of_a_vocabulary_are_texts_whatever_yaml_reads_in_them(tmp_path):
   (tmp_path / 'v.yml').write_text('</s>: 0\n<unk>: 1\nyes: 2\n1: 3\n"\\x85": 4\n? "a: b"\n: 5\n~: 6\n\'\'\'\': 7\n')
   assert list(marian_files.entries(str(tmp_path / 'v.yml'))) == ['</s>', '<unk>', 'yes', '1', '\x85', 'a: b', '~', "'", '<pad>']
+  (tmp_path / 'v.yml').write_text('</s>: 0\n<pad>: 1\n')
+  with pytest.raises(DataError, match='v.yml has an entry <pad>'):
+    marian_files.entries(str(tmp_path / 'v.yml'))
 
 
 WRONG = {
@@ -143,6 +146,12 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(name, tmp_path):
     importing.to_run(*[write_marian(tmp_path, without, **options)[0], str(tmp_path / 'run')], ('en', 'de'),
                      [str(tmp_path / 'vocab.yml')])
   assert not list(tmp_path.glob('run*'))
+
+
+def test_a_table_that_is_none_is_named(tmp_path):
+  model, vocabulary = write_marian(tmp_path, further={'Wemb': np.float32(1)})
+  with pytest.raises(DataError, match='Wemb has 0 dimensions; expected a table'):
+    importing.read(model, ('en', 'de'), [vocabulary])
 
 
 def test_a_damaged_file_is_named(tmp_path):
