@@ -54,7 +54,8 @@ from tasks import setup  # noqa: E402
 from training import environment, hardware  # noqa: E402
 from training.run_folder import RunFolder  # noqa: E402
 
-OURS = {'ours': 'exact', 'ours_full': 'full', 'ours_heuristic': 'heuristic'}  # the names of this project, and search.early_stopping
+# The names of this project, and search.early_stopping.
+OURS = {'ours': 'exact', 'ours_full': 'full', 'ours_heuristic': 'heuristic', 'ours_top': 'top'}
 PEERS = ('ctranslate2', 'ctranslate2_int8', 'hugging_face')
 
 
@@ -102,8 +103,8 @@ def parse() -> argparse.Namespace:
   parser.add_argument('--workdir', help='folder of a translation run; without it, a model of the size of the paper\'s '
                       'base with random arrays')
   parser.add_argument('--systems', default=['ours'], type=lambda text: text.split(','),
-                      help=f'which, separated by commas: {", ".join((*OURS, *PEERS))} (default ours); ours_full and '
-                      'ours_heuristic end a search with that early_stopping')
+                      help=f'which, separated by commas: {", ".join((*OURS, *PEERS))} (default ours); the others of '
+                      'ours end a search with that early_stopping')
   parser.add_argument('--peer_python', help='the Python of an environment with the other systems')
   for name, default, kind, text in (
       ('lines', None, int, 'translate the first so many lines (default: all)'),

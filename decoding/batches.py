@@ -103,10 +103,13 @@ def _places(longest: int) -> int:
   return -(-longest // ROWS) * ROWS
 
 
-def lay_prefixes(wishes: Sequence[Wishes], rows: int, filler: int) -> tokens.Tokens | None:
-  """Lay one prefix in each row, padded to a multiple of ROWS; None when no request has a prefix."""
+def lay_prefixes(wishes: Sequence[Wishes], rows: int, filler: int, most: int | None = None) -> tokens.Tokens | None:
+  """Lay one prefix in each row, padded to a multiple of ROWS, or to the `most` tokens that a model has positions for.
+
+  Return None when no request has a prefix.
+  """
   longest = max(len(wish.prefix) for wish in wishes)
-  prefixes = tokens.pad([wish.prefix for wish in wishes], rows, _places(longest), filler)
+  prefixes = tokens.pad([wish.prefix for wish in wishes], rows, min(_places(longest), most or _places(longest)), filler)
   return prefixes if longest else None
 
 

@@ -87,6 +87,7 @@ class Translator:
     self._compiled: dict[tuple[int, bool], Callable] = {}  # by rows, and whether the cache reaches to the limit
     self._scoring = self._sharded(self._searcher.score)
     self.longest_source = min(longest_source(model, config) for model in models)
+    self._most_written = min((model.longest for model in models if model.longest), default=None)  # tokens
     self.longest_trained: int | None = None  # tokens of the longest source in training, where that is known
     self.records = ''  # the options of models and search as text, where they were read from runs
     self.tally = Tally()
@@ -293,7 +294,7 @@ class Translator:
     return SearchBatch(
         tokens.pad([encoded[i] for i in members], rows, length, self._source.pad_id),
         line_numbers([parts[i] for i in members], rows), all_rows(self._config.seed), all_rows(draw),
-        prefix=lay_prefixes(theirs, rows, self._target.pad_id), phrases=lay_automata(theirs, rows))
+        prefix=lay_prefixes(theirs, rows, self._target.pad_id, self._most_written), phrases=lay_automata(theirs, rows))
 
   def _report_memory(self, rows: int, length: int) -> None:
     """Report how large the cache of a search batch will be, when it is the largest so far and somebody listens."""

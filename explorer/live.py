@@ -31,7 +31,7 @@ _COMPUTED = {
     'positions': ('sinusoidal', 'learned', 'relative', 't5', 'rotary', 'none'),
     'position_layout': ('interleaved', 'halves'),
 }
-_EARLY_STOPPING = ('exact', 'full', 'heuristic')
+_EARLY_STOPPING = ('exact', 'full', 'heuristic', 'top')
 _VOCABULARIES = ('bpe', 'unigram', 'char')
 _CONTROL, _DEFINED, _UNUSED, _BYTE = 3, 4, 5, 6  # SentencePiece's own numbers of the kinds of entries
 

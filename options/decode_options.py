@@ -101,6 +101,7 @@ def parse(argv: Sequence[str], doc: str) -> DecodeOptions:
       if (strategy := given.setdefault('strategy', _SAMPLING)) != _SAMPLING:
         raise ConfigError(f'--mbr={values["mbr"]} draws samples, and --search.strategy={strategy} draws none; leave out one '
                           'of the two')
+      given.setdefault('coverage_penalty', 0.0)  # which a run's own beams may have
     return DecodeOptions(**values | {'output': behind_link(values['output'])}, **several, search=given)
 
 

@@ -122,7 +122,8 @@ def read(argv: Sequence[str]) -> RecipeOptions:
   values, given = parsed.values, parsed.given
   asked = train_options.read(['train.py', f'--config={values["config"]}', '--workdir=.', *as_overrides(given)])
   if strategy := values.pop('search'):
-    search = {'strategy': {'beam': 'beam', 'sampling': 'sample'}[strategy], **search}
+    found = {'beam': {'strategy': 'beam'}, 'sampling': {'strategy': 'sample', 'coverage_penalty': 0.0}}[strategy]
+    search = {**found, **search}  # a coverage penalty of the runs' own is one of beams
   number = lambda name: None if values[name] is None else float(str(values[name]))
   taken = {name: values[name] for name in ('recipe', 'workdir', 'stage', 'monolingual', 'reverse', 'n_best', 'real')}
   return RecipeOptions(

@@ -60,8 +60,8 @@ def check(task: Task, mesh: Mesh) -> None:
   That is, when a micro-batch of training, or a batch of validation or of a test set, does not divide over the mesh, or
   when the model's attention kernel would compute none of them there.
   """
-  longest = max(max(shape.source, shape.target) for shape in task.batches.shapes)
-  attention_kernels.check(task.model.config, mesh.devices.flat[0].platform, longest)
+  lengths = {length for shape in task.batches.shapes for length in (shape.source, shape.target)}
+  attention_kernels.check(task.model.config, mesh.devices.flat[0].platform, lengths)
   for shape in task.batches.shapes:
     partitioning.check_rows(shape.rows, mesh, task.setup.loop.accumulation_steps)
   tests = task.examined if task.batched_scores else ()  # refused now, not after days of training

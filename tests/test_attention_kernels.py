@@ -142,12 +142,14 @@ def test_what_a_kernel_cannot_compute_is_refused(kernel, options, named):
 
 def test_a_run_that_would_never_use_its_kernel_is_refused():
   config = ModelConfig(**SIZES, d_k=8, d_v=8, dtype='bfloat16', attention_kernel='cudnn')
-  attention_kernels.check(config, 'gpu', longest=256)
-  attention_kernels.check(dataclasses.replace(config, attention_kernel='einsum'), 'cpu', longest=3)
+  attention_kernels.check(config, 'gpu', {256, 231})
+  attention_kernels.check(dataclasses.replace(config, attention_kernel='einsum'), 'cpu', {3})
   with pytest.raises(ValueError, match='NVIDIA GPUs that are there, and the devices are cpu'):
-    attention_kernels.check(config, 'cpu', longest=256)
+    attention_kernels.check(config, 'cpu', {256})
   with pytest.raises(ValueError, match='128 tokens and more, and the batches have 64'):
-    attention_kernels.check(config, 'gpu', longest=64)
+    attention_kernels.check(config, 'gpu', {64, 31})
+  with pytest.raises(ValueError, match='a multiple of 2, and the batches have 64, 231, 255; set .*packed_length'):
+    attention_kernels.check(config, 'gpu', {255, 64, 231})
 
 
 def test_cudnn_is_asked_for_long_texts_on_gpus_only(monkeypatch):

@@ -165,7 +165,8 @@ def hypotheses(translator, ids, **options):
 @pytest.mark.parametrize('options', [
     dict(beam_size=1), dict(beam_size=1, min_length=2), dict(beam_size=4), dict(beam_size=4, alpha=2.0),
     dict(beam_size=3, early_stopping='full'), dict(beam_size=5, length_penalty='none', min_length=2),
-    dict(beam_size=4, early_stopping='heuristic', length_penalty='length', alpha=1.0, min_length=3)])
+    dict(beam_size=4, early_stopping='heuristic', length_penalty='length', alpha=1.0, min_length=3),
+    dict(beam_size=4, early_stopping='top', length_penalty='length', alpha=1.0)])
 def test_searches_over_markov_chains_find_the_same_in_the_same_order(engine, options):
   """Chains that end soon or late: what ends, what is kept and when to stop all matter, for limits down to one token."""
   draw, count, size, bos, eos = np.random.default_rng(1), 150, 7, 1, 4

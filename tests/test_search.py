@@ -256,18 +256,21 @@ def waiting_sentences(count=11):
   return table, limits, search.row_keys(5, np.arange(count))
 
 
-def test_other_ways_are_done_earlier():
-  """By hand: EOS costs 0.47 and token 1 costs 0.97 at every step, and the mean cost of a token is compared."""
+# By hand: EOS costs 0.55 and token 1 costs 0.85 at every step, and the mean cost of a token is compared. After one token 0.85
+# is worse than 0.55; after two, two have ended, the worse at 0.70, and 1.71 / 2 is worse; but 1.71 / 4 might still be
+# reached, and only 2.56 / 4 is worse. Then EOS costs 1.11 and token 1 costs 0.40: going on is always better at its length.
+@pytest.mark.parametrize('eos, expected', [
+    (0.3, {'top': 1, 'full': 2, 'heuristic': 2, 'exact': 3}), (-0.71, {'full': 2, 'top': 4, 'heuristic': 4, 'exact': 4})])
+def test_other_ways_are_done_earlier(eos, expected):
   table, limits = np.full((1, V, V, V), -30.0, np.float32), np.array([LONGEST], np.int32)
-  table[..., EOS], table[..., 1] = 0.5, 0.0
+  table[..., EOS], table[..., 1] = eos, 0.0
   waiting, steps = (table, limits, search.row_keys(5, np.arange(1))), {}
   for how in EARLY_STOPPING:
     config = SearchConfig(beam_size=2, length_penalty='length', alpha=1.0, early_stopping=how)
     outcome = queued(config, 1, 1, None)(waiting, 1)
-    assert outcome.hypotheses.tokens[0, 0].tolist() == [EOS, FILLER, FILLER, FILLER]
-    steps[how] = outcome.steps.tolist()
-  # After one token 0.97 / 1 is worse than 0.47, but 0.97 / 4 might still be reached; 1.94 / 4 is worse. Two have ended then.
-  assert steps == {'heuristic': [1], 'exact': [2], 'full': [2]}
+    (steps[how],) = outcome.steps.tolist()
+    assert outcome.hypotheses.lengths[0, 0] == (1 if eos > 0 else steps[how])
+  assert steps == expected
 
 
 @pytest.mark.parametrize('rows, together', [(1, 1), (3, 2), (4, 4)])
@@ -378,6 +381,23 @@ def test_diverse_groups_list_no_output_twice_and_fill_the_list(groups):
               for row in range(3)]
     shared += np.sum(in_all)
   assert shared == 12 * 3 * (4 // groups)
+
+
+def test_groups_that_find_the_same_are_done_as_each_alone_would_be():
+  """EOS is far ahead everywhere, so that all groups end the same outputs at once, and nothing later is better."""
+  table, limits = np.zeros((1, V, V, V), np.float32), np.array([LONGEST], np.int32)
+  table[..., EOS], table[..., 1] = 5.0, 1.0
+  waiting = table, limits, search.row_keys(5, np.arange(1))
+  found = lambda **options: queued(SearchConfig(**options), 1, 1, None)(waiting, 1)
+  alone, plain = found(beam_size=2, n_best=2), found(beam_size=4, n_best=4)
+  assert alone.steps[0] < LONGEST
+  for n_best in (1, 2, 4):
+    both = found(beam_size=4, groups=2, diversity=0.5, n_best=n_best)
+    assert both.steps.tolist() == alone.steps.tolist()
+    best = both.hypotheses
+    assert best.tokens[0, :2].tolist() == alone.hypotheses.tokens[0].tolist()
+    assert best.found[0, :n_best].all() and len({tuple(ids) for ids in best.tokens[0, :n_best].tolist()}) == n_best
+    assert best.log_probs[0, n_best - 1] > plain.hypotheses.log_probs[0, n_best - 1] - 3.0  # what is listed is no last resort
 
 
 def test_groups_without_diversity_are_searches_of_their_size():

@@ -9,12 +9,13 @@ from decoding import wishes
 from decoding.batches import lay_automata, lay_prefixes, length_class, wish_class
 from decoding.continuer import Continuer
 from decoding.requests import Request
+from decoding.translator import Translator
 from tests.conftest import BOS, EOS, FILLER
 from tests.explorer_stand_ins import shaken, small_translator, small_vocabulary
 from tests.test_constraints import ALL, LONGEST, V, draw_wishes, feasible_wishes, outputs, repeats, rules_of
 from tests.test_search import Cache, chain_step, log_probability
 from transformer import architectures, search, tokens
-from transformer.config import LanguageModelConfig
+from transformer.config import LanguageModelConfig, ModelConfig
 from transformer.search import SearchConfig, SearchProblem, Sentences, automaton, beginning, constraints
 
 
@@ -135,6 +136,18 @@ def test_a_prefix_nearly_as_long_as_its_translation_may_be_is_written():
   padded = length_class(len(vocabulary.encode(line)) + 1) + one.search_config.extra_length
   assert len(vocabulary.encode(prefix)) < limit and lay_prefixes([settle_in(vocabulary, prefix)], 8, 0).ids.shape[1] > padded
   assert one.translate([Request(line, prefix=prefix)])[0].text.startswith(prefix)
+
+
+def test_a_prefix_is_padded_to_no_more_than_learned_positions():
+  vocabulary = small_vocabulary()
+  model = architectures.build(ModelConfig(vocabulary.size, vocabulary.size, d_model=14, num_heads=2, num_layers=1, d_ff=11,
+                                          dropout=0.0, positions='learned', max_positions=60))
+  params = model.init(jax.random.key(0))
+  one = Translator([model], [params], vocabulary, vocabulary, SearchConfig(beam_size=2, extra_length=30))
+  line, prefix = 'the dog sees it ' * 7, 'the dog sees it ' * 14
+  count = len(vocabulary.encode(prefix))
+  assert 56 < count < len(vocabulary.encode(line)) + 1 + 30 <= 60
+  assert one.translate([Request(line, prefix=prefix)])[0].text.startswith(prefix.strip())
 
 
 def settle_in(vocabulary, prefix):

@@ -5,7 +5,7 @@ others compute the context in one call that keeps no weights. They equal it up t
 refused by the model's record. Cached steps and inspect() always take einsum, see layers.written_out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import jax
@@ -87,13 +87,13 @@ def chosen(config: AnyModelConfig) -> Kernel | None:
   return ATTENTION_KERNELS[config.attention_kernel] if isinstance(config, ModelConfig) else None
 
 
-def check(config: AnyModelConfig, platform: str, longest: int | None = None) -> None:
+def check(config: AnyModelConfig, platform: str, lengths: Collection[int] = ()) -> None:
   """Raise ValueError when a run would never use the kernel that it asks for.
 
   Args:
     config: the model's.
     platform: of the devices that train, as jax.Device.platform names it; or what else they are.
-    longest: tokens of the longest side of a training batch; None: not known.
+    lengths: tokens of either side of the training batches, padding included; none: not known.
   """
   kernel = chosen(config)
   if kernel is None:
@@ -102,7 +102,11 @@ def check(config: AnyModelConfig, platform: str, longest: int | None = None) -> 
   if kernel.on_gpu_only and platform not in ('gpu', 'cuda'):
     raise ValueError(f'{name}, which needs NVIDIA GPUs that are there, and the devices are {platform}; '
                      'set model.attention_kernel to xla or einsum')
-  if longest is not None and longest < kernel.shortest:
-    raise ValueError(f'{name}, which takes texts of {kernel.shortest} tokens and more, and the batches have {longest} at '
+  if lengths and max(lengths) < kernel.shortest:
+    raise ValueError(f'{name}, which takes texts of {kernel.shortest} tokens and more, and the batches have {max(lengths)} at '
                      'most; set model.attention_kernel to xla or einsum, or pack longer rows with data.batching=packed '
                      'and data.packed_length')
+  if lengths and not any(length >= kernel.shortest and not length % kernel.multiple for length in lengths):
+    raise ValueError(f'{name}, which takes texts of {kernel.shortest} tokens and more whose number is a multiple of '
+                     f'{kernel.multiple}, and the batches have {", ".join(map(str, sorted(set(lengths))))}; set model.attention_kernel '
+                     'to xla or einsum, or data.packed_length or the fixed lengths to such a number')

@@ -178,7 +178,8 @@ def _muon(config: OptimizerConfig) -> optax.GradientTransformation:
   The mean is Nesterov's, with config.momentum. Four Newton-Schulz steps follow a scaling of the rows that bounds the
   norm closely (Boissin et al., 2025), where five would without it. Directions have a root mean square of
   config.muon_rms: at 0.2, Adam's usual one (Liu et al., 2025, §2.2), one learning rate serves matrices and all else,
-  which Adam with Nesterov's mean updates (Dozat, 2016).
+  which Adam with Nesterov's mean updates (Dozat, 2016). Gradients of less than about 1e-6 give smaller directions: optax
+  scales no row by a norm below 1e-8.
   """
   numbers = lambda tree: jax.tree_util.tree_map_with_path(lambda path, leaf: _matrix(path, leaf.ndim), tree)
   unscaled = -1.0  # build() turns the sign and brings the learning rate

@@ -28,7 +28,8 @@ class _Beam(NamedTuple):
   token_log_probs: Float[Array, 'B W L']
   log_probs: Float[Array, 'B W']  # of the live hypotheses, best first in each group
   states: tuple[PyTree, ...]  # of the rules
-  found: Hypotheses  # those that ended, [B, G*K], best first in each group
+  found: Hypotheses  # those that ended, [B, G*K], best first in each group; each once
+  ended: Float[Array, 'B W'] | None  # the best scores in each group of what ended there, elsewhere too or not; None: one group
   done: Bool[Array, ' B']  # see early_stopping
   given_up: Bool[Array, ' B']
 
@@ -63,7 +64,8 @@ def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
   row is frozen, so neighbours in a batch cannot change it; finished ones beyond n_best are the best up to then. So it is
   with early_stopping 'exact'; see early_stopping for other ways.
 
-  Each group of diverse beam search is a search of its own, with its own list, and done when that is full and certain.
+  Each group of diverse beam search is a search of its own, and done when as many as it keeps have ended and are certain,
+  whatever other groups have found; the sentence is done when all groups are and there are n_best different outputs.
 
   A coverage penalty is part of the scores of hypotheses that ended. Live ones, all of one length, have still to attend
   to the rest, so they are compared by log-probability alone; the penalty is never above 0, so the bound holds.
@@ -88,7 +90,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
     first = jnp.where(jnp.arange(width) % size == 0, 0.0, NEVER)
     given_up = problem.outgrown(t, sentences.limits)
     return _Beam(sentences, t, last, tokens, jnp.zeros(tokens.shape), jnp.broadcast_to(first[None], (batch, width)),
-                 states, none, given_up, given_up)
+                 states, none, None if groups == 1 else nothing[:, :width], given_up, given_up)
 
   def choose(beam: _Beam, logits: Float[Array, 'B W V'], normalizer: Float[Array, 'B W']
              ) -> tuple[Continuations, Continuations]:
@@ -115,16 +117,20 @@ def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
     found = jax.tree.map(lambda new, old: jnp.where(beam.done.reshape(-1, *[1] * (old.ndim - 1)), old, new),
                          found, beam.found)
     by_group = lambda values: values.reshape(values.shape[0], groups, -1)
-    standing = Standing(by_group(found.scores), by_group(live.total).max(axis=-1), config.penalty(t + 1)[:, None],
-                        config.penalty(limits)[:, None], wanted, size)
-    enough = EARLY_STOPPING[config.early_stopping](standing).all(axis=-1)
+    best, enough = None, jnp.bool_(True)
+    if beam.ended is not None:
+      pool = jnp.concatenate([by_group(beam.ended), by_group(ended.scores)], axis=-1)
+      best, enough = jax.lax.top_k(pool, size)[0].reshape(beam.ended.shape), found.found.sum(axis=-1) >= config.n_best
+    standing = Standing(by_group(found.scores if best is None else best), by_group(live.total).max(axis=-1),
+                        config.penalty(t + 1)[:, None], config.penalty(limits)[:, None], wanted, size)
+    enough &= EARLY_STOPPING[config.early_stopping](standing).all(axis=-1)
     t = jnp.where(beam.done, t, t + 1)
     done = beam.done | enough | (t >= limits)
     given_up = ~done & problem.outgrown(t, limits)
     cache = cache._replace(beams=take(cache.beams, live.parent))
     states = advanced(problem.rules, known, tuple(take(state, live.parent) for state in beam.states), live.token)
     return _Beam(beam.sentences._replace(cache=cache), t, live.token, _extended(beam.tokens, live, live.token, beam.t),
-                 _extended(beam.token_log_probs, live, live.gained, beam.t), live.total, states, found,
+                 _extended(beam.token_log_probs, live, live.gained, beam.t), live.total, states, found, best,
                  done | given_up, beam.given_up | given_up)
 
   return Algorithm(start, advance, lambda beam: diverse.joined(beam.found, config) if groups > 1 else beam.found)

@@ -44,7 +44,7 @@ class SearchConfig:
   no_repeat_ngram: int = 0  # no output has the same n tokens in a row twice, see constraints.no_repeat_ngram; 0: off
   early_stopping: str = 'exact'  # beam: when a sentence is done, see early_stopping
   groups: int = 1  # beam: parts of it that are to find different outputs (Vijayakumar et al., 2018); 1: off
-  diversity: float = 0.5  # groups: subtracted from a log-probability for each earlier group that took the same token
+  diversity: float = 0.5  # groups: subtracted from a log-probability for each hypothesis of earlier groups that took the same token
   strategy: str = 'beam'  # beam: the likeliest outputs found; sample: drawn at random, see sampling
   temperature: float = 1.0  # sample: logits are divided by it
   top_k: int = 0  # sample: draw from the k likeliest tokens alone (Fan et al., 2018); 0: from all

@@ -29,16 +29,16 @@ class Standing(NamedTuple):
 EARLY_STOPPING: Registry[Callable[[Standing], Bool[Array, 'B G']]] = Registry('search.early_stopping')
 
 
-def _is_ahead(standing: Standing, penalty: Float[Array, 'B 1']) -> Bool[Array, 'B G']:
-  """Return whether those that are wanted are ahead of all live ones at a penalty, by NOISE at least."""
+def _is_ahead(standing: Standing, rank: int, penalty: Float[Array, 'B 1']) -> Bool[Array, 'B G']:
+  """Return whether the one of this rank that ended is ahead of all live ones at a penalty, by NOISE at least."""
   bound = jnp.where(standing.live > NEVER, standing.live / penalty, NEVER)
-  return standing.scores[..., standing.wanted - 1] - NOISE >= bound
+  return standing.scores[..., rank - 1] - NOISE >= bound
 
 
 @EARLY_STOPPING.register('exact', 'when no other output can become better')
 def exact(standing: Standing) -> Bool[Array, 'B G']:
   """At the limit the penalty is largest, and a log-probability can only fall: what is found is what no limit would change."""
-  return _is_ahead(standing, standing.at_limit)
+  return _is_ahead(standing, standing.wanted, standing.at_limit)
 
 
 @EARLY_STOPPING.register('full', 'when beam_size outputs have ended')
@@ -47,7 +47,13 @@ def full(standing: Standing) -> Bool[Array, 'B G']:
   return standing.scores[..., standing.beams - 1] > NEVER
 
 
-@EARLY_STOPPING.register('heuristic', 'when no other hypothesis is better at its present length')
+@EARLY_STOPPING.register('heuristic', 'when beam_size outputs have ended and no other hypothesis is better at its present length')
 def heuristic(standing: Standing) -> Bool[Array, 'B G']:
-  """As in Hugging Face's generate: the fewest steps; longer outputs that would have become better are missed."""
-  return _is_ahead(standing, standing.now)
+  """As in Hugging Face's generate: longer outputs that would have become better are missed, in rare cases."""
+  return full(standing) & _is_ahead(standing, standing.beams, standing.now)
+
+
+@EARLY_STOPPING.register('top', 'when n_best outputs have ended and no other hypothesis is better at its present length')
+def top(standing: Standing) -> Bool[Array, 'B G']:
+  """The fewest steps; longer outputs that would have become better are missed."""
+  return _is_ahead(standing, standing.wanted, standing.now)

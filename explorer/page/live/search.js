@@ -44,11 +44,12 @@ function continuations(logits, live, count, allowed) {
 
 // Whether no live hypothesis can become better than what is found, by each way of transformer/search/early_stopping.py.
 const EARLY_STOPPING = {
-  exact: ({found, live, limit, search}) => isAhead(found, live, penaltyOf(search, limit), search),
+  exact: ({found, live, limit, search}) => isAhead(found[0], live, penaltyOf(search, limit), search),
   full: ({found, search}) => found.length >= search.beam_size,
-  heuristic: ({found, live, length, search}) => isAhead(found, live, penaltyOf(search, length), search),
+  heuristic: ({found, live, length, search}) => isAhead(found[search.beam_size - 1], live, penaltyOf(search, length), search),
+  top: ({found, live, length, search}) => isAhead(found[0], live, penaltyOf(search, length), search),
 };
-const isAhead = (found, live, penalty, search) => found.length > 0 && found[0].score - search.noise >= live / penalty;
+const isAhead = (ended, live, penalty, search) => ended && ended.score - search.noise >= live / penalty;
 
 // Returns {found: the finished hypotheses, the best first, at most beam_size; nodes, best: the tree of all that were
 // considered, as explorer/beam.py has it, with tokens in place of their names}.
