@@ -35,7 +35,8 @@ def main(options: compare_options.CompareOptions) -> int:
   systems = {path: text_files.read_lines(path) for path in options.systems}
   for path, lines in [*systems.items(), *zip(options.references[1:], references[1:])]:
     scores.check_counts(lines, references[0], path, options.references[0])
-  print('\n'.join(report(systems, references, options)))
+  text = '\n'.join(report(systems, references, options))
+  print(text.encode('utf-8', 'backslashreplace').decode())  # names of files may be no UTF-8
   return 0
 
 

@@ -23,7 +23,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # hides XLA's notes to its d
 # --help and mistaken flags are answered here, before the seconds that the imports below take.
 OPTIONS = sweep_options.parse(sys.argv, __doc__) if __name__ == '__main__' else None
 
-from sweeps import queue  # noqa: E402
+from sweeps import finished_rows, queue  # noqa: E402
 from sweeps import table as ablation_table  # noqa: E402
 
 
@@ -42,7 +42,7 @@ def main(options: sweep_options.SweepOptions) -> int:
   except children.Stopped as stop:
     print(stop, file=sys.stderr)
     return stop.exit_code
-  rows, left_out = ablation_table.finished_rows(options.workdir, {row.name: row.config for row in options.rows}, options.order)
+  rows, left_out = finished_rows.finished_rows(options.workdir, {row.name: row.config for row in options.rows}, options.order)
   if not rows:
     print('\n'.join([*left_out, f'No run in {options.workdir} that was asked for is finished yet: there is nothing to make '
                      'a table of.']), file=sys.stderr)
@@ -76,7 +76,7 @@ def search_values(options: sweep_options.SweepOptions) -> int:
   return 0
 
 
-def tabulate_lengths(options: sweep_options.SweepOptions, rows: list[ablation_table.Row]) -> None:
+def tabulate_lengths(options: sweep_options.SweepOptions, rows: list[finished_rows.Row]) -> None:
   """Write and print BLEU by sentence length, as in Figure 2 of Bahdanau et al. (2015)."""
   from sweeps import length_curve
   curves = length_curve.measure(rows)

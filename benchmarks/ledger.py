@@ -23,7 +23,8 @@ from checks.whole_files import write_whole
 from options import programs
 from options.configurations import shipped_variants
 from options.mistakes import listed
-from sweeps.table import figure, figures_of
+from sweeps.finished_rows import figures_of
+from sweeps.table import figure
 from training.json_files import read_json
 
 LEDGER, README = ROOT / 'docs' / 'ledger.md', ROOT / 'README.md'

@@ -22,7 +22,8 @@ from checks.errors import ConfigError, DamagedError
 from configs import default
 from corpora.config import KINDS, PATHS
 from options.configurations import CONFIGS, leaves, load_config, shipped_variants, with_options
-from sweeps.table import NOT_COMPARED, finished_run
+from sweeps.finished_rows import finished_run
+from sweeps.table import NOT_COMPARED
 from training.environment import starts_of
 from training.finished import changed_since, has_reached_its_end
 from training.json_files import as_json, as_written, read_json

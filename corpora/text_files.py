@@ -143,7 +143,9 @@ class TextFile(NamedTuple):
 
   @classmethod
   def of(cls, path: str) -> 'TextFile':
-    """Note what the file is now; whether it can be read is seen when it is."""
+    """Note what the file is now; whether it can be read is seen when it is. Raises DataError for a pipe."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+      raise DataError(f'{path} is no regular file, and is read more than once; write what it yields to a file first')
     return cls(path, _mark(path))
 
   def blocks(self, notes: list[str] | None = None) -> Iterator[tuple[bytes, list[str]]]:

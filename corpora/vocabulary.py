@@ -34,6 +34,7 @@ from corpora.words import words as words
 _SPECIAL = ('<pad>', '<unk>', '<s>', '</s>')
 MOST_SENTENCES = 1_000_000  # SentencePiece learns from at most this many sentences, drawn evenly from all
 
+_MOST_BYTES = 1 << 16  # of a sentence that SentencePiece learns from
 _LINES_AT_A_TIME = 4096  # of a document that are encoded in one part
 _TEXTS_FOR_THREADS = 1024  # fewer are encoded faster than threads start
 
@@ -241,8 +242,8 @@ def processor(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
 def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None = None) -> bytes:
   """Train a SentencePiece model, serialised; the same sentences give the same model.
 
-  A corpus too small for `size` entries gets as many as it has. Sentences of more than 65,536 bytes, and those with
-  U+2585, which SentencePiece keeps for itself, are not learnt from; they are encoded like any other.
+  A corpus too small for `size` entries gets as many as it has. Sentences of more than 65,536 bytes are learnt from in parts.
+  Those with U+2585, which SentencePiece keeps for itself, are not; they are encoded like any other.
 
   Raises:
     ConfigError: when a tag holds a space.
@@ -256,12 +257,12 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
       model_type=config.kind, vocab_size=size, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
       byte_fallback=config.byte_fallback and kind.has_bytes, normalization_rule_name='identity',
       add_dummy_prefix=config.dummy_prefix,
-      remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=1 << 16, num_threads=2,
+      remove_extra_whitespaces=False, character_coverage=1.0, max_sentence_length=_MOST_BYTES, num_threads=2,
       minloglevel=2, control_symbols=list(config.control_symbols), user_defined_symbols=list(config.tags))
   if not kind.size_is_exact:
     options |= dict(use_all_vocab=False, hard_vocab_limit=False)
   read = shown(sentences, 'reading for the vocabulary', ' sentences')
-  texts = _sample((text for text in read if text.strip()), MOST_SENTENCES)
+  texts = _sample((part for text in read for part in _parts(text) if part.strip()), MOST_SENTENCES)
   if not texts:
     raise DataError('there is no text to make a vocabulary from')
   model = io.BytesIO()
@@ -277,6 +278,19 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
         if least else f'cannot be made ({str(error).splitlines()[-1][:200]})') +
         '; set --config.vocabulary.size') from None
   return model.getvalue()
+
+
+def _parts(text: str) -> Iterator[str]:
+  """Yield a text, or parts of it of at most _MOST_BYTES, cut at spaces where there are any."""
+  most, begin = _MOST_BYTES // 4, 0  # characters, of four bytes at most
+  if len(text) <= most or len(text.encode()) <= _MOST_BYTES:
+    yield text
+    return
+  while begin < len(text):
+    end = begin + most
+    space = text.rfind(' ', begin + 1, end + 1) if end < len(text) else -1
+    yield text[begin:space if space > 0 else end]
+    begin = space + 1 if space > 0 else end
 
 
 def _sample(texts: Iterable[str], most: int) -> list[str]:

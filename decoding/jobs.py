@@ -17,6 +17,7 @@ from checks import whole_files
 from checks.errors import ConfigError, DamagedError, DataError
 from corpora import text_files
 from options.decode_options import DecodeOptions
+from options.flags import PARTS_END
 from training import peers
 from training.json_files import read_json, write_json
 
@@ -73,7 +74,7 @@ def in_parts(lines: Sequence[str], output: str, part_lines: int, asked: Callable
   Raises:
     ConfigError: when the parts that are there belong to another job.
   """
-  count, folder = jax.process_count(), f'{output}.parts'
+  count, folder = jax.process_count(), output + PARTS_END
   if count > 1:
     part_lines = max(1, min(part_lines, -(-len(lines) // count)))
   elif len(lines) <= part_lines and not os.path.isfile(os.path.join(folder, _JOB)):

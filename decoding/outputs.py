@@ -9,6 +9,7 @@ from typing import IO
 
 from checks import locks
 from checks.errors import ConfigError, naming
+from options.flags import LOCK_END
 from training import peers
 from training.run_folder import FolderBusyError
 
@@ -46,7 +47,7 @@ def locked(path: str, option: str) -> Iterator[None]:
     ConfigError: when PATH.lock is a file of another kind.
     FolderBusyError: naming the process that writes this file.
   """
-  place = f'{path}.lock'
+  place = path + LOCK_END
   with _opened(place, option):
     try:
       yield

@@ -1,6 +1,7 @@
 """The options of compare.py: its flags, and the record that they become."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from options import parsing
@@ -41,3 +42,5 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
   systems = values['systems'] or ()
   if systems and len(set(systems)) < 2:
     yield f'expected two different systems or more, found {" ".join(systems)}'
+  if (language := str(values['language'])) and not re.fullmatch(r'[A-Za-z]{2,3}([-_]\w+)*', language):
+    yield f'--language={language}: expected a code of two or three letters, such as zh or zh-TW'

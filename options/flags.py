@@ -6,6 +6,7 @@ Parsing, the message about a wrong value, and --help all follow from this declar
 import dataclasses
 import glob
 import os
+import pathlib
 import re
 import select
 import shlex
@@ -107,6 +108,9 @@ def split_paths(text: str) -> tuple[str, ...]:
 NO_INPUT = '--input=-: standard input has ended without a line; pipe sentences into it, or give --input=FILE'
 
 
+LOCK_END, PARTS_END = BESIDE_OUTPUT = ('.lock', '.parts')  # of names beside an output, which a command that was stopped may leave
+
+
 def input_mistakes(path: str) -> Iterator[str]:
   """Yield NO_INPUT when the path that --input names is -, standard input, and that is known to be empty already."""
   if path == '-' and _is_known_to_be_empty(sys.stdin):
@@ -170,6 +174,10 @@ def output_mistakes(path: str, **read: Value) -> Iterator[str]:
     given = (value,) if isinstance(value, str) else value or ()
     if os.path.realpath(path) in [os.path.realpath(one) for text in given for one in matching(text)]:
       yield f'--output={path} is a file that --{name} reads, and would replace it; give another path'
+    elif pattern := next((text for text in given if not os.path.exists(text) and any(
+        pathlib.PurePath(os.path.abspath(path + end)).match(os.path.abspath(text)) for end in ('', *BESIDE_OUTPUT))), None):
+      yield (f'--output={path}: --{name}={pattern} would read it, or a file that lies beside it while it is written, when the command '
+             'is given again; give another path')
 
 
 def new_folder_mistakes(option: str, path: str) -> Iterator[str]:

@@ -139,13 +139,13 @@ def _is_value(rest: Sequence[str], switch: bool) -> bool:
 def _read_values(tokens: Sequence[_Token], alone: Sequence[_Word], known: Mapping[str, Flag], errors: list[str]
                  ) -> dict[str, Value]:
   """Return the values of the given flags; add to `errors` what is wrong with them, and each word that no flag takes."""
-  found, left = [], list(alone)
+  found, left, named = [], list(alone), {token.name for token in tokens if not token.tree}
   for flag in known.values():
-    if flag.positional == 'one' and left:
+    if flag.positional == 'one' and left and flag.name not in named:
       found.append((flag, left.pop(0).text))
   found += [(known[token.name], token.value) for token in tokens
             if not token.tree and token.name in known and token.value]
-  rest = next((flag for flag in known.values() if flag.positional == 'rest'), None)
+  rest = next((flag for flag in known.values() if flag.positional == 'rest' and flag.name not in named), None)
   values: dict[str, Value] = {rest.name: tuple(at_home(word.text) for word in left)} if rest and left else {}
   if not rest:
     errors += [f'{word.text!r} stands alone; ' + (f'several values of {word.behind} are separated by commas' if word.behind

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from checks.errors import ConfigError
-from options.configurations import as_overrides
+from options.configurations import as_overrides, decides_nothing, is_one_of
 from options.mistakes import listed
 
 SCALES = {'log': 'log:LOW:HIGH', 'linear': 'linear:LOW:HIGH', 'choice': 'choice:A:B:…'}
@@ -26,6 +26,8 @@ _NOT_COMPARED = {
         'jsonl_source_field', 'jsonl_target_field', 'heldout', 'text', 'validation_text', 'test_text', 'document',
         'heldout_share', 'task', 'source_language', 'target_language', 'validation_split', 'max_length',
         'fixed_source_length', 'fixed_target_length')}}
+# … those that a validation loss does not depend on …
+_NO_LOSS = ('search', 'train.num_samples', 'train.watch_attention')
 # … and those that decide the text that a vocabulary is made of, where none is supplied.
 _MAKES_VOCABULARY = tuple(f'data.{name}' for name in (
     'train_split', 'max_characters', 'max_ratio', 'min_letters', 'drop_identical', 'drop_duplicates', 'drop_control',
@@ -122,6 +124,8 @@ def _mistakes(one: Range, is_supplied: bool) -> Iterator[str]:
   """Yield a sentence for each mistake in a range."""
   yield from (reason for name, reason in _NOT_COMPARED.items()
               if one.option == name or name.endswith('.') and one.option.startswith(name))
+  if decides_nothing(one.option) or is_one_of(one.option, _NO_LOSS):
+    yield 'the validation loss, by which trials are compared, does not depend on it'
   if one.option in _MAKES_VOCABULARY and not is_supplied:
     yield (f'each trial would make a vocabulary of its own training text: {_TOKENS}; give --config.vocabulary.source_model')
   if one.option == 'data.batching' and 'fixed' in one.values:

@@ -163,6 +163,8 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
 
 def _mistakes_of_search(values: Mapping[str, Value]) -> Iterator[str]:
   """Yield a sentence for each flag that has no effect with --search, or none without it."""
+  if values['print'] and values['table']:
+    yield '--print and --table do different things; give one of them'
   if not values['search']:
     defaults = {flag.name: flag.default for flag in FLAGS}
     yield from (f'--{name} has no effect without --search; give --search, too, or leave it out'

@@ -16,7 +16,8 @@ from corpora import loading
 from corpora.splits import Pair
 from decoding import scores
 from decoding.length_groups import Group, group_by_length
-from sweeps.table import FinishedRun, Row, Table, as_markdown, spread
+from sweeps.finished_rows import FinishedRun, Row
+from sweeps.table import Table, as_markdown, spread
 from sweeps.table import as_text as table_as_text
 from tasks import setup
 from training.json_files import write_json

@@ -40,6 +40,8 @@ from transformer.search import SearchConfig
 
 Config = Mapping[str, Any]  # a configuration as nested dictionaries
 _SEEDS = 2 ** 63  # numbers that every generator takes
+# Options of a vocabulary that is made, which a run that starts from another one has not. Its tags are compared.
+_NOT_OF_A_START = ('size', 'byte_fallback', 'dummy_prefix', 'control_symbols', 'source_model', 'target_model')
 
 
 def read(options: TrainOptions) -> Setup:
@@ -52,6 +54,7 @@ def read(options: TrainOptions) -> Setup:
     raise ConfigError(f'--inspect is for pairs; data.kind {setup.corpus.kind!r} holds {setup.task}: leave it out')
   if setup.places.init_from:
     check_held_out('config.init_from', setup.places.init_from, options.config)
+    _check_vocabulary_of(setup.places.init_from, options)
   text, programs = setup.places.cache_dir, setup.places.compile_cache
   if text and '://' in text:
     raise ConfigError(f'--config.data.cache_dir={text}: expected a folder on a disk, of which token stores are mapped into memory')
@@ -79,6 +82,16 @@ def check_held_out(option: str, workdir: str, config: Config) -> None:
     raise ConfigError(f'--{option}={workdir} has held out other lines of {data[path]}: seed and data.heldout are {held(theirs)} there '
                       f'and {held(config)} here, so that it has trained on lines that this run is tested with; give the same, or '
                       f'make a file for each split once, and take data.kind={HELD_OUT_BY_SEED[data["kind"]]}')
+
+
+def _check_vocabulary_of(workdir: str, options: TrainOptions) -> None:
+  """Raise ConfigError when options were given that the vocabulary of the run to start from was not made with."""
+  folder = RunFolder(workdir)
+  theirs = folder.read_config()['vocabulary'] if folder.has(folder.config) else {}
+  for name in (name for name in _NOT_OF_A_START if f'vocabulary.{name}' in options.given and name in theirs):
+    if (own := options.config['vocabulary'][name]) != theirs[name]:
+      raise ConfigError(f'config.vocabulary.{name} is {own!r}, and has no effect: the vocabulary is that of {workdir}, which '
+                        f'init_from names, where it is {theirs[name]!r}; leave it out, or train anew')
 
 
 def check_one_vocabulary(vocabularies: Mapping[str, tuple[Vocabulary, Vocabulary]]) -> None:

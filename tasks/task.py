@@ -315,6 +315,9 @@ class Task(abc.ABC):
     if self.setup.model.share_embeddings and not marian_vocabulary.share_ids(source, target):
       raise ConfigError(f'config.model.share_embeddings is True, but {workdir} has a vocabulary for each language; '
                         'set model.share_embeddings=False, as that run has')
+    if lacking := set(self.setup.vocabulary.tags) - {*source.pieces(range(source.size))}:
+      raise ConfigError(f'config.vocabulary.tags has {", ".join(sorted(lacking))}, and the vocabulary of {workdir} has no such entry; '
+                        'leave it out, or start from a run that was trained with it')
     return source.model, None if source is target else target.model
 
 

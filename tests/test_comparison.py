@@ -64,6 +64,15 @@ def test_every_reference_counts_by_length_and_by_sentence(tmp_path, capsys):
   assert 'BLEU by words of the first reference' in told and told.count('    reference  ') == 2
 
 
+def test_a_file_may_have_a_name_that_is_no_utf_8(tmp_path, capsys):
+  names = [os.fsencode(tmp_path / name) + b'\xff' for name in ('ref', 'a', 'b')]
+  for name, lines in zip(names, (REFERENCE, GOOD, BAD)):
+    with open(name, 'w') as file:
+      file.write('\n'.join(lines) + '\n')
+  compare.main(options(*map(os.fsdecode, names), '--samples=20'))
+  assert f'{tmp_path}/a\\udcff' in capsys.readouterr().out
+
+
 def test_texts_without_spaces_are_compared_by_characters(tmp_path, capsys):
   for name, lines in (('ref', ['我是一个学生。', '狗睡在街上。']), ('a', ['我是一名学生。', '狗睡在街上。']), ('b', ['我们是学生。', '狗睡在路上。'])):
     (tmp_path / name).write_text('\n'.join(lines) + '\n')

@@ -11,7 +11,7 @@ import pytest
 import train
 from checks.errors import ConfigError
 from options import configurations, decode_options
-from sweeps import table
+from sweeps import finished_rows
 from tasks.setup import check_held_out
 from tasks.translation import Translation
 from tests.tiny_runs import options
@@ -52,10 +52,10 @@ def test_what_decides_nothing_makes_no_other_run(tmp_path):
   assert differences(before, changed(data__mix=['back/*0.7#<bt>'], init_from='runs/x')) == ['data.mix']
   supplied = lambda **more: changed(vocabulary__source_model='x.model', **more)
   with RunFolder(str(tmp_path / 'run')).create_or_resume(supplied(vocabulary__size=9)) as folder:
-    run = table.FinishedRun(folder, 0, {}, None, {}, {})
-    assert table._differences(run, supplied(vocabulary__size=10)) == []  # of which the supplied model has no use
-    assert table._differences(run, changed(vocabulary__size=10)) == ['vocabulary.size', 'vocabulary.source_model']
-    assert 'model.d_model' in table._differences(run, supplied(model__d_model=7))  # which cannot be trained
+    run = finished_rows.FinishedRun(folder, 0, {}, None, {}, {})
+    assert finished_rows._differences(run, supplied(vocabulary__size=10)) == []  # of which the supplied model has no use
+    assert finished_rows._differences(run, changed(vocabulary__size=10)) == ['vocabulary.size', 'vocabulary.source_model']
+    assert 'model.d_model' in finished_rows._differences(run, supplied(model__d_model=7))  # which cannot be trained
 
 
 def test_a_run_of_before_results_named_their_options_is_scored_again_for_other_ones():

@@ -76,6 +76,11 @@ def test_what_is_read_is_no_output(script, flags, tmp_path, monkeypatch, capsys)
         script.parse(['x.py', '--workdir=runs/x', '--input=other', f'--{flag}={read}', f'--output={output}'], '')
       assert ended.value.code == exit_codes.CONFIG
       assert f'--output={output} is a file that --{flag} reads, and would replace it' in capsys.readouterr().err
+  for read, output in [('o*', 'out'), (f'{tmp_path}/out*', 'out'), ('*.lock', './out'), ('*.parts', f'{tmp_path}/out')] * (
+      'input' in flags and script is decode_options):
+    with pytest.raises(SystemExit):
+      script.parse(['x.py', '--workdir=runs/x', f'--input={read}', f'--output={output}'], '')
+    assert f'--output={output}: --input={read} would read it' in capsys.readouterr().err
   beside = [] if script is decode_options else ['--reference=text']
   script.parse(['x.py', '--workdir=runs/x', '--input=other', *beside, f'--output={tmp_path}/new'], '')
   assert (tmp_path / 'text').read_text() == 'one dog\n'

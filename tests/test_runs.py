@@ -181,6 +181,14 @@ def test_a_run_with_two_vocabularies_cannot_lend_them_to_shared_embeddings(corpu
   assert not (tmp_path / 'new').exists()
 
 
+def test_a_run_that_starts_from_another_takes_no_options_of_a_vocabulary(corpus, run, tmp_path):
+  start = [f'--config.init_from={run}', '--config.train.num_steps=1']
+  with pytest.raises(ConfigError, match=r'config\.vocabulary\.size is 299, and has no effect: the vocabulary is that of'):
+    train.main(options(corpus, tmp_path / 'new', *start, '--config.vocabulary.size=299'))
+  with pytest.raises(ConfigError, match=r'config\.vocabulary\.tags has <bt>, and the vocabulary of .* has no such entry'):
+    train.main(options(corpus, tmp_path / 'new', *start, "--config.vocabulary.tags=('<bt>',)"))
+
+
 def test_another_configuration_is_refused_by_name(corpus, run):
   with pytest.raises(ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
     train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))

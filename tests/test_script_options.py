@@ -150,6 +150,14 @@ def test_compare_takes_its_files_in_order(capsys):
                 '--sentences=-1: expected a whole number, 0 or more', 'did you mean --samples?'):
     assert words in told
   assert 'expected two different systems or more, found a a' in refused(capsys, compare_options, 'r', 'a', 'a')
+  assert '--language=Chinese: expected a code of two or three letters' in refused(
+      capsys, compare_options, 'r', 'a', 'b', '--language=Chinese')
+
+
+def test_a_file_that_is_given_by_its_flag_takes_no_word_of_the_others(capsys):
+  read = lambda *words: compare_options.parse(['compare.py', *words, '--language=zh-TW'], '')
+  assert read('--reference=r', 'a', 'b', 'c') == read('r', 'a', 'b', 'c') == read('--systems=a,b,c', 'r')
+  assert "'c' stands alone" in refused(capsys, compare_options, 'r', '--systems=a,b', 'c')
 
 
 @pytest.mark.parametrize('script, paths, plain', [

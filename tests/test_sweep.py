@@ -19,8 +19,9 @@ import sweep
 import tasks
 import train
 from checks import exit_codes
+from checks.errors import DamagedError
 from options import configurations, programs, sweep_options, train_options
-from sweeps import queue
+from sweeps import finished_rows, queue
 from sweeps import table as ablation_table
 from tasks import announcement, setup
 from training.json_files import as_written, read_json
@@ -121,7 +122,7 @@ def test_the_table_holds_what_the_runs_left(swept):
 @pytest.mark.long
 def test_runs_of_before_results_named_the_strategy_are_tabled_alike(swept, tmp_path):
   paper = options(f'{ROOT}/configs/table3.py', 'x', '--rows=base,A1')
-  tabled = lambda workdir: ablation_table.tabulate(ablation_table.finished_rows(workdir, {})[0], paper, ['sweep.py'])
+  tabled = lambda workdir: ablation_table.tabulate(finished_rows.finished_rows(workdir, {})[0], paper, ['sweep.py'])
   shutil.copytree(swept[0] / 'base', tmp_path / 'base', ignore=shutil.ignore_patterns('checkpoints'))
   for path in (tmp_path / 'base').glob('seed_*/results.json'):
     results = json.loads(path.read_text())
@@ -138,8 +139,20 @@ def test_a_run_that_is_asked_for_more_steps_is_tabled_again_once_it_has_made_the
   asked = read_json(folder.config)
   asked['train']['num_steps'] = 5
   folder.write_json(folder.config, asked)  # as train.py does, which was killed then
-  (row,), notes = ablation_table.finished_rows(str(tmp_path), {})
+  (row,), notes = finished_rows.finished_rows(str(tmp_path), {})
   assert [run.seed for run in row.runs] == [0] and not notes
+
+
+def test_a_damaged_row_that_was_not_asked_for_is_left_out_and_told(swept, tmp_path):
+  for name in ('base', 'old'):
+    shutil.copytree(swept[0] / 'base', tmp_path / name, ignore=shutil.ignore_patterns('checkpoints'))
+  os.remove(tmp_path / 'old' / 'seed_0' / 'environment.json')
+  wanted = read_json(RunFolder(str(tmp_path / 'base' / 'seed_0')).config)
+  rows, notes = finished_rows.finished_rows(str(tmp_path), {'base': wanted})
+  assert [row.name for row in rows] == ['base'] and [note.partition(' (')[0] for note in notes] == [
+      'Left out: row old, which was not asked for and cannot be read']
+  with pytest.raises(DamagedError, match='environment.json'):
+    finished_rows.finished_rows(str(tmp_path), {'old': wanted})
 
 
 @pytest.mark.long
@@ -149,7 +162,7 @@ def test_runs_of_another_configuration_than_was_asked_for_are_no_row_of_the_tabl
                            ('--config.model.dropout=0.25', 'model.dropout'), ('--config.search.beam_size=3', 'search.beam_size'),
                            ('--config.train.num_steps=5', 'train.num_steps')):
     asked = options(config, swept[0], '--rows=base', '--seeds=2', '--table', change)
-    rows, notes = ablation_table.finished_rows(str(swept[0]), {row.name: row.config for row in asked.rows})
+    rows, notes = finished_rows.finished_rows(str(swept[0]), {row.name: row.config for row in asked.rows})
     assert [len(row.runs) for row in rows if row.name == 'base'] == ([] if left_out else [2])
     assert len(notes) == (2 if left_out else 0) and all(f'seed_{seed}, which differs in {left_out} from what was asked' in note
                                                         for seed, note in enumerate(notes))

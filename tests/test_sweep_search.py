@@ -357,6 +357,8 @@ def test_trials_on_other_text_than_the_first_are_refused(config, tmp_path, monke
     (['--ranges=model.d_ff=linear:8:64,model.d_ff=linear:8:9'], 'two ranges'),
     (['--config.optimizer.learning_rate_scale=3'], '--config.optimizer.learning_rate_scale is given, too'),
     (['--rows=a=,b='], '--rows names 2 rows; a search is of one'), (['--seeds=3'], 'a trial is one run'),
+    (['--ranges=search.alpha=linear:0.0:1.0'], 'the validation loss, by which trials are compared, does not depend on it'),
+    (['--ranges=train.log_every=linear:1:9'], 'does not depend on it'),
     (['--by_length'], '--by_length and --search do different things'), (['--print'], '--print and --search'),
     (['--trials=0'], '--trials=0: expected a positive whole number')])
 def test_mistakes_are_told_before_anything_runs(config, tmp_path, capsys, arguments, expected):
@@ -364,6 +366,12 @@ def test_mistakes_are_told_before_anything_runs(config, tmp_path, capsys, argume
     options(config, tmp_path / 'x', *arguments)
   assert ended.value.code == 2 and expected in capsys.readouterr().err
   assert not (tmp_path / 'x').exists()
+
+
+def test_commands_are_printed_or_a_table_is_made(config, tmp_path, capsys):
+  with pytest.raises(SystemExit):
+    sweep_options.parse(['sweep.py', f'--config={config}', f'--workdir={tmp_path}/x', '--print', '--table'], '')
+  assert '--print and --table do different things' in capsys.readouterr().err
 
 
 def test_what_has_no_effect_or_no_ranges_is_told(config, tmp_path, capsys, monkeypatch):

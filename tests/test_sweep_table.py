@@ -10,7 +10,7 @@ from decoding import length_groups
 from options import configurations, sweep_options
 from sweeps import length_curve
 from sweeps import table as ablation_table
-from sweeps.table import FinishedRun, Row
+from sweeps.finished_rows import FinishedRun, Row
 from tasks.classification import Classification
 from tasks.language_model import LanguageModelling
 from tasks.translation import Translation

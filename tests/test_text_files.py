@@ -62,6 +62,13 @@ def test_lines_end_at_line_feeds_alone():
   assert text_files.decode_lines(text.encode(), 'x') == ['a\u2028b\x85c\x0bd\x0ce\x1cf\rg', '', 'last']
 
 
+def test_a_pipe_is_refused_where_a_text_is_read_more_than_once(tmp_path):
+  os.mkfifo(tmp_path / 'pipe')
+  for options in (dict(kind='tsv', tsv=str(tmp_path / 'pipe')), dict(kind='running_text', text=str(tmp_path / 'pipe'))):
+    with pytest.raises(DataError, match='pipe is no regular file, and is read more than once'):
+      loading.load(loading.CorpusConfig(source_language='en', target_language='de', **options))
+
+
 def test_one_carriage_return_before_the_line_feed_goes():
   assert text_files.decode_lines(b'a\r\nb\r\r\n\r\nc\r', 'x') == ['a', 'b\r', '', 'c']
 

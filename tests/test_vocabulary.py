@@ -128,6 +128,16 @@ def test_nul_and_the_reserved_sign_in_the_training_text_do_no_harm():
     assert found.decode(found.encode(text)) == text
 
 
+@pytest.mark.parametrize('between', [' ', ''])
+def test_long_lines_are_learnt_from_in_parts(between):
+  line, config = between.join(['zebra', 'quagga'] * 9_000), VocabularyConfig(size=280)
+  parts = list(vocabulary._parts(line))
+  assert between.join(parts) == line and len(parts) > 1 and max(len(part.encode()) for part in parts) <= 1 << 16
+  learnt = vocabulary.Vocabulary(vocabulary.train(config, [line]), 'long')
+  assert len(learnt.encode('zebra quagga')) < 8
+  assert list(vocabulary._parts(line[:9])) == [line[:9]]
+
+
 def test_a_large_corpus_is_sampled_evenly_and_repeatably():
   texts = [str(i) for i in range(5000)]
   kept = vocabulary._sample(iter(texts), 500)
