@@ -32,10 +32,13 @@ class Kernel(NamedTuple):
   widths: Sequence[int] | None = None  # d_k that it takes; None: any
   adds_bias: bool = True  # whether it takes what positions add to the scores
 
+  def fits(self, length: int) -> bool:
+    """Return whether it takes texts of so many tokens, padding included."""
+    return length >= self.shortest and not length % self.multiple
+
   def takes(self, queries: int, entries: int) -> bool:
     """Return whether it computes attention of so many queries to so many entries, on the devices that jax has."""
-    fits = min(queries, entries) >= self.shortest and not queries % self.multiple and not entries % self.multiple
-    return fits and not (self.on_gpu_only and jax.default_backend() != 'gpu')
+    return self.fits(queries) and self.fits(entries) and not (self.on_gpu_only and jax.default_backend() != 'gpu')
 
   def attend(self, query: Float[Array, 'B Q H K'], memory: KeyValue, mask: Mask, scale: float, bias: Bias | None
              ) -> Float[Array, 'B Q H K']:
@@ -106,7 +109,7 @@ def check(config: AnyModelConfig, platform: str, lengths: Collection[int] = ()) 
     raise ValueError(f'{name}, which takes texts of {kernel.shortest} tokens and more, and the batches have {max(lengths)} at '
                      'most; set model.attention_kernel to xla or einsum, or pack longer rows with data.batching=packed '
                      'and data.packed_length')
-  if lengths and not any(length >= kernel.shortest and not length % kernel.multiple for length in lengths):
+  if lengths and not any(map(kernel.fits, lengths)):
     raise ValueError(f'{name}, which takes texts of {kernel.shortest} tokens and more whose number is a multiple of '
                      f'{kernel.multiple}, and the batches have {", ".join(map(str, sorted(set(lengths))))}; set model.attention_kernel '
                      'to xla or einsum, or data.packed_length or the fixed lengths to such a number')
