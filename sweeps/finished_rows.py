@@ -33,6 +33,7 @@ class FinishedRun(NamedTuple):
   task: type[Task]
   results: dict[str, Any]
   environment: dict[str, Any]
+  vocabularies: tuple[str, ...] = ()  # see vocabularies_of()
 
   @property
   def scored_text(self) -> str:
@@ -133,4 +134,9 @@ def finished_run(folder: RunFolder, seed: int) -> FinishedRun:
   results = read_json(folder.results)
   if 'search' in results:
     results['search'].setdefault('strategy', 'beam')  # the only strategy when results did not name it yet
-  return FinishedRun(folder, seed, leaves(config), task, results, read_json(folder.environment))
+  return FinishedRun(folder, seed, leaves(config), task, results, read_json(folder.environment), vocabularies_of(folder))
+
+
+def vocabularies_of(folder: RunFolder) -> tuple[str, ...]:
+  """Return the fingerprints of a run's (source, target) vocabularies; empty before they are there, and where they are lost."""
+  return tuple(each.fingerprint for each in folder.load_vocabularies()) if folder.has_vocabularies() else ()

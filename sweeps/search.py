@@ -23,7 +23,7 @@ from checks.exit_codes import CONFIG, DONE, NON_FINITE, OUT_OF_MEMORY, UNEXPECTE
 from options.configurations import decides_nothing, leaves
 from options.search_ranges import Range
 from options.sweep_options import SweepOptions
-from sweeps import queue
+from sweeps import finished_rows, queue
 from training.json_files import as_written, read_json, read_lines, write_json
 from training.run_folder import RunFolder
 
@@ -192,9 +192,9 @@ def _finish(journal: Journal, ours: Trial, theirs: optuna.Trial, stops: children
   code, last = queue.finish(run, head, stops, lambda: say(f'{head}: another process trains it; waiting for that'), watch)
   is_worse = watch()  # also of what was measured after the last look
   if watch.other_text:
-    raise TrialFailedError(f'{head} reads other text than the trials before it ({", ".join(watch.other_text)}), and their '
-                           f'losses would not compare: put the text back and delete {run.folder.path} to go on, or give '
-                           'another --workdir', CONFIG)
+    raise TrialFailedError(f'{head} reads other text or vocabularies than the trials before it '
+                           f'({", ".join(watch.other_text)}), and their losses would not compare: put them back and delete '
+                           f'{run.folder.path} to go on, or give another --workdir', CONFIG)
   ours.evaluations = sorted(watch.seen.items())
   ours.step, ours.seconds = watch.step, watch.seconds
   # A trial may have come to its end before it could be stopped; one that was to be stopped before it went on has no results.
@@ -235,7 +235,7 @@ class _Watch:
     self.seen: dict[int, float] = {}  # the loss at each evaluation, by step
     self.step: int | None = None
     self.seconds: float | None = None
-    self.other_text: list[str] = []  # names of the splits whose text is not that of earlier trials
+    self.other_text: list[str] = []  # what of _text_of() is not that of earlier trials
     self._is_worse = False
 
   def __call__(self) -> bool:
@@ -269,10 +269,16 @@ class _Watch:
 
 
 def _text_of(folder: RunFolder) -> dict[str, str]:
-  """Return the hashes of a run's training and validation text, by the names of the splits; empty before it has begun."""
+  """Return the hashes of a run's training and validation text, by the names of the splits, and then of its vocabularies.
+
+  What is not there yet is left out.
+  """
+  found: dict[str, str] = {}
   with contextlib.suppress(DamagedError):
-    return dict(list(read_json(folder.environment)['data'].items())[:2])
-  return {}
+    found |= list(read_json(folder.environment)['data'].items())[:2]
+  with contextlib.suppress(DamagedError):
+    found |= {'vocabulary': ' '.join(known)} if (known := finished_rows.vocabularies_of(folder)) else {}
+  return found
 
 
 def _text_before(journal: Journal) -> dict[str, str]:

@@ -168,6 +168,8 @@ def _mixtures(rows: Sequence[Row]) -> list[str]:
       warnings.append(f'Warning: the runs of {row.name} differ in {", ".join(sorted(unlike))}, not only in their seed.')
     if len({tuple(run.learnt_text) for run in row.runs}) > 1:
       warnings.append(f'Warning: the runs of {row.name} were trained or validated on different text, not only with another seed.')
+    elif len({run.vocabularies for run in row.runs if run.vocabularies}) > 1:
+      warnings.append(f'Warning: the runs of {row.name} have different vocabularies, though their options and text are the same.')
   if len({run.scored_text for row in rows for run in row.runs}) > 1:
     warnings.append('Warning: not all runs were scored on the same sentences; their scores do not compare.')
   elif len({tuple(run.learnt_text[1:]) for row in rows for run in row.runs}) > 1:

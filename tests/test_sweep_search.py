@@ -18,6 +18,8 @@ import pytest
 import sweep
 from checks import exit_codes
 from checks.errors import ConfigError, DamagedError
+from corpora import vocabulary
+from corpora.splits import Pair
 from options import configurations, sweep_options, train_options
 from sweeps import queue, search, search_table
 from tests.tiny_runs import PROGRAMS, write_corpus
@@ -299,7 +301,7 @@ def test_options_that_decide_nothing_may_change_in_a_search(config, tmp_path, mo
 
 
 class OfText(StandIn):
-  """A stand-in that tells the text it has read, as a run does."""
+  """A stand-in that tells the text it has read, as a run does, and has a vocabulary of what follows three letters."""
 
   def __init__(self, text):
     super().__init__()
@@ -309,12 +311,17 @@ class OfText(StandIn):
     os.makedirs(run.folder.path, exist_ok=True)
     with open(run.folder.environment, 'w') as file:
       json.dump({'data': dict(zip(('train', 'val', 'test'), self.text))}, file)
+    if letters := self.text[3:]:
+      made, _ = vocabulary.make(vocabulary.VocabularyConfig(kind='char', size=400), [Pair(letters, letters)])
+      run.folder.save_vocabularies(made, None)
     return super().__call__(run, head, stops, tell, is_enough)
 
 
 @pytest.mark.parametrize('text, ranges, told', [
-    ('abz', '', None), ('ayc', '', r'\(val\)'), ('xyc', '', r'\(train, val\)'),
-    ('xbc', ',data.max_ratio=linear:2.0:9.0', None)])  # which pairs are left for training is what is searched
+    ('abzmn', '', None), ('aycmn', '', r'\(val\)'), ('xycmn', '', r'\(train, val\)'), ('abcmo', '', r'\(vocabulary\)'),
+    ('abc', '', None),  # it has no vocabulary yet
+    ('xbcmn', ',data.max_ratio=linear:2.0:9.0', None),  # which pairs are left for training is what is searched
+    ('xbcmo', ',data.max_ratio=linear:2.0:9.0', r'\(vocabulary\)')])
 def test_trials_on_other_text_than_the_first_are_refused(config, tmp_path, monkeypatch, text, ranges, told):
   more = ['--config.vocabulary.source_model=x.model'] if ranges else []
   ranges, folder = RANGES + ranges, tmp_path / 'x'
@@ -324,16 +331,16 @@ def test_trials_on_other_text_than_the_first_are_refused(config, tmp_path, monke
     monkeypatch.setattr(queue, 'finish', OfText(text))
     return search.search(options(config, folder, ranges, f'--trials={trials}', *more), lambda text: None)
 
-  before = search_on(1, 'abc')
+  before = search_on(1, 'abcmn')
   if told is None:
     assert [trial.state for trial in search_on(2, text).trials] == [search.FINISHED] * 2
     return
-  with pytest.raises(search.TrialFailedError, match=f'trial 1 reads other text than the trials before it {told}') as refused:
+  with pytest.raises(search.TrialFailedError, match=f'trial 1 reads other text or vocabularies than the trials before it {told}') as refused:
     search_on(2, text)
   assert refused.value.exit_code == exit_codes.CONFIG
   left = search.read(before.options)
   assert record(left)[0] == record(before)[0] and left.trials[1].state == search.RUNNING
-  assert [trial.state for trial in search_on(2, 'abc').trials] == [search.FINISHED] * 2  # with the text put back
+  assert [trial.state for trial in search_on(2, 'abcmn').trials] == [search.FINISHED] * 2  # put back
 
 
 @pytest.mark.parametrize('arguments, expected', [

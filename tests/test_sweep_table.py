@@ -147,6 +147,16 @@ def test_runs_of_a_row_that_learnt_from_different_text_are_pointed_at(paper):
   assert 'the runs of base were trained or validated on different text' in notes and 'not all runs' not in notes
 
 
+def test_runs_of_a_row_with_different_vocabularies_are_pointed_at(paper):
+  row = finished('base', 3)
+  told = lambda: any('the runs of base have different vocabularies' in note
+                     for note in ablation_table.tabulate([row], paper, ['sweep.py']).notes)
+  row.runs[:2] = [run._replace(vocabularies=('a', 'b')) for run in row.runs[:2]]  # those of the third are lost
+  assert not told()
+  row.runs[1] = row.runs[1]._replace(vocabularies=('a', 'c'))
+  assert told()
+
+
 def test_a_figure_by_length_is_of_one_text(tmp_path):
   rows = [finished('base', 1), finished('back', 1)]
   for row, text in zip(rows, ('x', 'y')):
