@@ -476,6 +476,8 @@ def test_greedy_steps_of_a_model_are_the_best_of_its_parallel_pass(model, params
     ({}, {'diversity': 'groups is 1', **dict.fromkeys(['temperature', 'top_k', 'top_p', 'seed'], "strategy is 'beam'")}),
     (dict(groups=2, length_penalty='none'), {'alpha': "length_penalty is 'none'", **dict.fromkeys(
         ['temperature', 'top_k', 'top_p', 'seed'], "strategy is 'beam'")}),
+    (dict(beam_size=1), {'early_stopping': 'beam_size is 1', 'diversity': 'groups is 1', **dict.fromkeys(
+        ['temperature', 'top_k', 'top_p', 'seed'], "strategy is 'beam'")}),
     (dict(strategy='sample', length_penalty='length'), {
         'beam_size': "strategy is 'sample'", 'early_stopping': "strategy is 'sample'", 'groups': "strategy is 'sample'",
         'diversity': 'groups is 1'})])

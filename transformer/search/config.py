@@ -113,6 +113,8 @@ class SearchConfig:
     reasons = dict.fromkeys(sorted(others - STRATEGIES[self.strategy].options), f'strategy is {self.strategy!r}')
     if self.length_penalty == 'none':
       reasons['alpha'] = "length_penalty is 'none'"
+    if self.width == 1:
+      reasons.setdefault('early_stopping', 'beam_size is 1')
     if self.groups == 1:
       reasons['diversity'] = 'groups is 1'
     return reasons
