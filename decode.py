@@ -7,8 +7,8 @@
 
 Translations of standard input come line by line. A language model continues each line; \\n in a prompt, and in
 what is written, stands for a line end. Search options take the place of the run's own, for instance
---search.beam_size=8 --search.alpha=1.0. docs/decoding.md and, for
-language models, docs/language_model.md describe every option.
+--search.beam_size=8 --search.alpha=1.0. docs/decoding.md and, for language models, docs/language_model.md describe
+every option.
 """
 
 import functools

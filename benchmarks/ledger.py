@@ -53,7 +53,12 @@ How to read a row:
 * Options with which a run departs from its configuration stand behind "with". Paths outside of the repository are
   shortened to their last part, as in `…/multi30k`.
 
-Figures from before there were cards stand in [benchmarks/RESULTS.md](../benchmarks/RESULTS.md), each with its method.
+* An arrow stands between the machines, versions or commits of one run that was stopped and went on elsewhere; a semicolon
+  between the machines of different runs, in the same order in "hours" and "hardware".
+
+"Not run" means that no run has a card. Figures of runs without one stand in [benchmarks/RESULTS.md](../benchmarks/RESULTS.md),
+on the page of their subject ([fine-tuning](fine_tuning.md), [domain](domain.md), [ablations](ablations.md)) or in the
+docstring of the configuration.
 """
 
 
@@ -208,7 +213,8 @@ def _hardware(row: Row, versions: bool = True) -> str:
 def _machine(start: Mapping[str, Any], versions: bool) -> str:
   devices = ', '.join(f'{count} × {device}' for device, count in start['devices'].items() if device != 'cpu cpu')
   processor = f' of {start["processor"]}' if start.get('processor') else ''
-  return ', '.join(filter(None, [devices, f'{start["cores"]} cores{processor}'])) + (
+  cores = f'{start["cores"]} core{"s" if start["cores"] > 1 else ""}'
+  return ', '.join(filter(None, [devices, f'{cores}{processor}'])) + (
       f'; Python {start["python"]}, jax {start["packages"]["jax"]}' if versions else '')
 
 

@@ -6,15 +6,14 @@
     python train.py --config=configs/multi30k.py:adam --config.data.directory=data/multi30k --workdir=runs/m30k_adam
 
 The default takes 8,000 small updates by Muon in packed rows, 33 epochs; `:quick` a thousand of them, for a first look, and
-`:overnight` 24,000. `:rdrop`, `:simcut` and `:bpe_dropout` add one regulariser to the default's updates,
-the last one in buckets in place of packed rows. `:adam` is an hour
-of Adam with the paper's schedule, in buckets of larger batches.
+`:overnight` 24,000. `:rdrop`, `:simcut` and `:bpe_dropout` add one regulariser to the default's updates, the last one in
+buckets in place of packed rows. `:adam` is an hour of Adam with the paper's schedule, in buckets of larger batches.
 Data: train, val and test_2016_flickr, each as <split>.en and <split>.de, plain or .gz; 29,000 pairs to train. In packed rows
 pairs of more than 64 tokens are left out; text with longer lines wants a larger data.packed_length. Where test_2017_flickr and
 test_2017_mscoco are there, they are scored, too; a run says at its start which are missing.
 Hardware: two CPU cores; the default took 105 to 112 minutes of one of them, `:quick` 13; on an H100, 10 ms a step and minutes
-of compiling, which docs/launching.md tells how to shorten. `:overnight` took 7.9 hours beside
-other work; `:rdrop` and `:simcut` make two passes an update.
+of compiling, which docs/launching.md tells how to shorten. `:overnight` took 7.9 hours beside other work; `:rdrop` and
+`:simcut` make two passes an update.
 Expected, in sacreBLEU (cased, raw, 13a) on test_2016_flickr by beam 4: 41.2, 40.6 and 40.4 (seeds 0, 1 and 2), which papers
 would print as 41.65, 41.05 and 40.94; `:overnight` 41.2, printed as 41.77 (34.87 and 30.25 on the other two sets, where seed 0
 of the default has 33.98 and 29.11); `:quick` 32.6; `:simcut` 38.2; `:adam` 39.4 after its hour, five epochs averaged. `:rdrop`

@@ -14,8 +14,8 @@ FLAGS = (
     Flag('systems', 'files of translations to compare, one a line; the first is the baseline', tuple, required=True,
          positional='rest'),
     Flag('samples', 'how many samples the bootstrap draws', int, 1000),
-    Flag('language', "code of the texts' language, by which BLEU finds words: of zh, ja and th it takes characters",
-         default=''),
+    Flag('language', "code of the texts' language, such as zh: of Chinese, Japanese and Thai BLEU counts characters; by default "
+         'words between spaces', default=''),
     Flag('sentences', 'how many of the sentences that differ most to show', int, 5, least=0),
 )
 

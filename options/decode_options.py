@@ -46,7 +46,7 @@ FLAGS = (
          only_for='translation'),
     Flag('paper_bleu', 'also prints BLEU as the papers on this test set do', only_for='translation',
          choices={'wmt14': '', 'multi30k': '', 'iwslt14': ''}),
-    Flag('long_lines', 'what happens to lines that the model has no positions for', default='cut',
+    Flag('long_lines', 'what happens to lines of more than 1,024 tokens, or than the model has positions for', default='cut',
          only_for='translation',
          choices={'cut': 'at the longest length, and reported',
                   'split': 'at ends of sentences or clauses or at spaces, also lines longer than any in training'}),

@@ -82,7 +82,7 @@ class Flag:
   def described(self) -> str:
     """Return the flag's description in --help: its meaning, its choices and its default."""
     choices = ', '.join(f'{name} ({text})' if text else name for name, text in self.choices.items())
-    default = f' (default {self.written(self.default).partition("=")[2]})' if self.default not in (None, False, ()) else ''
+    default = f' (default {self.written(self.default).partition("=")[2]})' if self.default not in (None, False, (), '') else ''
     return self.help + (f': {choices}' if choices else '') + (' (required)' if self.required else default)
 
   def _refusal(self, text: str) -> ConfigError:

@@ -14,7 +14,7 @@ from options import decode_options
 LINES = [f'line {number}' for number in range(23)]
 
 
-def test_a_killed_job_goes_on_and_loses_nothing(tmp_path):
+def test_C6_a_killed_job_goes_on_and_loses_nothing(tmp_path):
   output, told, seen = str(tmp_path / 'out'), [], []
 
   def answer(lines, first, until=100):

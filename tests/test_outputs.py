@@ -197,7 +197,7 @@ def test_a_killed_job_leaves_no_lock_and_files_of_others_stay(tmp_path):
   assert (tmp_path / 'out.lock').read_text() == 'the lock of another program'
 
 
-def test_parts_of_two_models_do_not_meet(corpus, copy, tmp_path, monkeypatch):
+def test_C6_parts_of_two_models_do_not_meet(corpus, copy, tmp_path, monkeypatch):
   lines = [f'{word} dog\n' for word in ('one', 'two', 'three', 'cat', 'house')]
   (tmp_path / 'in').write_text(''.join(lines))
   asked = [f'--input={tmp_path}/in', f'--output={tmp_path}/out', '--part_lines=2']
