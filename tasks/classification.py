@@ -21,9 +21,9 @@ from tasks import setup as setups
 from tasks import trained
 from tasks.records import Setup
 from tasks.task import Task, best_params, only_run, task
-from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, per_token
 from training.json_files import read_json
+from training.preservation import Measure
 from training.run_folder import RunFolder
 from transformer import classification, partitioning
 from transformer.model import Model

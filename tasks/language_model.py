@@ -21,8 +21,8 @@ from options.decode_options import DecodeOptions
 from tasks import trained
 from tasks.records import Setup
 from tasks.task import Task, only_run, task, tokenising
-from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, Sums, exponential, per_token
+from training.preservation import Measure
 from training.run_folder import RunFolder
 from transformer import partitioning
 

@@ -30,8 +30,9 @@ from options.decode_options import DecodeOptions
 from tasks import shapes
 from tasks.records import Setup
 from training import environment, peers
-from training.checkpoint import CheckpointError, Checkpoints, Measure
+from training.checkpoint import CheckpointError, Checkpoints
 from training.evaluation import Evaluation, Score, Sums
+from training.preservation import Measure
 from training.run_folder import RunFolder
 from transformer import architectures, training
 from transformer import model as models

@@ -26,8 +26,8 @@ from tasks import setup as setups
 from tasks.records import Setup
 from tasks.task import Task, task, tokenising
 from training import hardware
-from training.checkpoint import BLEU
 from training.evaluation import Evaluation, Score, Sums
+from training.preservation import BLEU
 from training.run_folder import RunFolder
 from transformer.search import GREEDY, SearchConfig
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.experimental import multihost_utils
 
 from options import configurations
 from training import checkpoint
@@ -267,6 +268,17 @@ for step in range(4):
 writer.wait()
 Checkpoints(sys.argv[1]).restore_params(3, {'a': jnp.ones(3)})
 '''
+
+
+def test_saving_asks_jax_for_no_notice_of_a_stop(folder, monkeypatch):
+  """Its questions are counted; a run of several processes asks them by other numbers, see stopping."""
+  asked = []
+  monkeypatch.setattr(multihost_utils, 'reached_preemption_sync_point', asked.append)
+  with_two = Checkpoints(folder, keep_last=2)
+  for step in (1, 2):
+    with_two.save(step, state_at(step), {})
+  with_two.wait()
+  assert with_two.steps() == [1, 2] and not asked
 
 
 def test_saving_and_restoring_say_nothing(folder):

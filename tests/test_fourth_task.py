@@ -18,8 +18,8 @@ from options.configurations import ROOT
 from tasks import trained
 from tasks.task import Task, only_run, task
 from tests.tiny_runs import TINY, metrics
-from training.checkpoint import Measure
 from training.evaluation import Evaluation, Score, per_token
+from training.preservation import Measure
 
 LINES = [' '.join(words) for words in itertools.permutations('one two three four'.split())]
 LinesConfig = dataclasses.make_dataclass('LinesConfig', ['kind', 'seed'], namespace={'idle': dict})

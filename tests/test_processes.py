@@ -157,6 +157,23 @@ def test_K1_a_signal_to_two_processes(corpus, run, tmp_path, phase, asked, sent,
   assert_same_losses(run, workdir)
 
 
+@pytest.mark.long
+def test_K1_a_signal_that_comes_while_two_processes_save_ends_them_with_the_next_step(corpus, tmp_path):
+  """Orbax asks jax for a notice, too, and with the number of the step, where an evaluation has let the run ask more often."""
+  workdir = tmp_path / 'run'
+  children = launch(corpus, workdir, '--config.train.num_steps=100000', '--config.train.eval_every=40',
+                    '--config.train.checkpoint_every=40',
+                    script=('-c', ANNOUNCED, 'training/checkpoint.Checkpoints._finish'))
+  try:
+    wait_for(lambda: 'PHASE' in said(workdir, 0), children, workdir)
+    children[1].send_signal(signal.SIGTERM)
+    end(children, workdir, (143, 143), timeout=60)
+    assert 40 <= int(re.search(r'Stopped at step (\d+), saved', said(workdir, 0))[1]) < 60
+  finally:
+    for child in children:
+      child.kill()
+
+
 ASKED = '''
 import os, signal, time
 import jax

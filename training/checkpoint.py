@@ -8,10 +8,9 @@ lists the SHA-256 of each of its files, and a checkpoint that does not match the
 import concurrent.futures
 import hashlib
 import logging
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
@@ -19,6 +18,7 @@ import orbax.checkpoint as ocp
 from checks import errors, exit_codes, files
 from training import fit, full_disk, peers, preservation
 from training.manifest import Manifest
+from training.preservation import BLEU, Measure
 from transformer import partitioning
 
 logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax logs every save through absl
@@ -39,23 +39,8 @@ class DamagedError(CheckpointError, errors.DamagedError):
   """A checkpoint whose files differ from those that were saved, or are gone."""
 
 
-class Measure(NamedTuple):
-  """A validation metric that ranks checkpoints."""
-
-  name: str  # a key of the metrics that are passed to save()
-  higher_is_better: bool = True
-
-  def rank(self, metrics: dict) -> float:
-    """Return a number that is larger for better metrics; NaN ranks below everything."""
-    value = float(metrics[self.name])
-    return -math.inf if math.isnan(value) else value if self.higher_is_better else -value
-
-
-BLEU = Measure('bleu')
-
-
 class _Storage(ocp.CheckpointManager):
-  """Orbax's manager, but for one thing: it takes the metrics of a listed step from the run's manifest.
+  """Orbax's manager, but for two things: metrics of a listed step are those of the run's manifest, and it asks for no stop.
 
   Orbax reads the metrics of all steps whenever it opens the folder, to know the best, and before any file is verified.
   """
@@ -64,6 +49,10 @@ class _Storage(ocp.CheckpointManager):
     """Open a folder of checkpoints; see Checkpoints."""
     self._manifest = manifest
     super().__init__(folder, options=options)
+
+  def reached_preemption(self, step: int) -> bool:
+    """Return False: jax counts these questions, and a run that asks by other numbers would miss its own (see stopping)."""
+    return False
 
   def metrics(self, step: int) -> dict[str, float] | None:
     """Return the validation metrics of a step, or None.

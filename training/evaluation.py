@@ -14,8 +14,8 @@ import numpy as np
 from checks.refusals import refuse
 from training import peers
 from training.background import Compilation, compilations
-from training.checkpoint import Measure
 from training.loop import Progress
+from training.preservation import Measure
 from training.supervision import Supervision
 from transformer import loss, partitioning, training
 from transformer.model import Model

@@ -1,10 +1,26 @@
-"""Which checkpoints of a run are kept."""
+"""Which checkpoints of a run are kept, and the measure by which they are ranked."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from orbax.checkpoint import checkpoint_managers
+
+
+class Measure(NamedTuple):
+  """A validation metric that ranks checkpoints."""
+
+  name: str  # a key of the metrics that are passed to save()
+  higher_is_better: bool = True
+
+  def rank(self, metrics: dict) -> float:
+    """Return a number that is larger for better metrics; NaN ranks below everything."""
+    value = float(metrics[self.name])
+    return -math.inf if math.isnan(value) else value if self.higher_is_better else -value
+
+
+BLEU = Measure('bleu')
 
 
 def policy(keep_last: int | None, keep_best: int, rank: Callable[[Mapping[str, Any]], float],
