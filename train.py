@@ -62,7 +62,8 @@ def main(options: TrainOptions) -> int:
   folder = RunFolder(options.workdir)
   # Scores of other sentences cannot tell which checkpoint is best, and a schedule that ends with the run is another in a longer one.
   bound = ('train.eval_sentences', *(LENGTHS if records.optimizer.ends_with_run else ()))
-  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew, setup.idle(records)) as run:
+  with supervise(records.guards, folder, records.saved, bound, records.memory, options.begin_anew, setup.idle(records),
+                 options.only_looks) as run:
     run.exit_code = (run.interruptible(compile_ahead, records, options, folder) if options.compile_for
                      else train(records, options, run))
   return run.exit_code

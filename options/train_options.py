@@ -49,6 +49,11 @@ class TrainOptions:
   shapes: tuple[str, ...] | None  # of the batches to compile it for; None: those of the corpus
   compile_for_cycles: bool  # compile to machine code, for the estimated cycles
 
+  @property
+  def only_looks(self) -> bool:
+    """Whether nothing is trained or scored, so that a run that is there stays as it is."""
+    return self.inspect or self.replay is not None or self.compile_for is not None
+
   def arguments_without(self, names: Collection[str]) -> list[str]:
     """Return the command line that resumes the run, without the options of these names, such as 'config.train.num_steps'."""
     return [word for word in self.arguments if word.lstrip('-').partition('=')[0] not in {*names, 'begin_anew'}]

@@ -14,7 +14,7 @@ from options import configurations, decode_options
 from sweeps import finished_rows
 from tasks.setup import check_held_out
 from tasks.translation import Translation
-from tests.tiny_runs import options
+from tests.tiny_runs import metrics, options
 from training import finished, json_files
 from training.finished import changed_since, differences
 from training.loop import LoopConfig, Progress
@@ -44,6 +44,28 @@ def test_evaluations_decide_where_patience_ends_a_run_or_checkpoints_are_average
     other = configurations.with_options(plain, {'train.checkpoint_every': 77, 'train.eval_every': 77, 'train.first_eval': 5,
                                                 'train.eval_sentences': 7, 'train.log_every': 7})
     assert differences(plain, other) == differences(other, plain) == expected
+
+
+def test_a_finished_run_that_is_asked_for_another_length_which_is_over_as_well_counts_as_finished(corpus, run, tmp_path):
+  """It has no more patience, or other epochs end with the same step."""
+  workdir = str(tmp_path / 'run')
+  shutil.copytree(run, workdir)
+  epochs = max(line.get('epoch', 0) for line in metrics(run)) - 1e-3  # a little less, which ends with the same step
+  before = json_files.read_json(f'{workdir}/results.json')
+  assert train.main(options(corpus, workdir, '--config.train.num_steps=None', f'--config.train.num_epochs={epochs}')) == 0
+  folder = RunFolder.open(workdir)
+  now, config = json_files.read_json(folder.results), folder.read_config()
+  assert finished.is_finished(folder, config) and not finished_rows.is_being_continued(finished_rows.finished_run(folder, 0))
+  assert now == before | {'length': {'num_steps': None, 'num_epochs': epochs, 'num_minutes': None}}
+
+
+def test_looking_at_the_text_of_a_run_leaves_the_run_as_it_is(corpus, run, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(run, workdir)
+  content = lambda: {name: (workdir / name).read_bytes() for name in ('config.json', 'environment.json', 'results.json')}
+  before = content()
+  assert train.main(options(corpus, workdir, '--config.train.num_steps=4', '--config.search.beam_size=1', '--inspect')) == 0
+  assert content() == before and not RunFolder.open(workdir).manifest.problems()
 
 
 def test_what_decides_nothing_makes_no_other_run(tmp_path):

@@ -3,11 +3,13 @@
 import contextlib
 import dataclasses
 import errno
+import gzip
 import json
 import math
 import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from training.log import Log
 from training.loop import Progress
 from training.meter import Meter
 from training.metrics import Metrics
+from training.profile import Profile
 from training.run_folder import RunFolder
 from transformer.tokens import Batch
 
@@ -101,9 +104,26 @@ def test_one_process_alone_writes_a_profile(folder, monkeypatch):
     monkeypatch.setattr(peers, 'is_main', lambda is_main=is_main: is_main)
     with Log(folder, loop_of(num_steps=100, log_every=1, profile_steps=2), 0, Progress(), (2.0, 3.0), None, lambda step: 0.1) as log:
       for step in range(8):
-        with log.profiled(step):
-          pass
+        assert log.profiled(step, lambda step=step: (step, -step)) == (step, -step)
     assert started == [1, -1] * is_main
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_a_profile_has_the_computations_of_all_its_steps_and_of_no_other(tmp_path, count):
+  """Steps are dispatched ahead of the device, as training does, and their states overwritten by the next."""
+  def square(state):
+    state = jax.lax.fori_loop(0, 4, lambda _, x: (x @ x) / jnp.linalg.norm(x), state)  # a loop is one event of the trace
+    return state, state.sum()
+
+  step_fn, state = jax.jit(square, donate_argnums=0), jnp.ones((300, 300))
+  profile = Profile(str(tmp_path), 0, count)
+  for step in range(9):
+    state, _ = profile.of(step, lambda state=state: step_fn(state))
+  path, = tmp_path.rglob('perfetto_trace.json.gz')
+  with gzip.open(path, 'rt') as file:
+    events = [event for event in json.load(file)['traceEvents'] if event.get('ph') == 'X']
+  assert sum(event['name'] == 'train' for event in events) == count
+  assert sum(event['name'].startswith('while') for event in events) == count
 
 
 def test_a_line_of_skipped_updates_is_null(folder):

@@ -7,6 +7,7 @@ from typing import Any
 
 from checks.errors import ConfigError, DamagedError
 from options.configurations import LENGTHS, default_tree, leaves, with_options
+from training import peers
 from training.as_found import AsFound
 from training.json_files import as_written, read_json
 from training.loop import Loop, Progress
@@ -80,6 +81,13 @@ def check_goes_on(found: AsFound | None, config: Mapping[str, Any], loop: Loop, 
     if changed:
       raise ConfigError(f'{"; ".join(changed)}: the run goes on, and validation scores from here on would not compare with those '
                         'before, by which the best checkpoint is known; give the same until it is over')
+
+
+def keep_length(folder: RunFolder, loop: Loop) -> None:
+  """Record in results.json for how long the run is asked to train now, by which it is over as well: it has lost patience, say."""
+  results = read_json(folder.results)
+  if peers.is_main() and results.get('length', loop.length) != loop.length:
+    folder.write_json(folder.results, results | {'length': loop.length})
 
 
 def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:

@@ -99,9 +99,9 @@ class Log:
     with self.paused('waiting'):
       yield compiled
 
-  def profiled(self, step: int) -> contextlib.AbstractContextManager[None]:
-    """Return the context in which to run a step; it profiles the steps that train.profile_steps asks for."""
-    return self._profile.of(step)
+  def profiled(self, step: int, advance: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return what a step returns, profiled where it is one of those that train.profile_steps asks for."""
+    return self._profile.of(step, advance)
 
   def add(self, step: int, measures: Mapping[str, Any], batch: Any, shape: Shape, plan: Plan) -> None:
     """Record an update, after which `step` updates are done, and write a line of metrics where one is due.

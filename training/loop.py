@@ -87,17 +87,21 @@ class LoopConfig:
     Two checkpoints a few steps apart hold nearly the same parameters, which the mean would count twice. So those before
     the last count only where they were planned, not where a stop saved the run in between, and only where they lie half
     an interval or more before the next that counts: an evaluation saves, too, and the run may end just after either. One
-    that is kept only as the best of long ago does not count; nor do untrained parameters, which a stop may have saved.
+    that is kept only as the best of long ago does not count, whatever average_last was then: the mean ends where more
+    than one planned checkpoint is missing. Nor do untrained parameters, which a stop may have saved.
 
     Args:
       steps: of the checkpoints that are there, oldest first; the last is the run's end.
       most: how many, in place of average_last.
     """
-    gap, newest_first = min(self.checkpoint_every, self.eval_every) / 2, [steps[-1]]
+    interval, newest_first, later = min(self.checkpoint_every, self.eval_every), [steps[-1]], steps[-1]
     planned = [step for step in steps if self.is_planned(step)]
     for step in reversed(planned[-self.kept:]):
-      if newest_first[-1] - step >= gap:
+      if later - step > 2 * interval:  # one may have been damaged
+        break
+      if newest_first[-1] - step >= interval / 2:
         newest_first.append(step)
+      later = step
     return newest_first[:most or self.average_last][::-1]
 
   def over(self, batches_per_epoch: int) -> 'Loop':

@@ -99,8 +99,7 @@ class Stepper:
       if not self._seen:
         self._ahead.begin(self._further(jax.tree.map(_abstract, state), step))  # a step overwrites the arrays
       self._seen.add(shape)
-    with self._log.profiled(step):
-      return self._compiled(state, batch)
+    return self._log.profiled(step, lambda: self._compiled(state, batch))
 
   def wait(self) -> None:
     """Wait until everything is compiled. Raises Stopped when a stop is requested meanwhile."""

@@ -71,7 +71,8 @@ class Supervision:
 
 @contextlib.contextmanager
 def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], bound: Sequence[str],
-              remedies: failures.MemoryOptions, anew: bool = False, idle: Collection[str] = ()) -> Iterator[Supervision]:
+              remedies: failures.MemoryOptions, anew: bool = False, idle: Collection[str] = (), only_looks: bool = False
+              ) -> Iterator[Supervision]:
   """Connect to the other processes, lock a run's folder, and turn what ends the block into a message and an exit code.
 
   Args:
@@ -82,9 +83,11 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
     remedies: the options that messages about lack of memory name.
     anew, idle: whether a run that the folder holds is to begin at step 0, and options without effect, see
       RunFolder.create_or_resume.
+    only_looks: whether the block trains and scores nothing.
 
   A block that ends before training begins has only looked: what it has written into a new folder is taken back but for
-  text, so that another start may have other options, see RunFolder.give_up.
+  text, so that another start may have other options, see RunFolder.give_up. That of a run which is there is kept, since it
+  may have scored it anew, unless `only_looks`.
 
   Raises:
     Exception: as the block does. Where training has not begun what this start has written is taken back, too; text as
@@ -108,9 +111,8 @@ def supervise(guards: GuardConfig, folder: RunFolder, saved: Mapping[str, Any], 
         is_mistake = getattr(found, 'exit_code', None) in (CONFIG, DATA, CHECKPOINT)
         folder.give_up(leaves_text=not is_mistake or isinstance(found, (FileError, FolderFullError)))
       raise
-    else:
-      if run.saved is None and folder.is_new and not stop.exit_code:
-        folder.give_up(leaves_text=True)
+    if run.saved is None and (not stop.exit_code if folder.is_new else only_looks):
+      folder.give_up(leaves_text=True)
     if stop.exit_code:
       print(('Stopped before training began.' if run.saved is None else 'Stopped before anything was saved.'
              if run.saved < 0 else f'Stopped at step {run.saved:,}, saved.') + f' The same command{" without --begin_anew" * anew} resumes from here.', flush=True)
