@@ -52,9 +52,10 @@ def report(systems: dict[str, list[str]], references: list[list[str]], options: 
       chance = '' if figure.p_value is None else f'  p = {figure.p_value:.4f}'
       lines.append(f'  {name:<{width}}  {figure.score:6.2f}  ({figure.mean:.2f} ± {figure.interval:.2f}){chance}')
   of = 'the reference' if len(references) == 1 else 'the first reference'
-  lines += [*signatures, '', f'BLEU by words of {of} ({" / ".join(systems)})']
+  unit = 'words' if scores.writes_spaces(options.language) else 'characters'
+  lines += [*signatures, '', f'BLEU by {unit} of {of} ({" / ".join(systems)})']
   for name, count, found in comparison.by_length(systems, references, options.language):
-    lines.append(f'  {name:>7} words  {count:6,} sentences  ' + ' / '.join(f'{bleu:5.1f}' for bleu in found.values()))
+    lines.append(f'  {name:>7} {unit}  {count:6,} sentences  ' + ' / '.join(f'{bleu:5.1f}' for bleu in found.values()))
   first, *_, last = systems
   lines += ['', f'Where {last} differs most from {first} (chrF)']
   for gain, place in comparison.most_different(systems[first], systems[last], references, options.sentences):

@@ -104,7 +104,11 @@ def add(runs: Sequence[str]) -> None:
     if card.name in made:
       mistakes.append(f'{run} and another of the runs would both have the card {card.name}: same configuration and seed')
     path = run_cards.FOLDER / card.name
-    if path.exists() and (texts := read_json(str(path))['data']['texts']) != card.data['texts']:
+    there = run_cards.Card(**read_json(str(path))) if path.exists() else card
+    if there.overrides != card.overrides:
+      mistakes.append(f'{run} and the run whose card is {card.name} differ in other options than their names tell '
+                      f'({card.overrides} and {there.overrides}); take that card out first if it is to be replaced')
+    elif (texts := there.data['texts']) != card.data['texts']:
       mistakes.append(f'{run} was trained or scored on other text ({_hashes(card.data["texts"])}) than the run whose card '
                       f'{card.name} is ({_hashes(texts)}); take that out first if the card is to be replaced')
     made[card.name] = card

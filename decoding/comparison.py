@@ -53,13 +53,15 @@ def by_length(systems: Mapping[str, Sequence[str]], references: Sequence[Sequenc
 
   Args:
     systems: translations by name.
-    references: one list of lines or several; the first one's words say how long a sentence is.
+    references: one list of lines or several; the first one's words say how long a sentence is, or its characters where
+      the language has no spaces between words.
     language: see compare().
 
   Returns:
-    (range of the words of the first reference, number of sentences, BLEU by system) for each group.
+    (range of lengths of the first reference, number of sentences, BLEU by system) for each group.
   """
-  groups = group_by_length([max(len(line.split()), 1) for line in references[0]])
+  parts = str.split if scores.writes_spaces(language) else lambda line: ''.join(line.split())
+  groups = group_by_length([max(len(parts(line)), 1) for line in references[0]])
   of = lambda group, lines: [lines[i] for i in group.places]
   return [(group.name, len(group.places),
            {name: scores.corpus_scores(of(group, lines), *(of(group, known) for known in references), language=language)['bleu']

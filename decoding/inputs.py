@@ -72,7 +72,8 @@ def split_of(wanted: str, corpus: Corpus, environment: str | None = None) -> lis
   name, known = wanted.removeprefix(SPLIT), corpus.by_name
   if name not in known:
     raise ConfigError(f'--input={wanted}: expected {SPLIT}NAME with one of the splits of this run: {", ".join(known)}')
-  if environment and not is_unchanged(environment, (corpus.train, corpus.validation, *corpus.tests), known[name]):
+  is_held_out = known[name] is not corpus.train  # which is not the filtered and mixed text that a run records
+  if environment and is_held_out and not is_unchanged(environment, (corpus.train, corpus.validation, *corpus.tests), known[name]):
     raise DataError(f'--input={wanted}: {known[name].name} is no longer the text that this run has read, and may hold what it was '
                     'trained on; put that text back, or give files with --input and --reference')
   return list(known[name])

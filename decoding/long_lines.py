@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from checks.errors import ConfigError
 from decoding.requests import Request, Translation
-from decoding.scores import language_of, writes_spaces
+from decoding.scores import between_sentences, language_of
 from decoding.tags import Tags
 from decoding.translator import Translator
 
@@ -149,7 +149,7 @@ class Splitter:
     """Join the translations of a line's parts."""
     if len(parts) == 1:
       return parts[0]
-    between = ' ' if writes_spaces(language_of([line], self._language)) else ''
+    between = between_sentences(language_of([line], self._language))
     return Translation(between.join(part.text for part in parts if part.text.strip()),
                        sum(part.score for part in parts), sum(part.log_prob for part in parts))
 

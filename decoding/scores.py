@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
 
 from checks.errors import DataError
 from corpora.config import MULTILINGUAL, language_tag
 
-_WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between words and sentences
+_WITHOUT_SPACES = ('zh', 'ja', 'th')  # languages that write none between words; Thai does between sentences
 # Codes of three letters (ISO 639-2 and -3, as OPUS-MT has them) of these and of the languages that Moses has rules for.
 _SHORT = {
     'zho': 'zh', 'chi': 'zh', 'cmn': 'zh', 'yue': 'zh', 'jpn': 'ja', 'jap': 'ja', 'tha': 'th', 'cat': 'ca', 'ces': 'cs',
@@ -47,6 +48,11 @@ def language_of(sources: Iterable[str], target_language: str) -> str:
 def writes_spaces(language: str) -> bool:
   """Return whether a language, given by its code such as 'de' or 'zh-CN', has spaces between words."""
   return _base(language) not in _WITHOUT_SPACES
+
+
+def between_sentences(language: str) -> str:
+  """Return what a language, given by its code, writes between two sentences."""
+  return '' if _base(language) in ('zh', 'ja') else ' '
 
 
 def bleu_of(language: str = '', **options: Any) -> BLEU:
@@ -92,12 +98,15 @@ def corpus_scores(hypotheses: Sequence[str], *references: Sequence[str], languag
 def error_rate(hypotheses: Sequence[str], *references: Sequence[str], language: str = '') -> dict[str, Any]:
   """Return TER (Snover et al., 2006): edits per reference word in percent, lower is better. Slower than the others.
 
-  Of languages without spaces characters count as words, as sacreBLEU takes those of Chinese and Japanese apart.
+  Of languages without spaces characters count as words: of Chinese as sacreBLEU takes them apart; of others, of which it
+  leaves Thai and kana whole, by its tokenizer `char`, which the signature then names.
   """
-  apart = not writes_spaces(language)
-  ter = TER(normalized=apart, asian_support=apart)
-  return {'ter': ter.corpus_score(list(hypotheses), [list(lines) for lines in references]).score,
-          'ter_signature': ter.get_signature().format()}
+  is_chinese, is_apart = _base(language) == 'zh', not writes_spaces(language)
+  ter = TER(normalized=is_chinese, asian_support=is_chinese)
+  words = TokenizerChar() if is_apart and not is_chinese else str
+  score = ter.corpus_score([words(line) for line in hypotheses], [[words(line) for line in lines] for lines in references]).score
+  signature = ter.get_signature().format()
+  return {'ter': score, 'ter_signature': signature if words is str else signature.replace('tok:tercom', 'tok:char')}
 
 
 def describe(scores: dict[str, Any], name: str) -> str:

@@ -68,8 +68,9 @@ def taught(options: RecipeOptions, plan: Plan, figures: Mapping[str, Any]) -> di
   """Return the scores of the teachers' translations of each test set, or of the validation set where there is none."""
   text, lines, found = own_text.Folder(options), pairs.lines_of(plan.taught), {}
   for stem, size in (figures['tests'] or {own_text.VALIDATION: figures[own_text.VALIDATION]}).items():
-    references = list(pairs.lines_of(text.files(stem)[1]))
-    found[text_files.shown_name(stem, size)] = scores.corpus_scores([next(lines) for _ in range(size)], references, language=text.codes[1])
+    sources, references = (list(pairs.lines_of(path)) for path in text.files(stem))
+    found[text_files.shown_name(stem, size)] = scores.corpus_scores(
+        [next(lines) for _ in range(size)], references, language=scores.language_of(sources, text.codes[1]))
   return found
 
 

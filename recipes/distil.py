@@ -45,10 +45,11 @@ def plan(options: RecipeOptions) -> Plan:
   choose = functools.partial(pairs.synthetic, translated, real[0], distilled, is_back=False, keep=options.keep,
                              min_score=options.min_score, references=real[1] if options.n_best > 1 else None,
                              language=text.codes[1])
-  changes = text.changes(f'{_DISTILLED},{_REAL}' if options.real else _DISTILLED, own_text.test_stems(options, _TAKEN))
+  stems = own_text.test_stems(options, _TAKEN)
+  changes = text.changes(f'{_DISTILLED},{_REAL}' if options.real else _DISTILLED, stems)
   stages = [
       Making('text', 'writing the text', (), (*real, *text.files(own_text.VALIDATION), tests),
-             functools.partial(_write, options, text, tests)),
+             functools.partial(_write, options, text, tests), text.files_of(stems)),
       translating('translate', f'translating the training text into {target} by {teachers}', options.teachers, real[0],
                   translated, made_from, options.search, form),
       Making('pairs', 'choosing the pairs', (translated, *real), distilled, choose),

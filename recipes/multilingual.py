@@ -42,7 +42,8 @@ def plan(options: RecipeOptions) -> Plan:
   files = *text.files('train'), *text.files(own_text.VALIDATION)
   into = ', '.join(LANGUAGES.get(language.code, language.code) for language in options.languages)
   stages = [
-      Making('mixture', 'writing the mixture of languages', (), files, functools.partial(_write, options, text)),
+      Making('mixture', 'writing the mixture of languages', (), files, functools.partial(_write, options, text),
+             text.files_of(tests)),
       training('model', f'training {LANGUAGES.get(text.codes[0], text.codes[0])} to {into}', options, changes, files,
                [*text.idle, 'data.directory'])]
   return Plan(stages, ())

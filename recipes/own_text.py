@@ -77,6 +77,10 @@ class Folder:
     source, target = (os.path.join(self.path, f'{stem}.{code}') for code in self.codes)
     return source, target
 
+  def files_of(self, stems: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths of the files of several splits."""
+    return tuple(path for stem in stems for path in self.files(stem))
+
   def write(self, stem: str, split: Sequence[Pair] | Split) -> int:
     """Write a split, and return the number of its pairs."""
     return pairs.write(self.files(stem), pairs.shown(split, f'writing {stem}', ' pairs', len(split)))

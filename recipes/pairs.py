@@ -1,6 +1,7 @@
 """Pairs of text in files: written side by side, and chosen among translations by score."""
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ from checks.progress import shown
 from checks.whole_files import whole
 from corpora import text_files
 from corpora.splits import Pair
-from decoding.scores import bleu_of
+from decoding.scores import bleu_of, language_of
 
 
 def write(paths: tuple[str, str], pairs: Iterable[Pair]) -> int:
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
     return self.log_prob / max(self.size, 1)
 
 
-def answers(path: str, references: str | None = None, language: str = '') -> Iterator[Answer]:
+def answers(path: str, references: str | None = None, language: str = '', sources: str | None = None) -> Iterator[Answer]:
   """Yield the translation of each line in what decode.py wrote: text, or jsonl where the path ends so.
 
   Args:
@@ -58,12 +59,14 @@ def answers(path: str, references: str | None = None, language: str = '') -> Ite
     references: path of the lines that translations are to be like: of each n-best list the one with the highest
       sentence BLEU is taken (sequence-level interpolation, Kim & Rush, 2016, §3.3); of equal ones the likeliest.
       None: the first.
-    language: of both.
+    language: of both; MULTILINGUAL: what the tags of the sources say, line by line.
+    sources: path of the lines that were translated; with references alone.
   """
   if not path.endswith('.jsonl'):
     yield from (Answer(line, 0.0, 1) for line in lines_of(path))
     return
-  bleu, wanted = bleu_of(language, effective_order=True), lines_of(references) if references else None
+  bleu = functools.cache(lambda code: bleu_of(code, effective_order=True))
+  wanted = zip(lines_of(references), lines_of(sources or references)) if references else None
   for number, line in enumerate(lines_of(path), 1):
     try:
       record = json.loads(line)
@@ -73,8 +76,9 @@ def answers(path: str, references: str | None = None, language: str = '') -> Ite
       raise DataError(f'{path}: line {number:,} is not what decode.py --format=jsonl writes; delete the file to have the '
                       'text translated again') from None
     if wanted is not None:
-      reference = next(wanted)
-      listed.sort(key=lambda one: -bleu.sentence_score(one.text, [reference]).score)  # stable
+      reference, source = next(wanted)
+      score = bleu(language_of([source], language)).sentence_score
+      listed.sort(key=lambda one: -score(one.text, [reference]).score)  # stable
     yield listed[0]
 
 
@@ -105,7 +109,7 @@ def synthetic(translations: str, given: str, paths: tuple[str, str], is_back: bo
     DataError: when no pair is left, and when the translations are not those of the text, a line for each.
   """
   pair_of = lambda text, answer: Pair(answer.text, text) if is_back else Pair(text, answer.text)
-  read = lambda: itertools.zip_longest(lines_of(given), answers(translations, references, language))
+  read = lambda: itertools.zip_longest(lines_of(given), answers(translations, references, language, given))
   scores, full = [], []
   for text, answer in shown(read(), 'scoring', ' pairs'):
     if text is None or answer is None:

@@ -40,6 +40,7 @@ class Making(Stage):
   """A stage within this program."""
 
   make: Callable[[], dict[str, Any]]  # writes the outputs and returns figures for the card
+  further: tuple[str, ...] = ()  # paths of files that it may write, too, as of test sets that a corpus may lack
 
 
 @dataclasses.dataclass(frozen=True)

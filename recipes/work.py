@@ -119,19 +119,20 @@ def record_of(stage: Stage, workdir: str) -> dict[str, Any]:
 
 
 def is_done(stage: Stage, workdir: str) -> bool:
-  """Return whether a stage is done; one whose output was deleted is not.
+  """Return whether a stage is done; one of whose outputs a file was deleted is not.
 
   Raises:
     DamagedError: when an input or output has changed since, naming it.
   """
   record = record_of(stage, workdir)
-  if not record['done'] or not all(map(os.path.isfile, stage.outputs)):
+  written = [*stage.outputs, *(path for path in _further(stage) if _name(path, workdir) in record.get('outputs', {}))]
+  if not record['done'] or not all(map(os.path.isfile, written)):
     return False
-  now = {side: _sums(paths, workdir) for side, paths in (('inputs', stage.inputs), ('outputs', stage.outputs))}
+  now = {side: _sums(paths, workdir) for side, paths in (('inputs', stage.inputs), ('outputs', written))}
   for side, what in (('inputs', 'was made from another'), ('outputs', 'has written another')):
     if changed := [path for path, value in now[side].items() if record[side].get(path) != value]:
       raise DamagedError(f'{workdir}: stage {stage.name} {what} {", ".join(changed)} than is there now; put it back from '
-                         f'a copy, or delete {_record(stage, workdir)} and {", ".join(stage.outputs)} to make the stage '
+                         f'a copy, or delete {_record(stage, workdir)} and {", ".join(written)} to make the stage '
                          'again')
   return True
 
@@ -140,18 +141,27 @@ def _record(stage: Stage, workdir: str) -> str:
   return os.path.join(workdir, 'stages', f'{stage.name}.json')
 
 
+def _further(stage: Stage) -> tuple[str, ...]:
+  """Return the paths of what a stage may have written beside its outputs."""
+  return stage.further if isinstance(stage, Making) else ()
+
+
+def _name(path: str, workdir: str) -> str:
+  """Return what a record calls a file: its path within the recipe's folder, else as it is."""
+  inside = os.path.relpath(path, workdir)
+  return path if inside.startswith(os.pardir) else inside
+
+
 def _sums(paths: Sequence[str], workdir: str) -> dict[str, str | None]:
-  """Return the SHA-256 of each file, None where it is missing, by its path: within the recipe's folder, else as it is."""
-  inside = lambda path: os.path.relpath(path, workdir)
-  return {inside(path) if not inside(path).startswith(os.pardir) else path:
-          whole_files.sum_of(path) if os.path.isfile(path) else None for path in paths}
+  """Return the SHA-256 of each file, None where it is missing, by its name."""
+  return {_name(path, workdir): whole_files.sum_of(path) if os.path.isfile(path) else None for path in paths}
 
 
 def _write_record(stage: Stage, workdir: str, seconds: float | None, figures: Mapping[str, Any]) -> None:
   os.makedirs(os.path.join(workdir, 'stages'), exist_ok=True)
   write_json(_record(stage, workdir), {
       'done': True, 'seconds': seconds, 'inputs': _sums(stage.inputs, workdir),
-      'outputs': _sums(stage.outputs, workdir), 'figures': dict(figures)})
+      'outputs': _sums((*stage.outputs, *filter(os.path.isfile, _further(stage))), workdir), 'figures': dict(figures)})
 
 
 # ------------------------------------------------------------------------------------------------- the commands

@@ -48,6 +48,16 @@ def test_lengths_and_the_sentences_that_differ_most():
   assert comparison.most_different(GOOD, GOOD, [REFERENCE], 3) == []
 
 
+def test_lengths_of_languages_without_spaces_are_in_characters(tmp_path, capsys):
+  reference = ['狗睡。'] * 30 + ['这只动物没有过马路，因为它太累了。'] * 30
+  for name in ('ref', 'a', 'b'):
+    (tmp_path / name).write_text('\n'.join(reference) + '\n')
+  asked = lambda *more: compare_options.parse(['compare.py', *(str(tmp_path / name) for name in ('ref', 'a', 'b')), *more], '')
+  assert [(name, count) for name, count, _ in comparison.by_length({'a': reference}, [reference], 'zh')] == [('1–4', 30), ('5–18', 30)]
+  assert compare.main(asked('--samples=9', '--language=zh')) == 0
+  assert 'BLEU by characters of the reference' in (told := capsys.readouterr().out) and '5–18 characters' in told
+
+
 def test_every_reference_counts_by_length_and_by_sentence(tmp_path, capsys):
   """A system that writes what the second reference says is as good as one can be, wherever it is compared."""
   other = [line.replace('heute', 'jetzt') + ' Ja, so ist es.' for line in REFERENCE]  # longer: it groups nothing

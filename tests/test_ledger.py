@@ -199,6 +199,18 @@ def test_a_run_on_other_text_does_not_take_a_cards_place(finished, card, elsewhe
   assert place.read_text() == run_cards.as_file(other)
 
 
+def test_a_run_with_another_option_of_the_same_last_name_does_not_take_a_cards_place(finished, card, elsewhere, monkeypatch):
+  (elsewhere / 'cards').mkdir()
+  other = dataclasses.replace(card, options=run_cards.of_shipped('multi30k', 'adam') | {'search.batch_tokens': 7})
+  own = dataclasses.replace(card, options=run_cards.of_shipped('multi30k', 'adam') | {'train.batch_tokens': 7})
+  assert own.name == other.name
+  (elsewhere / 'cards' / own.name).write_text(run_cards.as_file(other))
+  monkeypatch.setattr(run_cards, 'card_of', lambda run: own)
+  with pytest.raises(ConfigError, match=r'differ in other options than their names tell .*train.batch_tokens.*search.batch_tokens'):
+    call(monkeypatch, 'add', finished.path)
+  assert (elsewhere / 'cards' / own.name).read_text() == run_cards.as_file(other)
+
+
 def test_unfinished_and_damaged_runs_are_refused_together_and_nothing_is_written(finished, elsewhere, monkeypatch):
   def changed(name):
     return RunFolder(str(shutil.copytree(finished.path, elsewhere / name)))

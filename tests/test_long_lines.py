@@ -152,6 +152,8 @@ def test_parts_into_a_language_without_spaces_are_joined_without_any():
   chinese, german = long_lines.Splitter(one, 12, 'mul').translate([f'<2zh> {LONG}', f'<2de> {LONG}'])
   half = len(one.asked) // 2
   assert half > 3 and chinese.text == ''.join(one.asked[:half]) and german.text == ' '.join(one.asked[half:])
+  thai, = long_lines.Splitter(one, 12, 'th').translate([f'<2de> {LONG}'])  # it writes spaces between sentences alone
+  assert thai.text == german.text
 
 
 def test_lines_longer_than_training_read_are_counted():

@@ -439,6 +439,15 @@ def test_a_changed_file_is_named_and_a_deleted_one_is_made_again(multilingual, t
   assert recipe.main(asked('mixture')) == exit_codes.DONE
   assert (workdir / 'text' / 'train.mul').read_bytes() == (multilingual / 'text' / 'train.mul').read_bytes()
   assert 'done before' not in capsys.readouterr().out
+  for name in ('test-fr.mul', 'test-fr.en'):  # test sets are no less the stage's than what is trained on
+    os.remove(workdir / 'text' / name)
+  assert recipe.main(asked('mixture')) == exit_codes.DONE and 'done before' not in capsys.readouterr().out
+  test = (multilingual / 'text' / 'test-fr.mul').read_bytes()
+  assert (workdir / 'text' / 'test-fr.mul').read_bytes() == test
+  (workdir / 'text' / 'test-fr.mul').write_bytes(test[:-5])
+  with pytest.raises(DamagedError, match=r'stage mixture has written another text/test-fr.mul than is there now'):
+    recipe.main(asked('mixture'))
+  (workdir / 'text' / 'test-fr.mul').write_bytes(test)
   with open(workdir / 'text' / 'train.en', 'a') as file:
     file.write('one\n')
   with pytest.raises(DamagedError, match=r'stage mixture has written another text/train.en than is there now'):
@@ -682,6 +691,16 @@ def test_of_an_n_best_list_the_translation_most_like_the_reference_is_taken(tmp_
   assert [answer.text for answer in found] == ['eine Katze schläft', 'kein Wort davon']
   assert [answer.score for answer in found] == [-1.0, -0.5]
   assert [answer.text for answer in pairs.answers(f'{tmp_path}/x.jsonl')] == ['ein Hund', 'kein Wort davon']
+
+
+def test_likeness_of_translations_into_several_languages_is_by_the_language_of_each(tmp_path):
+  one = lambda text: {'text': text, 'log_prob': -1.0, 'token_log_probs': [-1.0]}
+  listed = [one('他走了'), one('我喜欢吃香蕉')]  # words between spaces would make both as unlike
+  (tmp_path / 'x.jsonl').write_text(json.dumps(listed[0] | {'n_best': listed}) + '\n')
+  (tmp_path / 'ref').write_text('我喜欢吃香蕉。\n')
+  (tmp_path / 'in').write_text('<2zh> I like bananas.\n')
+  taken, = pairs.answers(f'{tmp_path}/x.jsonl', f'{tmp_path}/ref', 'mul', f'{tmp_path}/in')
+  assert taken.text == '我喜欢吃香蕉'
 
 
 def test_no_pair_left_is_an_error_that_names_the_best_score(tmp_path):

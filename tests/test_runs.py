@@ -322,6 +322,11 @@ def test_a_split_that_is_no_longer_the_runs_own_is_refused(corpus, run, tmp_path
   with pytest.raises(DataError, match='--input=split:test: test is no longer the text that this run has read'):
     read('test', place)
   assert len(read('test', place, str(tmp_path / 'none'))[0]) == 150  # a run that has no record of its text
+  # Of training text a run records what filters, tags and data.mix have made of it, and nothing is tested with it.
+  mixed = read_json(environment)
+  mixed['data']['train'] = 64 * 'f'
+  (tmp_path / 'mixed.json').write_text(json.dumps(mixed))
+  assert len(read('train', corpus, str(tmp_path / 'mixed.json'))[0]) == 150
 
 
 def test_papers_bleu_is_of_one_language(run, tmp_path):

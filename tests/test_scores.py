@@ -40,6 +40,12 @@ def test_scores_are_those_of_sacrebleu_by_its_own_name():
 CHINESE = ['今天狗睡在街上。', '这只动物没有过马路，因为它太累了。', '我是一个学生。'], ['今天狗睡在路上。', '这只动物没有过马路，因为它很累了。', '我是一名学生。']
 
 
+@pytest.mark.parametrize('code, one, other, edits', [
+    ('th', 'แมวนอน', 'แมวกิน', 2 / 6), ('ja', 'ねこはねている', 'いぬはねている', 2 / 7), ('ja', '猫は寝ている', '犬は寝ている', 1 / 6)])
+def test_edits_of_scripts_without_spaces_are_counted_in_characters(code, one, other, edits):
+  assert scores.error_rate([one], [other], language=code)['ter'] == pytest.approx(100 * edits)
+
+
 @pytest.mark.parametrize('code, tokens', [('zh', 'zh'), ('zh-CN', 'zh'), ('zh_TW', 'zh'), ('ja', 'char'), ('th', 'char'), ('de', '13a'), ('zho', 'zh'), ('cmn_Hans', 'zh'),
                                           ('jpn', 'char'), ('tha', 'char'), ('deu', '13a')])
 def test_languages_without_spaces_are_scored_by_characters(code, tokens, capsys):
@@ -48,7 +54,7 @@ def test_languages_without_spaces_are_scored_by_characters(code, tokens, capsys)
   assert found['bleu'] == sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokens).score
   assert f'tok:{tokens}|' in found['signature'] and (found['bleu'] > 50) == (tokens != '13a')
   rate = scores.error_rate(hypotheses, references, language=code)
-  assert (rate['ter'] < 30) == (tokens != '13a')
+  assert (rate['ter'] < 30) == (tokens != '13a') and ('tok:char|' in rate['ter_signature']) == (tokens == 'char')
   asked = decode_options.parse(['decode.py', '--workdir=a', '--input=in', '--reference=ref.zh'], '')
   decode.report_scores(asked, hypotheses, [references], code)
   assert f'tok:{tokens}|' in capsys.readouterr().err
