@@ -166,10 +166,6 @@ class Vocabulary:
     spec = self.proto.normalizer_spec
     return bool(spec.precompiled_charsmap or spec.remove_extra_whitespaces)
 
-  def encode_document(self, text: str) -> list[int]:
-    """Return encode(text), made line by line; see encode_lines."""
-    return list(itertools.chain.from_iterable(self.encode_lines(text.split('\n'))))
-
   def encode_lines(self, lines: Iterable[str]) -> Iterator[list[int]]:
     """Yield the ids of a document in parts, which together are encode() of its lines joined by line ends.
 

@@ -145,12 +145,9 @@ def check_translates(options: RecipeOptions) -> None:
 
 def check_search(options: RecipeOptions, config: Mapping[str, Any], n_best: int = 1) -> None:
   """Raise ConfigError when a run of this configuration cannot search as the recipe's --search.… options ask."""
-  try:
-    search = {f'search.{name}': value for name, value in options.search.items()}
+  search = {f'search.{name}': value for name, value in options.search.items()}
+  with setup.as_search_flags():
     setup.records(with_options(config, search), tuple(search), n_best)
-  except ConfigError as error:
-    text = str(error).replace('config.search: n_best', '--n_best').replace('config.search.', '--search.')
-    raise ConfigError(text) from None
 
 
 def check_direction(option: str, workdir: str, codes: tuple[str, str]) -> None:

@@ -117,8 +117,15 @@ def of_folder(folder: RunFolder, search: Mapping[str, Any] | None = None, n_best
   config, search = folder.read_config(), dict(search or {})
   config = config | {'search': config['search'] | search, 'compile_cache': None,
                      'data': config['data'] | {'cache_dir': None}}
-  try:
+  with as_search_flags():
     return records(config, [f'search.{name}' for name in search], n_best)
+
+
+@contextlib.contextmanager
+def as_search_flags() -> Iterator[None]:
+  """Let a ConfigError of the block name options of the search as the flags --search.… and --n_best."""
+  try:
+    yield
   except ConfigError as error:
     text = str(error).replace('config.search: n_best', '--n_best').replace('config.search.', '--search.')
     raise ConfigError(text) from None

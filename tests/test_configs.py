@@ -47,7 +47,7 @@ def test_every_option_stands_on_a_page():
   text = ''.join(pathlib.Path(page).read_text(encoding='utf-8') for page in pages if not page.endswith('ledger.md'))
   for option in configurations.leaves(configurations.default_tree().to_dict()):
     name = option.rpartition('.')[2]
-    assert re.search(fr'(?<![\w.]){option}\b|`{name}\b|\.{name}\b|\b{name}=', text), option
+    assert re.search(fr'(?<![\w.])(config\.)?{option}\b|`{name}\b|(?<![-\w.]){name}=', text), option
 
 
 def test_shipped_variants_are_all_of_these_with_the_default_first():

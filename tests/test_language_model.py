@@ -253,7 +253,7 @@ def test_line_by_line_the_ids_are_those_of_the_whole(text, kind, dummy_prefix):
   config = vocabulary.VocabularyConfig(kind=kind, size=300, dummy_prefix=dummy_prefix)
   pieces = vocabulary.Vocabulary(vocabulary.train(config, text.split('\n')), 'verse')
   for part in (text, '\n\n' + text[:61], 'one line', ''):
-    assert pieces.encode_document(part) == pieces.encode(part)
+    assert list(itertools.chain.from_iterable(pieces.encode_lines(part.split('\n')))) == pieces.encode(part)
     assert pieces.decode(pieces.encode(part)) == part
 
 
@@ -261,7 +261,7 @@ def test_a_vocabulary_without_line_ends_is_refused(text):
   config = vocabulary.VocabularyConfig(size=100, byte_fallback=False)
   pieces = vocabulary.Vocabulary(vocabulary.train(config, text.split('\n')), 'verse')
   with pytest.raises(DataError, match='byte_fallback'):
-    pieces.encode_document('two\nlines')
+    list(pieces.encode_lines(['two', 'lines']))
 
 
 @pytest.mark.parametrize('document', DOCUMENTS)

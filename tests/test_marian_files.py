@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 
+import ctranslate2
 import jax
 import numpy as np
 import pytest
@@ -92,7 +93,6 @@ def test_an_output_matrix_of_its_own_is_read_as_marian_and_as_its_earlier_versio
 
 
 def test_ctranslate2s_converter_makes_a_model_with_the_same_probabilities(tmp_path):
-  ctranslate2 = pytest.importorskip('ctranslate2')
   from ctranslate2.converters import MarianConverter
   model, vocabulary = write_marian(tmp_path)
   MarianConverter(model, [vocabulary, vocabulary]).convert(str(tmp_path / 'theirs'))

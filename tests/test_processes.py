@@ -203,6 +203,40 @@ def share_decoding(workdir, *more, **given):
   return [child.returncode for child in children], told
 
 
+SLOW = '''
+from checks import startup
+startup.begin()
+import sys, time
+import decode
+from options import decode_options, programs
+
+def slow(*_):
+  print('PHASE', flush=True)
+  time.sleep(100)
+
+decode.jobs.check_sharing = slow  # called once jax, which installs handlers of its own, has joined the processes
+programs.run(lambda: decode.main(decode_options.parse(sys.argv, '')))
+'''
+
+
+@pytest.mark.long
+def test_K1_a_signal_ends_each_of_two_processes_that_translate_at_once(corpus, run, tmp_path):
+  script = ['-c', SLOW, f'--workdir={run}', f'--input={corpus}/test.en', f'--output={tmp_path}/out']
+  children = [subprocess.Popen(child.arguments, env=child.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               cwd=ROOT, text=True) for child in peers.commands(2, script, dict(os.environ))]
+  try:
+    assert children[0].stdout.readline() == 'PHASE\n', children[0].stderr.read()  # others print nothing
+    began = time.monotonic()
+    for child in children:
+      child.send_signal(signal.SIGTERM)
+    told = [child.communicate(timeout=30)[1] for child in children]
+    assert [child.returncode for child in children] == [exit_codes.PREEMPTED] * 2 and time.monotonic() - began < 10, told
+    assert 'Interrupted.' in told[0] and not (tmp_path / 'out').exists()
+  finally:
+    for child in children:
+      child.kill()
+
+
 @pytest.mark.long
 def test_two_processes_share_a_job(corpus, run, tmp_path):
   lines, parts = (corpus / 'test.en').read_text().splitlines()[:7], tmp_path / 'out.parts'
@@ -284,6 +318,11 @@ def test_what_started_a_process_is_recognised(environment, name, monkeypatch):
   is_there = name == 'TPU' or 'JAX_PLATFORMS' in environment
   monkeypatch.setattr(peers.importlib.util, 'find_spec', lambda package: package if is_there else None)
   assert peers.found(environment) == name
+
+
+def test_H1_processes_of_the_launcher_wait_two_minutes_for_each_other():
+  name, environment = 'launcher', {peers.ADDRESS: 'a', peers.COUNT: '2', peers.NUMBER: '1'}
+  assert peers.CLUSTERS[name][1](environment)['initialization_timeout'] == 120
 
 
 @pytest.mark.parametrize('environment, devices', [

@@ -486,7 +486,7 @@ def owner_of(workdir):
 
 
 @pytest.mark.long
-def test_stopped_then_killed_then_finished_by_the_printed_commands(multilingual, text, tmp_path, capsys):
+def test_R5_stopped_then_killed_then_finished_by_the_printed_commands(multilingual, text, tmp_path, capsys):
   """Ctrl-C while the child starts, kill -9 once it has saved; then what --print prints, in a shell: the same bytes."""
   workdir, given = tmp_path / 'again', ['--languages=de,fr*0.5']
   log = workdir / 'logs' / 'model.log'
@@ -616,7 +616,7 @@ recipe.main(recipe_options.read(sys.argv[2:]))
 
 
 @pytest.mark.parametrize('number', [7, *(pytest.param(n, marks=pytest.mark.drill) for n in (1, 2, 3, 4, 5, 6, 8, 9, 10))])
-def test_killed_before_any_file_is_whole_a_stage_of_this_program_makes_the_same(number, multilingual, text, tmp_path):
+def test_R5_killed_before_any_file_is_whole_a_stage_of_this_program_makes_the_same(number, multilingual, text, tmp_path):
   """The mixture writes recipe.json, eight files and its record; kill -9 strikes before the n-th of them has its name."""
   given = 'multilingual', text, tmp_path / 'x', '--languages=de,fr*0.5', '--stage=mixture'
   killed = subprocess.run([sys.executable, '-c', KILLED_AT_A_FILE, str(number), *words(*given)], cwd=ROOT,
@@ -636,7 +636,7 @@ def begun(text):
 
 @pytest.mark.drill
 @pytest.mark.parametrize('name', ['back_translate', 'distil', 'multilingual'])
-def test_killed_in_every_stage_a_recipe_is_the_same(name, text, run, tmp_path, request):
+def test_R5_killed_in_every_stage_a_recipe_is_the_same(name, text, run, tmp_path, request):
   """Kill -9 of the recipe and its child, twice in each stage at random; then the same command to the end."""
   given = {'back_translate': back(text, tmp_path / 'x', '--search=sampling', '--search.seed=3'),
            'distil': ('distil', text, tmp_path / 'x', f'--teachers={run},{run}', '--n_best=2', '--real',

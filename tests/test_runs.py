@@ -457,7 +457,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(corpus, tmp_path):
   out, errors = process.communicate(timeout=60)
   assert process.returncode == 130, errors
   assert 'saved. The same command resumes' in out and 'Traceback' not in errors
-  step = checkpoint.Checkpoints(f'{tmp_path}/run/checkpoints').latest()
+  step = checkpoint.Checkpoints(f'{tmp_path}/run/checkpoints').steps()[-1]
   assert f'Stopped at step {step:,}' in out
   assert train.main(options(corpus, tmp_path / 'run', f'--config.train.num_steps={step + 2}')) == 0
   assert json_files.read_json(f'{tmp_path}/run/results.json')['step'] == step + 2

@@ -218,17 +218,17 @@ def test_a_trial_that_came_to_its_end_has_its_loss_however_it_compares(config, t
   assert search.STOPPED in {trial.state for trial in stopped.trials}
 
 
-@pytest.mark.parametrize('length', ['num_epochs=3', 'num_epochs=2.9', 'num_steps=30'])
-def test_there_is_nothing_to_stop_at_the_end_of_a_trial(length, config, tmp_path):
+@pytest.mark.parametrize('length, end', [('num_epochs=3', 30), ('num_epochs=2.9', 29), ('num_steps=30', 30)])
+def test_there_is_nothing_to_stop_at_the_end_of_a_trial(length, end, config, tmp_path):
   class Worse:
     report, should_prune = (lambda self, *_: None), (lambda self: True)
 
   run, = queue.queue(options(config, tmp_path, RANGES, f'--config.train.{length}'))
   os.makedirs(run.folder.path)
-  lines = [{'step': 8, 'epoch': 0.8}, {'step': 30, 'validation/perplexity': 2.0}]
+  lines = [{'step': 8, 'epoch': 0.8}, {'step': end, 'validation/perplexity': 2.0}]
   (tmp_path / run.folder.path / 'metrics.jsonl').write_text(''.join(json.dumps(line) + '\n' for line in lines))
-  assert not search._Watch(Worse(), run)() or length == 'num_epochs=2.9'
-  lines[1]['step'] = 20
+  assert not search._Watch(Worse(), run)()
+  lines[1]['step'] = end - 1
   (tmp_path / run.folder.path / 'metrics.jsonl').write_text(''.join(json.dumps(line) + '\n' for line in lines))
   assert search._Watch(Worse(), run)()
 

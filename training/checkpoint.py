@@ -277,10 +277,6 @@ class Checkpoints:
     """Return the steps that should be there, oldest first: those that the manifest lists, where there is one."""
     return sorted(self._manifest.checkpoints()) if self._manifest.exists() else self.steps()
 
-  def latest(self) -> int | None:
-    """Return the newest step, or None."""
-    return max(self.steps(), default=None)
-
   def best(self) -> int | None:
     """Return the step with the best validation metric, or None when no step has metrics."""
     measured = {step: self._manager.metrics(step) for step in self.known()}

@@ -178,11 +178,11 @@ def spell(fact: Fact, form: Form) -> tuple[str, str]:
   return sentence([fact.time, *body, fact.place] if form.fronted else [*body, fact.place, fact.time]), draft.split
 
 
-def draw_party(rng: random.Random, word: str, indefinite: bool = False, described: float = 0.4) -> Party:
-  """Draw a noun phrase, described or not."""
+def draw_party(rng: random.Random, word: str, described: float = 0.4) -> Party:
+  """Draw a definite noun phrase, described or not."""
   options = adjectives_of(NOUNS[word]) if word in NOUNS else ()
   adjective = rng.choice(options).english if options and rng.random() < described else ''
-  return Party(word, adjective, indefinite)
+  return Party(word, adjective)
 
 
 def draw_between_actors(rng: random.Random, described: float = 0.4) -> Fact:

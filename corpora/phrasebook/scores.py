@@ -68,11 +68,6 @@ def names_copied(annotations: Sequence[dict], hypotheses: Sequence[str], languag
       yield name, kind, form in found
 
 
-def name_accuracy(annotations: Sequence[dict], hypotheses: Sequence[str], language: str = 'de') -> float:
-  """Return the share of occurrences of unseen names that are copied; see names_copied."""
-  return _share([copied for *_, copied in names_copied(annotations, hypotheses, language)])
-
-
 def _by(group: Callable[[str, str], str], copied: Sequence[tuple[str, str, bool]]) -> dict[str, dict[str, float]]:
   """Return accuracy and number of occurrences for each group of names, in the order of the groups' labels."""
   outcomes = defaultdict(list)
