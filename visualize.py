@@ -32,6 +32,7 @@ import tqdm  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
 from checks.errors import ConfigError, config_errors  # noqa: E402
+from checks.whole_files import whole  # noqa: E402
 from corpora import text_files  # noqa: E402
 from decoding import scores, text_lines  # noqa: E402
 from explorer import capture, figures, live, reports, snapshots, texts, training_page  # noqa: E402
@@ -56,7 +57,11 @@ def main(options: VisualizeOptions) -> int:
     draw = FIGURES[options.figure]
     with config_errors():
       figure = draw(options, folder)
-    figure.savefig(options.output, format=options.format)
+    if missing := figures.choose_fonts(figure):
+      print(f'No installed font has {missing}: a box stands for each. The page, --format=html, shows what the browser has '
+            'fonts for.', file=sys.stderr)
+    with whole(options.output) as file, figures.unwarned():
+      figure.savefig(file, format=options.format)
     if options.format == 'png' and figure.dpi < figures.DPI:
       print(f'The figure is large: drawn with {figure.dpi:.0f} dots per inch. --format=svg keeps its letters sharp.',
             file=sys.stderr)
@@ -162,7 +167,11 @@ def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
   if config['train']['label_smoothing']:
     rows.append(('label smoothing', str(config['train']['label_smoothing'])))  # the steps say what it does
   if folder.has(folder.results):
-    rows.append(('scores', task_of(config).describe(read_json(folder.results))))
+    results = read_json(folder.results)
+    is_scored = (options.checkpoint == 'final' and not options.search
+                 and results['step'] >= max(folder.manifest.checkpoints(), default=0))
+    rows.append(('scores' if is_scored else f'scores of the run at step {results["step"]:,}, with its own search',
+                 task_of(config).describe(results)))
   return rows
 
 

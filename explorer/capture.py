@@ -66,6 +66,9 @@ class Capture:
     for kind, weights in self.weights.items():
       if kind not in KINDS or weights.ndim != 4 or weights.shape[2:] != sizes[kind]:
         raise ValueError(f'weights of {kind!r} have shape {weights.shape}; expected [layers, heads, *{sizes[kind]}]')
+      if not np.isfinite(weights).all():
+        raise ValueError(f'weights of {KINDS[kind]} are no numbers, as those of a model whose training diverged; choose an earlier '
+                         'checkpoint with --checkpoint')
       off = float(np.abs(weights.sum(-1) - 1).max())
       if not off <= ROWS_SUM_TO:
         raise ValueError(f'a row of {KINDS[kind]} sums to 1 ± {off:.1e}; expected at most {ROWS_SUM_TO:.0e}: record '

@@ -4,13 +4,17 @@ Each function returns a figure of its own; nothing is kept in matplotlib's globa
 such as tokens and the names of runs, are drawn as they are: a $ in them begins no formula.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from explorer.capture import Capture, TokenPair
 from explorer.gates import KINDS
@@ -20,11 +24,36 @@ from transformer.model import Model
 DPI = 150  # dots per inch, but see dots_per_inch
 MOST_PIXELS = 60_000_000  # of a picture; each takes four bytes
 MOST_BESIDE = 60_000  # pixels on a side; matplotlib draws less than 2^16
+DEFAULT_FONT = 'DejaVu Sans'  # which matplotlib brings
+LONGEST_NAME = 22  # characters of a row or column
 
 
 def dots_per_inch(width: float, height: float) -> float:
   """Return DPI, or fewer for a figure of so many inches that its picture would have more pixels than fit."""
   return min(DPI, (MOST_PIXELS / (width * height)) ** 0.5, MOST_BESIDE / max(width, height))
+
+
+def choose_fonts(figure: Figure) -> str:
+  """Let installed fonts draw what matplotlib's own has no letters for, such as Chinese; return the letters that none has."""
+  with unwarned():
+    figure.draw_without_rendering()  # makes the texts of rows and columns
+  texts = figure.findobj(Text)
+  family, missing = [DEFAULT_FONT], {letter for text in texts for letter in text.get_text() if not letter.isspace()}
+  default = font_manager.findfont(DEFAULT_FONT)
+  for name, path in [(DEFAULT_FONT, default), *sorted({(font.name, font.fname) for font in font_manager.fontManager.ttflist})]:
+    if missing and (found := {letter for letter in missing if ord(letter) in font_manager.get_font(path).get_charmap()}):
+      family, missing = list(dict.fromkeys([*family, name])), missing - found
+  for text in texts if len(family) > 1 else ():
+    text.set_family(family)
+  return ' '.join(sorted(missing))
+
+
+@contextlib.contextmanager
+def unwarned() -> Iterator[None]:
+  """Silence matplotlib's warnings, one for each letter that it has no font for; choose_fonts() returns them all."""
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', message='Glyph .* missing from')
+    yield
 
 
 def attention(capture: Capture, kind: str) -> Figure:
@@ -33,8 +62,8 @@ def attention(capture: Capture, kind: str) -> Figure:
   maps = capture.by_word(kind)
   layers, heads, queries, keys = maps.shape
   mask = _later(rows.word_of_piece, columns.word_of_piece) if kind == 'decoder' else False
-  cell = 0.155
-  size = 1.1 + heads * (keys * cell + 0.25), 1.2 + layers * (queries * cell + 0.3)
+  cell, title = 0.155, f'{KINDS[kind]}, rows attend to columns'
+  size = max(1.1 + heads * (keys * cell + 0.25), 0.075 * len(title)), 1.2 + layers * (queries * cell + 0.3)
   figure = Figure(figsize=size, dpi=dots_per_inch(*size), layout='constrained')
   grid = figure.subplots(layers, heads, squeeze=False)
   for layer, head in np.ndindex(layers, heads):
@@ -43,11 +72,17 @@ def attention(capture: Capture, kind: str) -> Figure:
     axes.set_facecolor('0.92')  # masked weights
     axes.imshow(shown, cmap='Blues', vmin=0, vmax=1, aspect='equal')
     axes.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=7)
-    axes.set_xticks(range(keys), columns.words if layer == layers - 1 else [], rotation=90, fontsize=7, parse_math=False)
-    axes.set_yticks(range(queries), rows.words if head == 0 else [], fontsize=7, parse_math=False)
+    named = lambda text, is_here: [_shortened(word) for word in text.words] if is_here else []
+    axes.set_xticks(range(keys), named(columns, layer == layers - 1), rotation=90, fontsize=7, parse_math=False)
+    axes.set_yticks(range(queries), named(rows, head == 0), fontsize=7, parse_math=False)
     axes.tick_params(length=0)
-  figure.suptitle(f'{KINDS[kind]}, rows attend to columns', fontsize=9)
+  figure.suptitle(title, fontsize=9)
   return figure
+
+
+def _shortened(word: str) -> str:
+  """Return what of a word names a row or a column: as on the page, its beginning where it is long."""
+  return word if len(word) <= LONGEST_NAME else f'{word[:LONGEST_NAME - 1]}…'
 
 
 def _later(rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:

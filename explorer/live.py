@@ -51,9 +51,10 @@ def prepare(translator: Translator, suggestions: Sequence[str] = ()) -> Live:
     suggestions: sentences that the page offers to try.
 
   Raises:
-    ValueError: naming each option of the model, the vocabulary or the search that the page's scripts cannot compute.
+    ValueError: naming each option of the model, the vocabulary or the search that the page's scripts cannot compute; of an
+      ensemble.
   """
-  model, source, target = translator.parts
+  model, source, target = reports.alone(translator).parts
   config, vocabularies = model.config, [source] if source.fingerprint == target.fingerprint else [source, target]
   refuse(_refused_models(config))
   settings = translator.search_config

@@ -81,6 +81,14 @@ class Continuing:
 Writer = Translator | Continuing
 
 
+def alone(run: Writer) -> Writer:
+  """Return a trained run that is one model. Raises ValueError of an ensemble."""
+  if len(run.params) > 1:
+    raise ValueError(f'an ensemble of {len(run.params)} models; the explorer shows what one model does: give one run, and one '
+                     'checkpoint or an average')
+  return run
+
+
 def readable(run: Translator | Continuer | Continuing) -> Writer:
   """Return a trained run in the form that explain() reads: a language model as a translator without sources."""
   return Continuing(run) if isinstance(run, Continuer) else run
@@ -104,9 +112,9 @@ def explain(translator: Translator | Continuer | Continuing, lines: Sequence[str
     live: the translator as explorer/live.py writes it down, for a page that translates by itself.
 
   Raises:
-    ValueError: when there is no line, or not one reference for each, or the model has no attention.
+    ValueError: when there is no line, or not one reference for each, or the model has no attention; of an ensemble.
   """
-  translator = readable(translator)
+  translator = alone(readable(translator))
   if references is not None and len(references) != len(lines):
     raise ValueError(f'{len(lines)} sentences and {len(references)} references; expected one reference for each '
                      'sentence, or none')

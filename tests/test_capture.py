@@ -170,6 +170,9 @@ def test_impossible_captures_are_refused(captures):
     Capture(**fields | {'weights': wrong})
   with pytest.raises(ValueError, match='shape'):
     Capture(**fields | {'weights': {'encoder': seen.weights['cross']}})
+  broken = {kind: np.full_like(weights, np.nan) for kind, weights in seen.weights.items()}
+  with pytest.raises(ValueError, match='are no numbers, as those of a model whose training diverged'):
+    Capture(**fields | {'weights': broken})
   future = seen.weights['decoder'].copy()
   future[:, :, 0, :2] = 0.5
   with pytest.raises(ValueError, match='not read'):

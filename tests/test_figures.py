@@ -1,11 +1,14 @@
 """Figures show the numbers that they say they show."""
 
+import dataclasses
 import io
 import json
 
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib import font_manager
+from matplotlib.figure import Figure
 
 import visualize
 from checks.errors import ConfigError
@@ -42,6 +45,32 @@ def test_a_large_figure_has_fewer_dots_and_its_picture_no_more_pixels_than_fit(w
   assert dots < figures.DPI and max(width, height) * dots < 2 ** 16
   assert np.isclose(width * height * dots ** 2, figures.MOST_PIXELS) or np.isclose(width * dots, figures.MOST_BESIDE)
   assert figures.dots_per_inch(20.0, 12.0) == figures.DPI
+
+
+def test_letters_are_drawn_by_a_font_that_has_them_and_named_once_where_none_has(monkeypatch, recwarn):
+  charmap = lambda name: font_manager.get_font(font_manager.findfont(name)).get_charmap().keys()
+  rare = chr(min(charmap('STIXGeneral') - charmap(figures.DEFAULT_FONT)))  # both come with matplotlib
+  known = font_manager.fontManager.ttflist
+  for names, missing, families in (({figures.DEFAULT_FONT, 'STIXGeneral'}, '狗ไทย', [figures.DEFAULT_FONT, 'STIXGeneral']),
+                                   ({figures.DEFAULT_FONT}, f'狗ไทย{rare}', ['sans-serif'])):
+    monkeypatch.setattr(font_manager.fontManager, 'ttflist', [font for font in known if font.name in names])
+    figure = figures.attention(constructed(['Hund', '狗', 'ไทย', rare], encoder=[]), 'encoder')
+    assert figures.choose_fonts(figure).split() == sorted(missing)
+    assert {*map(tuple, (label.get_family() for label in figure.axes[0].get_yticklabels()))} == {tuple(families)}
+  with figures.unwarned():
+    figure.savefig(io.BytesIO(), format='png')
+  assert not recwarn.list
+
+
+def test_long_words_and_titles_fit_their_figure():
+  """One layer and head, as recurrent models have them, and an address among the words."""
+  seen = constructed(['a', 'b', 'https://example.org/' + 99 * 'x'], encoder=[])
+  figure = figures.attention(dataclasses.replace(seen, weights={'encoder': seen.weights['encoder'][:1, :1]}), 'encoder')
+  figure.draw_without_rendering()
+  box, width = figure._suptitle.get_window_extent(), figure.bbox.width
+  assert 0 <= box.x0 < box.x1 <= width
+  *_, name = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+  assert name == 'https://example.org/x…' and len(name) == figures.LONGEST_NAME
 
 
 def test_the_future_of_a_decoder_is_masked():
@@ -149,7 +178,12 @@ def test_visualize_draws(figure, tmp_path, monkeypatch):
   given = [] if figure == 'positions' else [f'--input={tmp_path}/in', f'--reference={tmp_path}/ref']
   options = visualize_options.parse(['visualize.py', f'--workdir={tmp_path}', '--format=svg', f'--figure={figure}', *given,
                                      f'--output={tmp_path}/out.svg'], '')
-  assert visualize.main(options) == 0 and '<svg' in (tmp_path / 'out.svg').read_text()
+  assert visualize.main(options) == 0 and '<svg' in (before := (tmp_path / 'out.svg').read_text())
+  # What ends while it is written leaves the one before.
+  monkeypatch.setattr(Figure, 'savefig', lambda figure, file, **_: file.write(b'half') and 1 / 0)
+  with pytest.raises(ZeroDivisionError):
+    visualize.main(options)
+  assert (tmp_path / 'out.svg').read_text() == before and not [*tmp_path.glob('out*unfinished')]
 
 
 def test_pruning_without_an_analysis_is_refused(tmp_path):

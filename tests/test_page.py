@@ -297,6 +297,16 @@ def test_the_headline_says_what_differs_between_two_sentences(tab, captures):
   assert tab.text('#headline').endswith(f'reading “tired”, it looks at “{words[0]}”, {rows[0].max():.2f}{seconds}')
 
 
+def test_rows_that_have_nothing_to_do_with_each_other_are_not_contrasted(tab):
+  """A word that stands for none of the other sentence's: its counterpart is a word that both have, or too much differs."""
+  together = lambda a, b: tab.page.evaluate(
+      '''([a, b]) => { const named = words => words.split(' ').map(label => ({label}));
+         return named(a).map((_, i) => goTogether(named(a), named(b), i)); }''', [a, b])
+  assert together('it was too tired .', 'it was too wide .') == [True] * 5
+  assert together('the dog sleeps because it was tired .', 'a cat sees the wide street .') == [True] + [False] * 6 + [True]
+  assert together('it was tired and old .', 'it was tired .') == [True] * 3 + [False] * 2 + [True]
+
+
 def test_a_longer_headline_moves_nothing_under_the_pointer(tab):
   tab.page.set_viewport_size({'width': 1000, 'height': 700})
   row, seen = tab.page.locator('.queries button').nth(3), set()

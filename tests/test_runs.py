@@ -17,9 +17,10 @@ import decode
 import input_pipeline
 import tasks
 import train
+import visualize
 from checks.errors import ConfigError, DataError
 from decoding import inputs, jobs
-from options import configurations, decode_options, train_options
+from options import configurations, decode_options, train_options, visualize_options
 from options.configurations import ROOT
 from tasks import setup, trained
 from tests.tiny_runs import metrics, options, saved, start
@@ -307,6 +308,16 @@ def test_a_pipe_and_the_runs_own_split_are_answered_like_a_file(corpus, run, tmp
   assert len(scored) == 8 and all(float(line.split('\t')[0]) < 0 < float(line.split('\t')[1]) for line in scored[:7])
   with pytest.raises(ConfigError, match='expected split:NAME .*train, validation, test, val'):
     decoded('--input=split:dev')
+
+
+def test_scores_beside_another_checkpoint_or_search_are_said_to_be_the_runs(run):
+  def names(*more):
+    options = visualize_options.parse(['visualize.py', f'--workdir={run}', '--input=x', *more], '')
+    return [name for name, _ in visualize.card(run_folder.RunFolder.open(str(run)), options)]
+
+  assert names()[-1] == 'scores'
+  for other in ('--checkpoint=6', '--search.beam_size=2'):
+    assert names(other)[-1] == 'scores of the run at step 8, with its own search'
 
 
 def test_a_split_that_is_no_longer_the_runs_own_is_refused(corpus, run, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import visualize
 from checks.errors import ConfigError
 from decoding.translator import Translator
-from explorer import capture, figures, head_ablation, page, reports, snapshots, texts, training_page
+from explorer import capture, figures, head_ablation, live, page, reports, snapshots, texts, training_page
 from explorer.capture import TokenPair
 from explorer.gates import Head
 from options import configurations, visualize_options
@@ -92,6 +92,15 @@ def test_notes_number_the_lines_that_were_given_and_leave_out_what_closed_heads_
                       lambda lines: told.append([each.line + 1 for each in lines]) or translate(lines))
   report = reports.explain(translator, ['', LINES[0], ' ', LINES[1]])
   assert report.notes == ('1 searches, of lines [2, 4]',) and len(told) > 1
+
+
+def test_an_ensemble_is_refused_and_keeps_its_models():
+  one = small_translator()
+  two = Translator([one.parts[0]] * 2, one.params * 2, *one.parts[1:], one.search_config, 8)
+  for explained in (reports.explain, live.prepare):
+    with pytest.raises(ValueError, match='an ensemble of 2 models; the explorer shows what one model does'):
+      explained(two, LINES[:1])
+  assert len(two.params) == 2
 
 
 def test_as_many_references_as_lines_are_expected_blank_ones_included():

@@ -143,7 +143,7 @@ class ArcView {
       pen.textAlign = align;
       pen.fillStyle = unit.special ? look.dim : look.ink;
       pen.font = `${bold === i ? 'bold ' : ''}13px sans-serif`;
-      pen.fillText(drawnName(unit), x, i * ROW + 16);
+      pen.fillText(drawnName(unit, 22), x, i * ROW + 16);
     });
     write(queries, side - 6, 'end', focus.query);
     write(keys, side + arcs + 6, 'start', focus.key ?? focus.chosen);

@@ -22,13 +22,13 @@ const largest = (pane, i) => {
   return row.indexOf(Math.max(...row));
 };
 
-// What to notice where the chosen rows of two sentences have their largest weight on different words; null elsewhere,
-// and where another key is chosen.
+// What to notice where the chosen rows of two sentences go together and have their largest weight on different words;
+// null elsewhere, and where another key is chosen.
 function contrast(pane, beside) {
   const i = state.q, there = counterpart(pane.queries, beside.queries, i);
   const j = largest(pane, i), elsewhere = largest(beside, there);
   const [word, other] = [pane.keys[j].label, beside.keys[elsewhere].label];
-  if (word === other || (state.m ?? j) !== j) return null;
+  if (word === other || (state.m ?? j) !== j || !goTogether(pane.queries, beside.queries, i)) return null;
   const doing = pane.queries[i].reads === null ? 'reading' : 'writing';
   const [query, otherQuery] = [pane.queries[i].label, beside.queries[there].label];
   const second = query === otherQuery ? 'in the sentence beside' : `${doing} ${quoted(otherQuery)}`;

@@ -29,4 +29,13 @@ function counterparts(a, b, found = matches(a, b)) {
   });
 }
 
+const ALIKE = 0.5;  // least share of words that two sentences have in common, for others of theirs to stand for each other
+
+// Whether a word of a and its counterpart are the same one, or stand for each other in sentences that are alike.
+function goTogether(a, b, i) {
+  const found = matches(a, b), common = found.filter(there => there >= 0).length;
+  if (found[i] >= 0) return true;
+  return 2 * common / (a.length + b.length) >= ALIKE && !found.includes(counterparts(a, b, found)[i]);
+}
+
 const counterpart = (a, b, i) => i === null ? null : counterparts(a, b)[i];

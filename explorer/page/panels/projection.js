@@ -53,7 +53,8 @@ function drawProjection(side, label, {x, columns, sums}, result, j) {
 function saying(letter, j, sum, result) {
   const {rotary, biased} = report.projected, turned = rotary && state.k !== 'cross';
   const then = turned ? '; the position of its token then turns it with its neighbours' : '';
-  return biased && !turned ? `the products add up to ${sum.toFixed(2)}, with its bias ${letter} has the number ${result.toFixed(2)}.`
+  if (biased && turned) return `the products add up to ${sum.toFixed(2)}, to which number ${j + 1} of ${letter} adds its bias${then}.`;
+  return biased ? `the products add up to ${sum.toFixed(2)}, with its bias ${letter} has the number ${result.toFixed(2)}.`
     : `the products add up to number ${j + 1} of ${letter} = ${sum.toFixed(2)}${then}.`;
 }
 
