@@ -167,8 +167,8 @@ def card(folder: RunFolder, options: VisualizeOptions) -> list[tuple[str, str]]:
   if config['train']['label_smoothing']:
     rows.append(('label smoothing', str(config['train']['label_smoothing'])))  # the steps say what it does
   if folder.has(folder.results):
-    results = read_json(folder.results)
-    is_scored = (options.checkpoint == 'final' and not options.search
+    results, is_search_scored = read_json(folder.results), task_of(config).references  # a language model's scores need none
+    is_scored = (options.checkpoint == 'final' and not (options.search and is_search_scored)
                  and results['step'] >= max(folder.manifest.checkpoints(), default=0))
     rows.append(('scores' if is_scored else f'scores of the run at step {results["step"]:,}, with its own search',
                  task_of(config).describe(results)))
