@@ -99,7 +99,7 @@ def test_a_search_that_the_page_does_not_know_is_refused_by_name(changes, option
 def test_models_and_vocabularies_that_the_page_does_not_know_are_refused_by_name():
   for config in (LanguageModelConfig(20, 20), RecurrentConfig(20, 20)):
     with pytest.raises(ValueError, match='^model.architecture.*leave out --live'):
-      live.prepare(types.SimpleNamespace(parts=(architectures.build(config), *[small_vocabulary()] * 2)))
+      live.prepare(types.SimpleNamespace(params=[None], parts=(architectures.build(config), *[small_vocabulary()] * 2)))
   words = vocabulary.Vocabulary(vocabulary.train(vocabulary.VocabularyConfig(kind='word', size=30), LINES), 'words')
   assert next(live._refused_vocabularies(words)).startswith("vocabulary.kind is 'word'")
 
