@@ -25,7 +25,6 @@ from options.configurations import shipped_variants
 from options.mistakes import listed
 from sweeps.finished_rows import figures_of
 from sweeps.table import figure
-from training.json_files import read_json
 
 LEDGER, README = ROOT / 'docs' / 'ledger.md', ROOT / 'README.md'
 NOT_RUN = 'not run'
@@ -52,7 +51,6 @@ How to read a row:
 * A commit is that of the code at the run's start; "changed" where the code had changes that were not committed.
 * Options with which a run departs from its configuration stand behind "with". Paths outside of the repository are
   shortened to their last part, as in `…/multi30k`.
-
 * An arrow stands between the machines, versions or commits of one run that was stopped and went on elsewhere; a semicolon
   between the machines of different runs, in the same order in "hours" and "hardware".
 
@@ -94,7 +92,7 @@ def add(runs: Sequence[str]) -> None:
   Raises:
     ConfigError: naming every run that is not finished, damaged, or has the card of another, or of a run on other text.
   """
-  made, mistakes = {}, []
+  known, made, mistakes = run_cards.read_cards(), {}, []
   for run in runs:
     try:
       card = run_cards.card_of(run)
@@ -103,8 +101,7 @@ def add(runs: Sequence[str]) -> None:
       continue
     if card.name in made:
       mistakes.append(f'{run} and another of the runs would both have the card {card.name}: same configuration and seed')
-    path = run_cards.FOLDER / card.name
-    there = run_cards.Card(**read_json(str(path))) if path.exists() else card
+    there = known.get(card.name, card)
     if there.overrides != card.overrides:
       mistakes.append(f'{run} and the run whose card is {card.name} differ in other options than their names tell '
                       f'({card.overrides} and {there.overrides}); take that card out first if it is to be replaced')

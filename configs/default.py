@@ -1,7 +1,8 @@
 """Every option, once: the paper's base model (Vaswani et al., 2017) on WMT14. Other configs change a few of these.
 
 The comment behind an option says what it means and in which unit; `python train.py --helpfull` prints these comments,
-`--help` the most used. An option without a value (a placeholder) is off or decided by the run. A FieldReference can be set to None, too.
+`--help` the most used. An option without a value (a placeholder) is off or decided by the run. A FieldReference can be set to
+None, too.
 """
 
 from collections.abc import Callable

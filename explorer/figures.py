@@ -35,8 +35,8 @@ def dots_per_inch(width: float, height: float) -> float:
 
 def choose_fonts(figure: Figure) -> str:
   """Let installed fonts draw what matplotlib's own has no letters for, such as Chinese; return the letters that none has."""
-  with unwarned():
-    figure.draw_without_rendering()  # makes the texts of rows and columns
+  for axes in figure.axes:  # asking for them makes the texts of rows and columns, which else drawing does
+    axes.get_xticklabels(), axes.get_yticklabels()
   texts = figure.findobj(Text)
   family, missing = [DEFAULT_FONT], {letter for text in texts for letter in text.get_text() if not letter.isspace()}
   default = font_manager.findfont(DEFAULT_FONT)

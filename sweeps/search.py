@@ -243,6 +243,7 @@ class _Watch:
     if self._text and not self.other_text:
       now = _text_of(self._folder)
       self.other_text = [name for name in self._text if now.get(name, self._text[name]) != self._text[name]]
+      self._text = {name: content for name, content in self._text.items() if name not in now}  # what is compared stays so
     if self.other_text:
       return True
     for line in self._lines():

@@ -87,7 +87,7 @@ def is_scored(task: Task, step: int) -> bool:
 def finished(task: Task, progress: Progress) -> int:
   """Print that a run is finished, with its scores and how to train longer, record its length, and return the exit code."""
   results, loop = read_json(task.folder.results), task.setup.loop
-  finished_runs.keep_length(task.folder, loop)
+  finished_runs.keep_length(task.folder, results, loop)
   print(f'This run is finished, at step {results["step"]:,}: {task.describe(results)}\n' + (
       f'{progress.evaluations_since_best} evaluations in a row were no better than the best (train.patience={loop.patience}); '
       'to train longer, give a larger one, or none with --config.train.patience=0'

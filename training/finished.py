@@ -83,11 +83,10 @@ def check_goes_on(found: AsFound | None, config: Mapping[str, Any], loop: Loop, 
                         'before, by which the best checkpoint is known; give the same until it is over')
 
 
-def keep_length(folder: RunFolder, loop: Loop) -> None:
+def keep_length(folder: RunFolder, results: Mapping[str, Any], loop: Loop) -> None:
   """Record in results.json for how long the run is asked to train now, by which it is over as well: it has lost patience, say."""
-  results = read_json(folder.results)
   if peers.is_main() and results.get('length', loop.length) != loop.length:
-    folder.write_json(folder.results, results | {'length': loop.length})
+    folder.write_json(folder.results, {**results, 'length': loop.length})
 
 
 def is_finished(folder: RunFolder, config: Mapping[str, Any]) -> bool:
