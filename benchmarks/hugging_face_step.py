@@ -21,10 +21,8 @@ from benchmarks import step_options
 
 def parse() -> argparse.Namespace:
   parser = step_options.parser(__doc__)
-  parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers and embeddings')
-  parser.add_argument('--attention-dropout', type=float, default=0.1, help='on attention weights')
   parser.add_argument('--compile', action='store_true', help='with torch.compile')
-  return parser.parse_args()
+  return step_options.parsed(parser)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ LONGEST = 1200  # rows of the table of positions
 # The options that peers_on_text.py can express; other values are refused.
 EXPRESSED = {'positions': 'sinusoidal', 'attention_score': 'scaled_dot', 'activation': 'relu',
              'normalization': 'layer_norm', 'norm_bias': True, 'feed_forward_bias': True, 'attention_bias': False,
-             'share_embeddings': True, 'output_bias': False, 'scan_layers': False}
+             'share_embeddings': True, 'output_bias': False, 'scan_layers': False, 'dtype': 'float32'}
 
 
 def write_work(folder: str, translator: Translator, lines: list[str], **options: Any) -> None:
@@ -55,8 +55,8 @@ def check_expressible(config: Any) -> None:
     raise ConfigError('--systems: the run is not an encoder-decoder Transformer; other systems cannot have its arrays')
   wrong = [f'model.{name} is {getattr(config, name)!r}; expected {value!r}' for name, value in EXPRESSED.items()
            if getattr(config, name) != value]
-  if config.num_heads * config.key_size != config.d_model or config.kv_heads != config.num_heads:
-    wrong.append('model.d_k or model.num_kv_heads is not what num_heads gives')
+  if {config.key_size, config.value_size} != {config.d_model // config.num_heads} or config.kv_heads != config.num_heads:
+    wrong.append('model.d_k, model.d_v or model.num_kv_heads is not what num_heads gives')
   if wrong:
     raise ConfigError('--systems: other systems cannot have the arrays of this model; leave them out:\n  '
                       + '\n  '.join(wrong))

@@ -29,23 +29,20 @@ BOS = 2
 
 def parse() -> argparse.Namespace:
   parser = step_options.parser(__doc__)
-  parser.add_argument('--dropout', type=float, default=0.1, help='on sub-layers, embeddings and attention weights')
-  parser.add_argument('--attention-dropout', type=float, default=None, help='on attention weights; unset: as --dropout')
   parser.add_argument('--attention-kernel', default='einsum', help='model.attention_kernel')
   parser.add_argument('--dropout-bits', default='threefry', help='train.dropout_bits')
   parser.add_argument('--logits-dtype', default='float32', help='train.logits_dtype')
   parser.add_argument('--dtype', default='float32', help='of products: float32 or bfloat16')
   parser.add_argument('--peak-tflops', type=float, default=None, help='of the device, where its name is not known')
-  return parser.parse_args()
+  return step_options.parsed(parser)
 
 
 def main() -> None:
   memory.keep()  # as train.py does
   options = parse()
-  on_weights = options.dropout if options.attention_dropout is None else options.attention_dropout
   model = architectures.build(ModelConfig(
       options.vocab, options.vocab, options.d_model, num_heads=options.heads, num_layers=options.layers,
-      d_ff=options.d_ff, dropout=options.dropout, attention_dropout=on_weights, dtype=options.dtype,
+      d_ff=options.d_ff, dropout=options.dropout, attention_dropout=options.attention_dropout, dtype=options.dtype,
       attention_kernel=options.attention_kernel))
   update = optimizer.build(
       OptimizerConfig(options.d_model, kind='adamw', schedule='constant', peak=1e-4, warmup_steps=0))

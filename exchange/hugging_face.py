@@ -42,7 +42,9 @@ def notes(config: ModelConfig, search: SearchConfig) -> Iterator[str]:
   for name, is_there, instead in (('groups', search.groups == 1, 'with a plain beam'),
                                   ('coverage_penalty', not search.coverage_penalty, 'without it'),
                                   ('length_penalty', search.width == 1 or _exponent(search) is not None,
-                                   'with the mean, length^1')):
+                                   'with the mean, length^1'),
+                                  ('early_stopping', search.width == 1 or search.early_stopping in STOPPING.values(),
+                                   'with their own rule, heuristic')):
     if not is_there:
       yield f'search.{name} is {getattr(search, name)!r}, which generate() does not have: there the search is {instead}'
 
@@ -98,7 +100,7 @@ def _generation(search: SearchConfig) -> dict[str, Any]:
   found: dict[str, Any] = {'num_beams': search.width}
   if search.width > 1:  # they refuse options of beams where there is one
     found |= {'length_penalty': 1.0 if exponent is None else exponent,
-              'early_stopping': next(theirs for theirs, ours in STOPPING.items() if ours == search.early_stopping)}
+              'early_stopping': next((theirs for theirs, ours in STOPPING.items() if ours == search.early_stopping), False)}
   if search.min_length:  # not their min_length, which counts what the decoder starts from, too
     found['min_new_tokens'] = search.min_length
   if search.no_repeat_ngram:

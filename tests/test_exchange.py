@@ -182,6 +182,7 @@ def test_their_shortest_output_counts_what_the_decoder_starts_from(tmp_path):
 @pytest.mark.parametrize('search, words', [
     (dict(length_penalty='gnmt', alpha=0.6), ["search.length_penalty is 'gnmt'"]),
     (dict(length_penalty='gnmt', alpha=0.0), []),
+    (dict(early_stopping='top', length_penalty='length'), ["search.early_stopping is 'top'"]),
     (dict(groups=2, diversity=0.3, coverage_penalty=0.2), ['search.groups is 2', 'search.coverage_penalty is 0.2'])])
 def test_what_a_search_elsewhere_does_not_have_is_named(search, words, pieces, tmp_path):
   _, notes, _ = searched(pieces, tmp_path, **search)

@@ -137,7 +137,7 @@ def beam_search(problem: SearchProblem, config: SearchConfig) -> Algorithm:
 
 
 def _greedy_or_beam(problem: SearchProblem, config: SearchConfig) -> Algorithm:
-  """Search greedily for a beam of one: the same result for less work."""
+  """Search greedily for a beam of one, which ends with its first EOS; beam_search could go on past it, by early_stopping."""
   return (greedy_search if config.beam_size == 1 else beam_search)(problem, config)
 
 
