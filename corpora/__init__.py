@@ -4,7 +4,7 @@
     config             the options of a corpus, and the registry of kinds, `data.kind`
     splits             the records: Pair, Split, Corpus
     phrasebook/        the embedded corpus: a grammar, so that the first run needs no download
-    text_files         two text files per split
+    text_files         two text files per split; split_files says which files a split's name stands for
     column_files       one file with tab-separated columns
     json_lines         one file of JSON lines
     pairs_file         one file with a pair on each line, split here; indexed_lines reads its lines in any order

@@ -132,7 +132,7 @@ def clean(split: Split, config: CleaningConfig) -> tuple[Split, dict[str, int]]:
   for pair in shown(split, f'filtering {split.name}', ' pairs', len(split)):
     reason = next((name for name, wrong in filters.items() if wrong(pair, config)), None)
     if reason is None and config.drop_duplicates:
-      hashes += digests.digest('\0'.join(pair))
+      hashes += digests.digest('\n'.join(pair))  # which no side can hold
     if reason is None and config.min_letters and 'marks' not in made_of and _lacked_letters(pair, config):
       made_of['marks'] = True  # a text of which earlier versions kept the same pairs has the same fingerprint as then
     dropped[reason] += 1

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from checks.errors import DataError
-from corpora import text_files
+from corpora import split_files, text_files
 from corpora.config import KINDS, SPLITS, Kind, LabelledConfig
 from corpora.labelled import TASKS, Example, LabelledCorpus, LabelledSplit, Task
 
@@ -96,7 +96,7 @@ def _listed(wanted: str, labels: tuple[str, ...], most: int = 20) -> str:
 def directory_corpus(config: LabelledConfig) -> LabelledCorpus:
   """Load `<directory>/<split>.tsv`, plain or `.gz`."""
   task, notes = TASKS[config.task], []
-  path_of = lambda stem: text_files.find(config.directory, f'{stem}.tsv', 'Splits are named by '
+  path_of = lambda stem: split_files.find(config.directory, f'{stem}.tsv', 'Splits are named by '
                                          '--config.data.train_split, validation_split and test_splits')
   stems = [config.train_split, config.validation_split,
            *text_files.tests_there(config.directory, config.test_splits, ('tsv',), notes)]

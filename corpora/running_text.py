@@ -31,13 +31,14 @@ def corpus(config: CorpusConfig) -> Corpus:
   notes: list[str] = []
   name, document, shares = os.path.basename(config.text), config.document, _shares(config)
   units, held = _reader(config.text, document), []
+  own = lambda path: as_split(os.path.basename(path), list(_reader(path, document)(notes)), document) if path else None
+  validation, test = own(config.validation_text), own(config.test_text)  # before the training text, which takes longer
   if shares:
     train, *held = _cut(name, units, shares, config, notes)
   else:
     train = as_split(name, _shown(units(notes), name), document, units)
-  own = lambda path: as_split(os.path.basename(path), list(_reader(path, document)(notes)), document) if path else None
-  validation = own(config.validation_text) or held[0]
-  tests = (own(config.test_text),) if config.test_text else tuple(held[1:])
+  validation = validation or held[0]
+  tests = (test,) if config.test_text else tuple(held[1:])
   if not DOCUMENTS[document].whole:
     notes += _shared(train, (validation, *tests))
   return Corpus(name=config.text, source_language='', target_language='', train=train, validation=validation,

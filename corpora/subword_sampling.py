@@ -142,6 +142,8 @@ class _Pieces:
     self.scores = [piece.score for piece in proto.pieces]
     self.normal_scores = [self.scores[i] for i in of(kinds.NORMAL).values()]
     self.longest = max(map(len, self.ids), default=1)
+    whole = sorted(self.user_defined, key=len, reverse=True)  # never taken apart, and part of no other piece
+    self.whole = re.compile(f'({"|".join(map(re.escape, whole))})') if whole else None
     self.unk_id, self.normalize = vocabulary.unk_id, vocabulary.normalize
     # Words can be segmented one by one if no piece has the sign of a space after its first character.
     self._splits = not any(_SPACE in piece[1:] for piece in self.ids)
@@ -153,6 +155,10 @@ class _Pieces:
       return iter([text] if text else [])
     first, *others = text.split(_SPACE)
     return itertools.chain([first] if first else [], (_SPACE + other for other in others))
+
+  def cut(self, word: str) -> list[str]:
+    """Return a word's parts: the user-defined pieces that it has, and what lies between them."""
+    return [part for part in self.whole.split(word) if part] if self.whole else [word]
 
   def spelt(self, symbol: str) -> tuple[int, ...]:
     """Return the id of a piece; of anything else, the ids of its bytes, or the unknown id."""
@@ -177,8 +183,6 @@ class BpeDropout:
   def __init__(self, pieces: _Pieces, rate: float):
     self._pieces, self._log_kept = pieces, math.log1p(-rate)
     self._merged = functools.lru_cache(_MOST_KEPT)(self._merge)
-    whole = sorted(pieces.user_defined, key=len, reverse=True)  # never taken apart, never merged
-    self._symbols = re.compile('|'.join([*(f'({re.escape(piece)})' for piece in whole), '.']), re.DOTALL)
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
     """Return the ids of one segmentation, drawn with the generator."""
@@ -203,9 +207,8 @@ class BpeDropout:
       ahead: draws until the first that drops its merge; by default none does.
       gap: returns the draws between one that drops its merge and the next.
     """
-    found = list(self._symbols.finditer(word))
-    symbols = [one.group() for one in found]
-    frozen = [one.lastindex is not None for one in found]
+    symbols = [symbol for part in self._pieces.cut(word) for symbol in ([part] if part in self._pieces.user_defined else part)]
+    frozen = [symbol in self._pieces.user_defined for symbol in symbols]
     before, after = [*range(-1, len(symbols) - 1)], [*range(1, len(symbols)), -1]
     agenda, waiting, draws = [], [], 0
 
@@ -249,14 +252,15 @@ class UnigramSampling:
     self._lattice = functools.lru_cache(_MOST_KEPT)(self._filter)
     normal = pieces.normal_scores or [0.0]
     self._unknown = min(normal) - _UNKNOWN_PENALTY
-    # A user-defined piece scores higher than any split of it.
-    self._scores = {piece: len(piece) * max(normal) - 0.1 if piece in pieces.user_defined else pieces.scores[i]
-                    for piece, i in pieces.ids.items()}
+    self._scores = {piece: pieces.scores[i] for piece, i in pieces.ids.items() if piece not in pieces.user_defined}
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
     """Return the ids of one segmentation, drawn with the generator."""
     parts = []
-    for word in self._pieces.words(text):
+    for word in itertools.chain.from_iterable(map(self._pieces.cut, self._pieces.words(text))):
+      if word in self._pieces.user_defined:
+        parts.append(self._pieces.spelt(word))
+        continue
       ends, end, drawn = self._lattice(word), len(word), []
       while end:
         starts, shares = ends[end]
@@ -284,14 +288,22 @@ class UnigramSampling:
 
 
 class _Likeliest:
-  """A sampler of the n likeliest segmentations (Kudo, 2018, section 3.2), which SentencePiece finds."""
+  """A sampler of the n likeliest segmentations (Kudo, 2018, section 3.2), which SentencePiece finds.
 
-  def __init__(self, vocabulary: Vocabulary, alpha: float, count: int):
+  Of those, it draws from the ones that take no user-defined piece apart.
+  """
+
+  def __init__(self, vocabulary: Vocabulary, pieces: _Pieces, alpha: float, count: int):
     self._best, self._alpha = functools.partial(vocabulary.likeliest, count=count), alpha
+    self._pieces, self._whole = pieces, frozenset(pieces.user_defined.values())
 
   def __call__(self, text: str, generator: random.Random) -> list[int]:
     """Return the ids of one segmentation, drawn with the generator."""
     found = self._best(text)
+    if self._whole:
+      parts = itertools.chain.from_iterable(map(self._pieces.cut, self._pieces.words(text)))
+      whole = [self._pieces.ids[part] for part in parts if part in self._pieces.user_defined]
+      found = [one for one in found if [i for i in one[0] if i in self._whole] == whole] or found[:1]
     most = max((score for _, score in found), default=0.0)
     weights = [math.exp(self._alpha * (score - most)) for _, score in found]
     return generator.choices(found, weights)[0][0] if found else []
@@ -300,7 +312,7 @@ class _Likeliest:
 def _unigram_drawer(vocabulary: Vocabulary, pieces: _Pieces, config: SamplingConfig) -> _Draw:
   if config.unigram_nbest == -1:
     return UnigramSampling(pieces, config.unigram_alpha)
-  return _Likeliest(vocabulary, config.unigram_alpha, config.unigram_nbest)
+  return _Likeliest(vocabulary, pieces, config.unigram_alpha, config.unigram_nbest)
 
 
 SAMPLINGS.add('bpe_dropout', Sampling('bpe', lambda vocabulary, pieces, config: BpeDropout(pieces, config.bpe_dropout)),

@@ -4,8 +4,6 @@ Files are read block by block, and those of training anew whenever their pairs a
 than memory.
 """
 
-import contextlib
-import difflib
 import glob
 import gzip
 import io
@@ -17,6 +15,7 @@ from typing import NamedTuple
 
 from checks.errors import DataError
 from checks.progress import shown
+from corpora import split_files
 from corpora.config import KINDS, SIDES, SPLITS, CorpusConfig, Kind
 from corpora.splits import Corpus, Pair, Split, counted, in_memory, measured
 
@@ -98,12 +97,7 @@ def _whole_lines(path: str) -> Iterator[bytes]:
 
 def _byte_blocks(path: str) -> Iterator[bytes]:
   """Yield a file's content in blocks, unpacked when it is gzip. Raises DataError as line_blocks does."""
-  if os.path.isdir(path):
-    raise DataError(f'{path} is a folder; expected a text file. {_listing(path, path)}')
-  if not os.path.exists(path):
-    folder = os.path.dirname(path) or '.'
-    raise DataError(f'no file {path}; ' + (_listing(folder, os.path.basename(path)) if os.path.isdir(folder)
-                                           else f'the folder {folder} does not exist'))
+  check_there(path)
   try:
     with open(path, 'rb') as file:
       content = gzip.GzipFile(fileobj=file) if _begins_packed(file) else file
@@ -113,6 +107,16 @@ def _byte_blocks(path: str) -> Iterator[bytes]:
     raise DataError(f'{path} is a damaged gzip file ({error}); fetch it again') from None
   except OSError as error:
     raise DataError(f'{path} cannot be read: {error.strerror}') from None
+
+
+def check_there(path: str) -> None:
+  """Raise DataError when there is no such file, naming those that are there."""
+  if os.path.isdir(path):
+    raise DataError(f'{path} is a folder; expected a text file. {split_files.listing(path, path)}')
+  if not os.path.exists(path):
+    folder = os.path.dirname(path) or '.'
+    raise DataError(f'no file {path}; ' + (split_files.listing(folder, os.path.basename(path)) if os.path.isdir(folder)
+                                           else f'the folder {folder} does not exist'))
 
 
 def is_packed(path: str) -> bool:
@@ -180,13 +184,6 @@ def _mark(path: str) -> tuple[int, int] | None:
   return found.st_size, found.st_mtime_ns
 
 
-def _listing(folder: str, wanted: str) -> str:
-  """List a folder's files for a message, names similar to the wanted one first."""
-  names = sorted(os.listdir(folder))
-  near = difflib.get_close_matches(os.path.basename(wanted), names, n=3)
-  return f'{folder} holds: {", ".join(dict.fromkeys(near + names[:20])) or "nothing"}'
-
-
 def directory_corpus(config: CorpusConfig) -> Corpus:
   """Load `<directory>/<split>.<language>`, plain or `.gz`, one sentence per line, the two sides aligned.
 
@@ -195,18 +192,22 @@ def directory_corpus(config: CorpusConfig) -> Corpus:
   """
   notes, codes = [config.direction], (config.source_language, config.target_language)
   _check_apart(config, codes, notes)
+  # Held-out text first: what is wrong with it is told before millions of training pairs are read.
+  validation = _heldout_pairs(config, config.validation_split, notes)
+  tests = tuple(_heldout_pairs(config, stem, notes)
+                for stem in tests_there(config.directory, config.test_splits, codes, notes))
   return Corpus(
       name=config.directory, source_language=config.source_language, target_language=config.target_language,
-      train=training_pairs(config, notes), validation=_heldout_pairs(config, config.validation_split, notes),
-      tests=tuple(_heldout_pairs(config, stem, notes)
-                  for stem in tests_there(config.directory, config.test_splits, codes, notes)), notes=tuple(notes))
+      train=training_pairs(config, notes), validation=validation, tests=tests, notes=tuple(notes))
 
 
 def _check_apart(config: CorpusConfig, codes: Sequence[str], notes: list[str]) -> None:
   """Raise DataError when wildcards of the training text match files of held-out text; note where both are named alike."""
-  trained = {*stems(config.directory, config.train_split, codes)}
-  held = [stem for name in (config.validation_split, *config.test_splits) for stem in stems(config.directory, name, codes)]
-  if both := [stem for stem in dict.fromkeys(held) if stem in trained]:
+  files_of = lambda name: {*map(os.path.realpath, split_files.files_there(config.directory, name, codes))}
+  trained = files_of(config.train_split)
+  held = [stem for name in (config.validation_split, *config.test_splits)
+          for stem in split_files.stems(config.directory, name, codes)]
+  if both := [stem for stem in dict.fromkeys(held) if trained & files_of(stem)]:
     if glob.has_magic(config.train_split):
       raise DataError(f'--config.data.train_split={config.train_split!r} matches {" and ".join(both)} too, which is held out: '
                       'the run would be tested on what it was trained on; name the training files, or move the others')
@@ -224,8 +225,8 @@ def tests_there(directory: str, stems: Sequence[str], endings: Sequence[str], no
     notes: see above.
     needed: how many of the first count as there; whoever reads them reports that they are not.
   """
-  missing = {stem: [name for name in (f'{stem}.{ending}' for ending in endings) if not _path(directory, name)]
-             for stem in stems[needed:] if not is_pattern(stem)}
+  missing = {stem: [name for name in (f'{stem}.{ending}' for ending in endings) if not split_files.path_of(directory, name)]
+             for stem in stems[needed:] if not split_files.is_pattern(stem)}
   notes += [f'test set {stem} left out: {directory} has no {" and no ".join(names)}'
             for stem, names in missing.items() if names]
   return [stem for stem in stems if not missing.get(stem)]
@@ -291,8 +292,8 @@ class AlignedFiles(NamedTuple):
     codes = config.source_language, config.target_language
     advice = ('Splits are named by --config.data.train_split, validation_split and test_splits, languages by '
               'source_language and target_language')
-    return cls([[TextFile.of(find(config.directory, f'{stem}.{code}', advice)) for code in codes]
-                for stem in stems(config.directory, name, codes)])
+    return cls([[TextFile.of(split_files.find(config.directory, f'{stem}.{code}', advice)) for code in codes]
+                for stem in split_files.stems(config.directory, name, codes)])
 
   def read(self, notes: list[str] | None = None) -> Iterator[Pair]:
     """Yield the pairs of all files. Raises DataError when a file has changed since the files were found.
@@ -316,72 +317,6 @@ class AlignedFiles(NamedTuple):
           break
         read += len(texts[0])
         yield from map(Pair, *texts)
-
-
-def stems(directory: str, name: str, endings: Sequence[str]) -> list[str]:
-  """Return the stems of the files that a split's name stands for: `<stem>.<ending>` or `<stem>.<ending>.gz`.
-
-  Args:
-    directory: where the files lie.
-    name: a stem; or several, separated by commas and read in this order, with the wildcards of a shell (*, ?, […]),
-      whose files are read in the order of their names, none twice. A file that has the whole name is that file.
-    endings: of the files; a stem counts when any of them is there.
-
-  Raises:
-    DataError: when wildcards match no file, naming them; and when there is nothing between the commas.
-  """
-  if not is_pattern(name) or any(_path(directory, f'{name}.{ending}') for ending in endings):
-    return [name]
-  found = []
-  for part in filter(None, map(str.strip, name.split(','))):
-    if not glob.has_magic(part):
-      found.append(part)
-      continue
-    tails = [f'.{ending}{packed}' for ending in endings for packed in ('', '.gz')]
-    matched = sorted({match.removesuffix(tail) for tail in tails
-                      for match in glob.glob(part + tail, root_dir=directory)})
-    if not matched:
-      raise DataError(f'no file matches {" or ".join(f"{part}.{ending}" for ending in endings)} (plain or .gz); '
-                      + (_listing(directory, part) if os.path.isdir(directory) else f'there is no folder {directory}'))
-    found += matched
-  if not found:
-    raise DataError(f'no file is named by {name!r}; expected the name of a split, or several separated by commas, such as '
-                    "'europarl,news-*'")
-  return list(dict.fromkeys(found))
-
-
-def files_there(directory: str, name: str, endings: Sequence[str]) -> list[str]:
-  """Return the paths of the files of a split that are there; see stems."""
-  with contextlib.suppress(DataError):  # wildcards that match no file, or commas alone
-    paths = [_path(directory, f'{stem}.{ending}') for stem in stems(directory, name, endings) for ending in endings]
-    return [path for path in paths if path]
-  return []
-
-
-def is_pattern(name: str) -> bool:
-  """Return whether a split's name may stand for several files."""
-  return ',' in name or glob.has_magic(name)
-
-
-def is_within(name: str) -> bool:
-  """Return whether a split's name stands for files of whatever folder it is looked for in, and of no other."""
-  parts = [part.strip() for part in name.split(',')]
-  return not any(os.path.isabs(part) or os.pardir in part.split('/') for part in (name, *parts))
-
-
-def find(directory: str, name: str, advice: str) -> str:
-  """Return the path of a file or of its `.gz`. If neither exists, raise DataError with what is there and `advice`."""
-  if not os.path.isdir(directory):
-    raise DataError(f'no folder {directory}; expected one with files such as {name} (plain or .gz)')
-  if path := _path(directory, name):
-    return path
-  raise DataError(f'neither {name} nor {name}.gz is there; {_listing(directory, name)}. {advice}')
-
-
-def _path(directory: str, name: str) -> str | None:
-  """Return the path of a file, or else of its `.gz`; None when neither is there."""
-  paths = (os.path.join(directory, candidate) for candidate in (name, f'{name}.gz'))
-  return next((path for path in paths if os.path.isfile(path)), None)
 
 
 KINDS.add('text', Kind(directory_corpus, 'pairs', 'directory', 'Multi30k from github.com/multi30k/dataset, data/task1/raw'),

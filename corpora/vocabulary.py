@@ -268,9 +268,12 @@ def train(config: VocabularyConfig, sentences: Iterable[str], size: int | None =
     most = re.search(r'<= (\d+)', str(error))
     if most and int(most[1]) < size:
       return train(config, texts, int(most[1]))
-    least = re.search(r'required_chars\D*\d+ vs (\d+)', str(error))
+    found = re.search(r'required_chars\D*\d+ vs (\d+)', str(error))
+    least = int(found[1]) if found else 0
+    if '(vocab_size) >= (0)' in str(error):  # of kind char, whose characters may be left to their bytes
+      least = len(_SPECIAL) + 256 * options['byte_fallback'] + len(config.control_symbols) + len(config.tags)
     raise DataError(f'vocabulary.size is {size:,}, but a {config.kind} vocabulary of this corpus ' + (
-        f'needs at least {int(least[1]):,} entries: its characters, 4 special ids and, with byte_fallback, 256 bytes'
+        f'needs at least {least:,} entries: its characters, 4 special ids and, with byte_fallback, 256 bytes'
         if least else f'cannot be made ({str(error).splitlines()[-1][:200]})') +
         '; set --config.vocabulary.size') from None
   return model.getvalue()

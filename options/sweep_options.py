@@ -36,6 +36,7 @@ FLAGS = (
          'longest warm-up that is searched, since a longer one always looks worse at first', int, least=0),
     Flag('sampler_seed', 'with --search: decides which values are tried', int, 0, least=0),
 )
+_CHANGE = re.compile(r'\+(?=[a-z_]\w*(?:\.\w+)*=)')  # a plus that begins option=value; another is part of a value
 _OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'min_steps', 'sampler_seed')
 
 
@@ -124,11 +125,28 @@ class _RowText(NamedTuple):
 
 def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
   texts = []
-  for text in rows.split(',') if rows else order or ['default=']:
-    body, *changes = text.strip().split('+')
+  for text in _listed_rows(rows) if rows else order or ['default=']:
+    body, *changes = _CHANGE.split(text.strip())
     name, _, variant = body.rpartition('=')
     texts.append(_RowText(text, name or variant, at_home(variant), tuple(changes)))
   return texts
+
+
+def _listed_rows(rows: str) -> Iterator[str]:
+  """Yield the texts between commas; one within brackets or quotes is part of a value."""
+  begin, depth, quote = 0, 0, ''
+  for place, character in enumerate(f'{rows},'):
+    if quote:
+      quote = '' if character == quote else quote
+    elif character in '"\'':
+      quote = character
+    elif character in '([{':
+      depth += 1
+    elif character in ')]}':
+      depth -= 1
+    if character == ',' and not quote and depth <= 0 or place == len(rows):
+      yield rows[begin:place]
+      begin = place + 1
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
@@ -175,7 +193,7 @@ def _mistakes_of_search(values: Mapping[str, Value]) -> Iterator[str]:
   if values['seeds'] > 1:
     yield (f'--seeds={values["seeds"]} with --search: a trial is one run; compare what it finds with the configuration '
            'in a sweep of several seeds, whose command it prints')
-  if len(rows := (values['rows'] or '').split(',')) > 1:
+  if values['rows'] and len(rows := [*_listed_rows(values['rows'])]) > 1:
     yield f'--rows names {len(rows)} rows; a search is of one: give one of them'
 
 

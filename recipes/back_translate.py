@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from checks.errors import ConfigError, DataError
 from checks.progress import shown
-from corpora import cleaning, text_files
+from corpora import cleaning, split_files
 from corpora.config import KINDS, LANGUAGES
 from options.configurations import leaves
 from options.recipe_options import RecipeOptions
@@ -84,7 +84,7 @@ def _read_twice(options: RecipeOptions) -> list[str]:
   """Return the files that decide what both trainings learn, of which one may read them days after the other."""
   values = leaves(options.config)
   codes = values['data.source_language'], values['data.target_language']
-  there = lambda directory, split: text_files.files_there(directory, values[f'data.{split}'], codes)
+  there = lambda directory, split: split_files.files_there(directory, values[f'data.{split}'], codes)
   named = [values[f'vocabulary.{side}_model'] for side in ('source', 'target')]
   if values['data.kind'] != 'text':
     named.append(values.get(f'data.{KINDS[values["data.kind"]].needs}'))

@@ -5,6 +5,7 @@ is a class that implements these methods: one file, and one line in tasks/__init
 """
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -86,6 +87,8 @@ class Task(abc.ABC):
       ConfigError, DataError: when text or options do not fit.
     """
     self.setup, self.folder = setup, folder
+    if not folder.has_vocabularies():
+      self._check_beginning()
     self.corpus = self.read_corpus()
     self._report_corpus()
     self.source, self.target = self._vocabularies()
@@ -303,6 +306,20 @@ class Task(abc.ABC):
       self._check_supplied(source, target)
     return source, target
 
+  def _check_beginning(self) -> None:
+    """Raise the error of what a new run begins with, another run or supplied models: its text may take long to read."""
+    options, init_from = self.setup.vocabulary, self.setup.places.init_from
+    if not init_from:
+      for path in filter(None, (options.source_model, options.target_model)):
+        vocabularies.read_model(path)
+      return
+    self._vocabularies_of(init_from)
+    source, target = RunFolder.open(init_from).load_vocabularies()
+    with config_errors():
+      model = architectures.build(self.setup.sized(source.size, target.size))
+    with _best_of(init_from, [source.fingerprint, target.fingerprint]) as (checkpoints, best):
+      checkpoints.check_fits(best, jax.eval_shape(model.init, jax.random.key(0)))
+
   def _check_supplied(self, source: Vocabulary, target: Vocabulary) -> None:
     """Raise ConfigError when the files of supplied models, where they are still there, are not those of the run."""
     for name, own in (('source_model', source), ('target_model', target)):
@@ -341,12 +358,19 @@ def best_params(workdir: str, wanted: Any, fingerprints: Sequence[str]) -> Any:
   Raises:
     CheckpointError: when their shapes differ from `wanted`, or they were trained with other vocabularies.
   """
+  with _best_of(workdir, fingerprints) as (checkpoints, best):
+    return checkpoints.average([best], wanted)
+
+
+@contextlib.contextmanager
+def _best_of(workdir: str, fingerprints: Sequence[str]) -> Iterator[tuple[Checkpoints, int]]:
+  """Give a run's checkpoints and the best one's step; errors of the block name the option. See best_params."""
   folder = RunFolder.open(workdir)
   checkpoints = Checkpoints(folder.checkpoints, measure=task_of(folder.read_config()).measure)
   try:
     best, = checkpoints.resolve('best')
     checkpoints.check_vocabularies(best, fingerprints)
-    return checkpoints.average([best], wanted)
+    yield checkpoints, best
   except CheckpointError as error:
     raise type(error)(f'--init_from={workdir}: {error}') from None
 

@@ -68,6 +68,14 @@ def test_B1_a_nasty_corpus_is_counted_to_the_last_pair(nasty):
   assert list(found.train) == list(found.train)  # and may be read again
 
 
+def test_pairs_are_duplicates_when_both_sides_are_equal(tmp_path):
+  pairs = [('a\0b', 'c'), ('a', 'b\0c'), ('a\0b', 'c'), ('c', 'a')]
+  for code, texts in zip(('de', 'en'), zip(*pairs)):
+    for split in ('train', 'val'):
+      (tmp_path / f'{split}.{code}').write_text(''.join(f'{text}\n' for text in texts))
+  assert list(load(tmp_path, CleaningConfig(drop_duplicates=True)).train) == [Pair(*pairs[n]) for n in (0, 1, 3)]
+
+
 def test_B1_what_cannot_be_read_is_an_error_that_names_file_and_line(nasty):
   (nasty / 'train.de').write_bytes((nasty / 'train.de').read_bytes() + b'one more\n')
   with pytest.raises(DataError, match=r'train\.de has 17 lines and .*train\.en has 16'):

@@ -176,6 +176,7 @@ def test_a_model_whose_training_diverged_gives_no_label(runs):
     (['--config.model.architecture=transformer'], 'expected language_model'),
     (['--config.data.task=sentiment'], "task is 'sentiment'"),
     (['--config.train.auxiliary_weight=-1.0'], 'auxiliary_weight is -1.0'),
+    (['--config.model.positions=learned', '--config.model.max_positions=9'], r'max_positions is 9; expected data.max_length'),
 ])
 def test_what_does_not_fit_is_refused_before_anything_is_made(text, tmp_path, mistake, words):
   with pytest.raises(ConfigError, match=words):
@@ -198,12 +199,23 @@ def test_a_model_of_other_sizes_is_refused_and_binds_no_folder(runs, text, tmp_p
   assert not (tmp_path / 'run').exists()
 
 
+def test_what_a_run_begins_with_is_looked_at_before_its_text(runs, tmp_path):
+  """The text, which may take minutes to read, is not even there."""
+  for option, error, words in (
+      (f'init_from={tmp_path}/lm', ConfigError, 'is not a run'),
+      (f'init_from={runs[0]} --config.model.d_model=32', CheckpointError, '--init_from=.*lm: checkpoint 5')):
+    with pytest.raises(error, match=words):
+      fine_tune(tmp_path / 'nowhere', tmp_path / 'run', '--config.train.num_steps=1', *f'--config.{option}'.split())
+    assert not (tmp_path / 'run').exists()
+
+
 def test_a_test_set_that_no_batch_can_hold_is_refused_before_training(text, tmp_path):
   lines = (text / 'test.tsv').read_text()
   shutil.copytree(text, tmp_path / 'text')
   (tmp_path / 'text' / 'test.tsv').write_text(lines + '\nnow\tdog sleeps\tcat' + ' runs and sleeps' * 30)
   with pytest.raises(DataError, match='train.batch_tokens 768 holds fewer than'):
-    fine_tune(tmp_path / 'text', tmp_path / 'run', '--config.train.num_steps=1', '--config.data.max_length=200')
+    fine_tune(tmp_path / 'text', tmp_path / 'run', '--config.train.num_steps=1', '--config.data.max_length=200',
+              '--config.model.max_positions=200')
   assert not (tmp_path / 'run').exists()
 
 

@@ -190,6 +190,16 @@ def test_a_run_that_starts_from_another_takes_no_options_of_a_vocabulary(corpus,
     train.main(options(corpus, tmp_path / 'new', *start, "--config.vocabulary.tags=('<bt>',)"))
 
 
+@pytest.mark.parametrize('option, error, words', [
+    ('vocabulary.source_model=x.model', DataError, 'no vocabulary x.model'), ('train.watch_attention=pairs', DataError, 'no file pairs'),
+    ("data.mix=('back*2',)", ConfigError, 'data.mix names back, which is no folder')])
+def test_what_options_name_is_looked_for_before_text_is_read(option, error, words, tmp_path):
+  asked = options(tmp_path / 'nowhere', tmp_path / 'run', f'--config.{option}', '--config.train.num_steps=1')
+  with pytest.raises(error, match=words):
+    train.main(dataclasses.replace(asked, given=()))
+  assert not (tmp_path / 'run').exists()
+
+
 def test_another_configuration_is_refused_by_name(corpus, run):
   with pytest.raises(ConfigError, match=r'(?s)model\.d_ff.*32.*24'):
     train.main(options(corpus, run, '--config.model.d_ff=32', '--config.train.num_steps=8'))

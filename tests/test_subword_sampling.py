@@ -210,6 +210,21 @@ def test_supplied_models_are_drawn_from_by_their_own_rules(kind, sampling, optio
   assert SampledVocabulary(plain, config, 0, 0, 0).encode_batch(texts) == plain.encode_batch(texts)
 
 
+@pytest.mark.parametrize('kind, options', [
+    ('bpe', dict(bpe_dropout=0.9)), ('unigram', dict(unigram_alpha=0.0)), ('unigram', dict(unigram_alpha=0.0, unigram_nbest=8))])
+@pytest.mark.parametrize('tags', [('<bt>',), ('<bt>', '<bt>x', '▁dog')])
+def test_tags_stay_whole_in_every_segmentation(kind, options, tags):
+  plain = Vocabulary(model_of(kind, 400, tags=tags), kind)
+  config = SamplingConfig({'bpe': 'bpe_dropout'}.get(kind, kind), vocabulary_kind=kind, **options)
+  whole = {plain.pieces([i])[0]: i for i in range(plain.size)}
+  texts = ['<bt> the dog runs'] * 300 + ['a<bt>xy dogs <bt>'] * 300
+  drawn = SampledVocabulary(plain, config, 0, 0, 0).encode_batch(texts)
+  for tag in tags:
+    expected = [plain.encode(text).count(whole[tag]) for text in texts]
+    assert sum(expected) >= 300 and [ids.count(whole[tag]) for ids in drawn] == expected
+  assert len(set(map(tuple, drawn))) > 2 and all(plain.decode(ids) == text for ids, text in zip(drawn, texts))
+
+
 def test_a_model_with_unused_pieces_is_refused():
   plain = Vocabulary(model_of('bpe'), 'bpe')
   proto = type(plain.proto).FromString(plain.model)

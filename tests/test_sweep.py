@@ -394,6 +394,15 @@ def test_a_table_of_nothing_is_an_error(config, tmp_path, capsys):
   assert 'nothing to make a table of' in capsys.readouterr().err and not (tmp_path / 'x').exists()
 
 
+@pytest.mark.parametrize('change, value', [
+    ("data.test_splits=('x','y')", ('x', 'y')), ('optimizer.peak=1e+3', 1000.0), ('init_from=runs/a+b', 'runs/a+b')])
+def test_a_rows_value_may_hold_a_comma_or_a_plus(change, value, config, tmp_path):
+  rows = options(config, tmp_path, f'--rows=base,mine=base+{change}+model.dropout=0.5,narrow').rows
+  assert [row.name for row in rows] == ['base', 'mine', 'narrow']
+  mine = configurations.leaves(rows[1].config)
+  assert (mine[change.partition('=')[0]], mine['model.dropout']) == (value, 0.5)
+
+
 def test_a_rows_own_places_stay(config, tmp_path):
   rows = '--rows=base,mine=base+data.cache_dir=elsewhere,none=base+compile_cache=None'
   base, mine, none = queue.queue(options(config, tmp_path, rows))

@@ -161,9 +161,41 @@ def test_wildcards_of_the_training_text_that_match_held_out_text_are_refused(tmp
   for names in ('t*', 'train,t?st', '*'):
     with pytest.raises(DataError, match=f'train_split=.* matches {"val and " if names == "*" else ""}test too, which is held out'):
       loading.load(config(tmp_path, train_split=names))
+  for names in ('./t*', str(tmp_path / 't*')):  # the same files by another path
+    with pytest.raises(DataError, match='matches test too, which is held out'):
+      loading.load(config(tmp_path, train_split=names))
   assert len(loading.load(config(tmp_path, train_split='tr*')).train) == 7
   same = loading.load(config(tmp_path, train_split='train,test'))  # as it is asked for
   assert len(same.train) == 9 and 'test: training text, too, so that its scores tell nothing of other text' in same.notes
+
+
+def test_a_link_to_held_out_text_is_held_out_too(tmp_path):
+  folder(tmp_path)
+  for code in ('en', 'de'):
+    (tmp_path / f'train2.{code}').symlink_to(tmp_path / f'test.{code}')
+  with pytest.raises(DataError, match='matches test too, which is held out'):
+    loading.load(config(tmp_path, train_split='train*'))
+
+
+@pytest.mark.parametrize('make, words', [
+    (lambda path: path.mkdir(), 'is a folder'), (lambda path: path.symlink_to('nowhere'), 'is a link that leads nowhere'),
+    (os.mkfifo, 'is no regular file')])
+def test_what_is_no_file_is_told_as_what_it_is(make, words, tmp_path):
+  folder(tmp_path)
+  (tmp_path / 'train.en').unlink()
+  make(tmp_path / 'train.en')
+  with pytest.raises(DataError, match=f'train.en {words}.*expected a text file'):
+    loading.load(config(tmp_path))
+
+
+def test_what_is_wrong_with_held_out_text_is_told_before_the_training_text_is_read(tmp_path, monkeypatch):
+  folder(tmp_path)
+  (tmp_path / 'val.de').unlink()
+  read, decoded = [], text_files._decoded
+  monkeypatch.setattr(text_files, '_decoded', lambda path, notes: read.append(path) or decoded(path, notes))
+  with pytest.raises(DataError, match='neither val.de nor val.de.gz is there'):
+    loading.load(config(tmp_path))
+  assert not read
 
 
 def test_the_other_direction_reads_the_same_files(tmp_path):

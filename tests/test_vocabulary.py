@@ -106,7 +106,7 @@ def test_bpe_has_the_size_that_was_asked_for():
   assert Vocabulary(model_of('bpe', 333), 'x').size == 333
 
 
-@pytest.mark.parametrize('kind', ['bpe', 'unigram'])
+@pytest.mark.parametrize('kind', ['bpe', 'unigram', 'char'])
 def test_too_small_a_size_is_told_with_the_smallest_that_fits(kind):
   with pytest.raises(DataError, match=r'vocabulary.size is 100, but .* needs at least (\d+) entries') as raised:
     model_of(kind, 100)

@@ -318,9 +318,7 @@ class Checkpoints:
   def restore_params(self, step: int, wanted: Any, averaged: bool = True) -> Any:
     """Return the parameters alone; with `averaged`, their moving average where the run keeps one."""
     self.check(step)
-    tree = self._saved_tree(step)
-    field = 'average' if averaged and isinstance(tree['average'], dict) else 'params'
-    self._compare(step, tree[field], wanted, f'{field}.')
+    field = self.check_fits(step, wanted, averaged)
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=getattr(
         leaf, 'sharding', None) or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])), wanted)
     # A separate reader: a manager that has saved can restore only in the form in which it saved.
@@ -330,6 +328,13 @@ class Checkpoints:
           restore_args={field: ocp.checkpoint_utils.construct_restore_args(abstract)}))
     self._whole.discard(step)
     return restored[field]
+
+  def check_fits(self, step: int, wanted: Any, averaged: bool = True) -> str:
+    """Return under which name the parameters of restore_params are saved. Raises CheckpointError when their shapes differ."""
+    tree = self._saved_tree(step)
+    field = 'average' if averaged and isinstance(tree['average'], dict) else 'params'
+    self._compare(step, tree[field], wanted, f'{field}.')
+    return field
 
   def average(self, steps: list[int], wanted: Any) -> Any:
     """Return the arithmetic mean of the parameters of several steps (§6.1), added up in float32 one by one."""
