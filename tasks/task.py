@@ -296,7 +296,8 @@ class Task(abc.ABC):
       self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))
     if not self.folder.has_vocabularies():
       if init_from:
-        found = self._vocabularies_of(init_from)
+        source, target = self._vocabularies_of(init_from)
+        found = source.model, None if source is target else target.model
       else:
         print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
         found = vocabularies.make(options, self.vocabulary_text(), keep)
@@ -313,8 +314,7 @@ class Task(abc.ABC):
       for path in filter(None, (options.source_model, options.target_model)):
         vocabularies.read_model(path)
       return
-    self._vocabularies_of(init_from)
-    source, target = RunFolder.open(init_from).load_vocabularies()
+    source, target = self._vocabularies_of(init_from)
     with config_errors():
       model = architectures.build(self.setup.sized(source.size, target.size))
     with _best_of(init_from, [source.fingerprint, target.fingerprint]) as (checkpoints, best):
@@ -328,7 +328,8 @@ class Task(abc.ABC):
         raise ConfigError(f'config.vocabulary.{name} is {path!r}, which holds another vocabulary than {self.folder.path} was '
                           'begun with; give that one, or another --workdir')
 
-  def _vocabularies_of(self, workdir: str) -> tuple[bytes, bytes | None]:
+  def _vocabularies_of(self, workdir: str) -> tuple[Vocabulary, Vocabulary]:
+    """Return those of the run to start from. Raises ConfigError when this run's options do not fit them."""
     source, target = RunFolder.open(workdir).load_vocabularies()
     if self.setup.model.share_embeddings and not marian_vocabulary.share_ids(source, target):
       raise ConfigError(f'config.model.share_embeddings is True, but {workdir} has a vocabulary for each language; '
@@ -336,7 +337,7 @@ class Task(abc.ABC):
     if lacking := set(self.setup.vocabulary.tags) - {*source.pieces(range(source.size))}:
       raise ConfigError(f'config.vocabulary.tags has {", ".join(sorted(lacking))}, and the vocabulary of {workdir} has no such entry; '
                         'leave it out, or start from a run that was trained with it')
-    return source.model, None if source is target else target.model
+    return source, target
 
 
 def only_run(folders: Sequence[RunFolder], wanted: Sequence[str]) -> tuple[RunFolder, str]:
