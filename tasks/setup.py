@@ -11,7 +11,7 @@ from typing import Any
 
 from batching.shapes import MOST, ROWS
 from checks.errors import ConfigError
-from corpora import cleaning, labelled, split_files, subword_sampling, text_files
+from corpora import cleaning, labelled, split_files, subword_sampling
 from corpora import vocabulary as vocabularies
 from corpora.config import HELD_OUT_BY_SEED, KINDS
 from corpora.vocabulary import Vocabulary
@@ -55,8 +55,6 @@ def read(options: TrainOptions) -> Setup:
   if setup.places.init_from:
     check_held_out('config.init_from', setup.places.init_from, options.config)
     _check_vocabulary_of(setup.places.init_from, options)
-  if not options.shapes:
-    _check_there(setup)
   text, programs = setup.places.cache_dir, setup.places.compile_cache
   if text and '://' in text:
     raise ConfigError(f'--config.data.cache_dir={text}: expected a folder on a disk, of which token stores are mapped into memory')
@@ -65,16 +63,6 @@ def read(options: TrainOptions) -> Setup:
       for mistake in folder_mistakes(f'config.{name}', place, is_written=False):  # one that other runs have filled may be read-only
         raise ConfigError(mistake)
   return setup
-
-
-def _check_there(setup: Setup) -> None:
-  """Raise an error for what options name beside the corpus and is not there: its text may take long to read."""
-  for source in map(cleaning.source_of, setup.cleaning.mix):
-    if not os.path.isdir(source.directory):
-      raise ConfigError(f'config.data.mix names {source.directory}, which is no folder; expected one with files such as '
-                        f'{setup.corpus.train_split}.{setup.corpus.source_language}')
-  if (watched := setup.evaluation.watch_attention) not in (None, 'samples'):
-    text_files.check_there(watched)
 
 
 def check_held_out(option: str, workdir: str, config: Config) -> None:

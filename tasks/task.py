@@ -22,7 +22,7 @@ from checks import files
 from checks.errors import ConfigError, config_errors
 from checks.names import distinct
 from checks.progress import shown
-from corpora import loading, marian_vocabulary
+from corpora import cleaning, loading, marian_vocabulary, text_files
 from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary
@@ -308,8 +308,14 @@ class Task(abc.ABC):
     return source, target
 
   def _check_beginning(self) -> None:
-    """Raise the error of what a new run begins with, another run or supplied models: its text may take long to read."""
+    """Raise the error of what a new run's options name beside its corpus: the corpus may take long to read."""
     options, init_from = self.setup.vocabulary, self.setup.places.init_from
+    for source in map(cleaning.source_of, self.setup.cleaning.mix):
+      if not os.path.isdir(source.directory):
+        raise ConfigError(f'config.data.mix names {source.directory}, which is no folder; expected one with files such as '
+                          f'{self.setup.corpus.train_split}.{self.setup.corpus.source_language}')
+    if (watched := self.setup.evaluation.watch_attention) not in (None, 'samples'):
+      text_files.check_there(watched)
     if not init_from:
       for path in filter(None, (options.source_model, options.target_model)):
         vocabularies.read_model(path)
