@@ -13,6 +13,7 @@ are those of all threads of the system's process, which other work on the machin
 others' threads spin while they wait for one that other work keeps from its core: measure on quiet cores or, for
 CPU-seconds alone, with OMP_WAIT_POLICY=PASSIVE KMP_BLOCKTIME=0 in the environment.
 
+The model goes out as `convert.py export` writes it, to CTranslate2 with the package ctranslate2 of this environment.
 PEER is an environment of the other systems alone: python -m venv PEER && PEER/bin/pip install torch transformers
 ctranslate2 sentencepiece. benchmarks/peers_on_text.py says how each is called, benchmarks/random_model.py what the model
 without --workdir is. The length penalty is n^alpha, which all systems have. They end a search in different ways: this
@@ -56,7 +57,8 @@ from training.run_folder import RunFolder  # noqa: E402
 
 # The names of this project, and search.early_stopping.
 OURS = {'ours': 'exact', 'ours_full': 'full', 'ours_heuristic': 'heuristic', 'ours_top': 'top'}
-PEERS = ('ctranslate2', 'ctranslate2_int8', 'hugging_face')
+# The names of the others, and the format of the model that they open.
+PEERS = {'ctranslate2': 'ctranslate2', 'ctranslate2_int8': 'ctranslate2', 'hugging_face': 'huggingface'}
 
 
 class Round(NamedTuple):
@@ -86,8 +88,8 @@ def main() -> None:
   translator = next(iter(translators.values())) if translators else load(options, lines, 'exact')
   made, load_before = environment.environment(jax.devices(), {}), os.getloadavg()[0]
   with contextlib.ExitStack() as ends, tempfile.TemporaryDirectory() as folder:
-    if not set(options.systems) <= set(OURS):
-      write_work(folder, translator, lines, beam=options.beam, alpha=options.alpha, threads=options.threads,
+    if formats := {PEERS[name] for name in options.systems if name in PEERS}:
+      write_work(folder, translator, lines, sorted(formats), beam=options.beam, alpha=options.alpha, threads=options.threads,
                  batch_tokens=options.peer_batch_tokens)
     systems = [Ours(translators[name], lines) if name in OURS else ends.enter_context(started(name, folder, options))
                for name in options.systems]

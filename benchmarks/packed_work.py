@@ -1,62 +1,47 @@
-"""A translator's model and lines as files that other systems can read without a package of this project."""
+"""A translator's model and lines as files that other systems read without a package of this project."""
 
-import dataclasses
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
-
-import jax
-import numpy as np
 
 from checks.errors import ConfigError
 from checks.whole_files import write_whole
+from corpora.marian_vocabulary import MarianVocabulary
 from decoding.translator import Translator
-from transformer import positions
-from transformer.config import ModelConfig
+from exchange import ctranslate2_format, hugging_face, translator_arrays
+from exchange.exporting import FORMATS
+from options.mistakes import listed
 
-LONGEST = 1200  # rows of the table of positions
-# The options that peers_on_text.py can express; other values are refused.
-EXPRESSED = {'positions': 'sinusoidal', 'attention_score': 'scaled_dot', 'activation': 'relu',
-             'normalization': 'layer_norm', 'norm_bias': True, 'feed_forward_bias': True, 'attention_bias': False,
-             'share_embeddings': True, 'output_bias': False, 'scan_layers': False, 'dtype': 'float32'}
+_FORMATS = {'ctranslate2': ctranslate2_format, 'huggingface': hugging_face}
 
 
-def write_work(folder: str, translator: Translator, lines: list[str], **options: Any) -> None:
-  """Write model.npz, vocabulary.model and work.json into a folder.
+def write_work(folder: str, translator: Translator, lines: list[str], formats: Iterable[str], **options: Any) -> None:
+  """Write work.json and, in a folder of its name, the model in each format, as `convert.py export` writes it.
 
   Args:
     folder: one that exists.
-    translator: of one model with one vocabulary.
+    translator: of one model.
     lines: what is to be translated.
+    formats: 'ctranslate2', 'huggingface' or both.
     **options: for peers_on_text.py: beam, alpha, threads, batch_tokens.
 
   Raises:
-    ConfigError: when the model has parts that peers_on_text.py cannot express.
+    ConfigError: naming each part of the model that a format does not have.
   """
-  model, vocabulary, _ = translator.parts
-  config = model.config
-  check_expressible(config)
-  leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(translator.params[0]))
-  arrays = {'/'.join(key.key for key in path): np.asarray(leaf) for path, leaf in leaves}
-  arrays['positions'] = np.asarray(positions.sinusoids(LONGEST, config.d_model, config.position_layout,
-                                                       config.position_frequencies))
-  np.savez(os.path.join(folder, 'model.npz'), **arrays)
-  with open(os.path.join(folder, 'vocabulary.model'), 'wb') as file:
-    file.write(vocabulary.model)
-  work = {'model': dataclasses.asdict(config) | {'num_decoder_layers': config.decoder_layers}, 'lines': lines,
-          'bos_id': vocabulary.bos_id, 'eos_id': vocabulary.eos_id, 'pad_id': vocabulary.pad_id,
-          'extra_length': translator.search_config.extra_length, **options}
-  write_whole(os.path.join(folder, 'work.json'), json.dumps(work, ensure_ascii=False))
-
-
-def check_expressible(config: Any) -> None:
-  """Raise ConfigError when the model has parts that peers_on_text.py cannot express."""
-  if not isinstance(config, ModelConfig):
-    raise ConfigError('--systems: the run is not an encoder-decoder Transformer; other systems cannot have its arrays')
-  wrong = [f'model.{name} is {getattr(config, name)!r}; expected {value!r}' for name, value in EXPRESSED.items()
-           if getattr(config, name) != value]
-  if {config.key_size, config.value_size} != {config.d_model // config.num_heads} or config.kv_heads != config.num_heads:
-    wrong.append('model.d_k, model.d_v or model.num_kv_heads is not what num_heads gives')
+  formats, (model, source, target) = tuple(formats), translator.parts
+  config, search = model.config, translator.search_config
+  wrong = [f'{name}: {mistake}' for name in formats for mistake in FORMATS[name].mistakes(config)]
+  if (dtype := getattr(config, 'dtype', 'float32')) != 'float32':
+    wrong.append(f'config.model.dtype is {dtype!r}; expected float32, in which the others compute')
+  if isinstance(source, MarianVocabulary):
+    wrong.append('the vocabulary is an imported one; expected ids as SentencePiece gives them')
   if wrong:
-    raise ConfigError('--systems: other systems cannot have the arrays of this model; leave them out:\n  '
-                      + '\n  '.join(wrong))
+    raise ConfigError(f'--systems: others cannot have this model as it is: {listed(wrong)}')
+  made = translator_arrays.of(config, translator.params[0], source, target, 'source', 'target')
+  for name in formats:
+    os.mkdir(place := os.path.join(folder, name))
+    _FORMATS[name].write(place, made, search, 'float32')
+  work = {'lines': lines, 'bos_id': target.bos_id, 'eos_id': target.eos_id, 'pad_id': target.pad_id,
+          'layer_norm_epsilon': config.layer_norm_epsilon, 'extra_length': search.extra_length, **options}
+  write_whole(os.path.join(folder, 'work.json'), json.dumps(work, ensure_ascii=False))

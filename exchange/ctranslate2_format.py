@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 
 from checks.whole_files import write_whole
-from exchange.translator_arrays import Leaves, Translation, pieces, sentencepiece_model
+from exchange.translator_arrays import Leaves, Translation, others, pieces, sentencepiece_model
 from transformer import positions
 from transformer.config import ModelConfig
+from transformer.registries import ACTIVATIONS
 from transformer.search import SearchConfig
 
-_LONGEST = 1024  # rows of the table of positions: tokens of the longest text
-_ACTIVATIONS = {'relu': 'RELU', 'gelu': 'GELU', 'swish': 'SWISH'}
+_LONGEST = 1024  # rows of the table of sines: tokens of the longest text
+_ACTIVATIONS = {'relu': 'RELU', 'gelu': 'GELU', 'swish': 'SWISH', 'swiglu': 'SWISH'}
+_POSITIONS = ('sinusoidal', 'learned', 'rotary', 'relative', 't5', 'none')
 
 
 def mistakes(config: ModelConfig) -> Iterator[str]:
-  """Yield a sentence when CTranslate2 is not installed: it has every option that other toolkits have."""
-  del config
+  """Yield a sentence for each option that CTranslate2 does not have, and when it is not installed."""
+  yield from others(config, positions=_POSITIONS, normalization=('layer_norm', 'rms_norm'), activation=tuple(_ACTIVATIONS))
+  if config.positions == 'rotary':
+    yield from others(config, position_frequencies=('paper',))
   try:
     importlib.import_module('ctranslate2.specs')
   except ImportError:
@@ -54,10 +58,13 @@ def specification(made: Translation) -> Any:
   """Return the model as CTranslate2's TransformerSpec."""
   specs = importlib.import_module('ctranslate2.specs')
   config, arrays = made.config, made.arrays
-  spec = specs.TransformerSpec.from_config(
-      (config.num_layers, config.decoder_layers), config.num_heads, pre_norm=config.norm == 'pre',
-      activation=specs.common_spec.Activation[_ACTIVATIONS[config.activation]])
-  table = positions.sinusoids(_LONGEST, config.d_model, 'halves', config.position_frequencies)
+  both = dict(num_heads=config.num_heads, pre_norm=config.norm == 'pre', rms_norm=config.normalization == 'rms_norm',
+              activation=specs.Activation[_ACTIVATIONS[config.activation]], ffn_glu=ACTIVATIONS[config.activation].gated,
+              relative_position=config.positions == 'relative', relative_attention_bias=config.positions == 't5',
+              rotary_dim=config.key_size if config.positions == 'rotary' else None,
+              rotary_interleave=config.position_layout == 'interleaved')
+  spec = specs.TransformerSpec(specs.TransformerEncoderSpec(config.num_layers, **both),
+                               specs.TransformerDecoderSpec(config.decoder_layers, **both))
   sides = {'source': made.source, 'target': made.target}
   # Where PAD is only what the decoder starts from, it is no output: its logit is as low as any.
   names = {side: pieces(vocabulary) for side, vocabulary in sides.items()}
@@ -71,16 +78,32 @@ def specification(made: Translation) -> Any:
   for side, stack in (('source', spec.encoder), ('target', spec.decoder)):
     embeddings = stack.embeddings[0] if side == 'source' else stack.embeddings
     embeddings.weight = shared if shared is not None else arrays[f'{side}_embedding',]
-    stack.position_encodings.encodings = np.asarray(table, np.float32)
     kind = 'encoder' if side == 'source' else 'decoder'
     if config.norm == 'pre':
       _set_norm(stack.layer_norm, arrays, (f'{kind}_norm',))
     for number, layer in enumerate(stack.layer):
       _set_layer(layer, arrays, f'{kind}_layers_{number}')
+    _set_positions(stack, config, arrays, f'{kind}_positions')
   spec.decoder.projection.weight = arrays['output_projection',] if not config.tie_output else spec.decoder.embeddings.weight
   if config.output_bias:
     spec.decoder.projection.bias = arrays['output_bias',]
   return spec
+
+
+def _set_positions(stack: Any, config: ModelConfig, arrays: Leaves, name: str) -> None:
+  """Set the table that is added to the embeddings, or each layer's terms of self-attention; rotations have no parameters."""
+  tables = {'sinusoidal': lambda: positions.sinusoids(_LONGEST, config.d_model, 'halves', config.position_frequencies),
+            'learned': lambda: arrays[name, 'table'], 'none': lambda: np.zeros((_LONGEST, config.d_model), np.float32)}
+  if config.positions in tables:
+    stack.position_encodings.encodings = tables[config.positions]()
+  for number, layer in enumerate(stack.layer):
+    attention = layer.self_attention
+    if config.positions == 'relative':
+      attention.relative_position_keys = arrays[name, 'key_table'][number]
+      attention.relative_position_values = arrays[name, 'value_table'][number]
+    if config.positions == 't5':
+      attention.relative_attention_bias = arrays[name, 'bias_table']
+      attention.relative_attention_max_distance = np.int32(config.max_distance)
 
 
 def _set_layer(layer: Any, arrays: Leaves, name: str) -> None:
@@ -91,6 +114,8 @@ def _set_layer(layer: Any, arrays: Leaves, name: str) -> None:
   for linear, number in ((layer.ffn.linear_0, 1), (layer.ffn.linear_1, 2)):
     linear.weight = np.ascontiguousarray(arrays[name, 'feed_forward', f'w{number}'].T)
     linear.bias = arrays[name, 'feed_forward', f'b{number}']
+  if (gate := arrays.get((name, 'feed_forward', 'w_gate'))) is not None:
+    layer.ffn.linear_0_noact.weight = np.ascontiguousarray(gate.T)
 
 
 def _set_attention(attention: Any, arrays: Leaves, name: str, kind: str, products: tuple[tuple[str, ...], ...]) -> None:
@@ -106,4 +131,6 @@ def _set_attention(attention: Any, arrays: Leaves, name: str, kind: str, product
 
 
 def _set_norm(norm: Any, arrays: Leaves, path: tuple[str, ...]) -> None:
-  norm.gamma, norm.beta = arrays[*path, 'scale'], arrays[*path, 'bias']
+  norm.gamma = arrays[*path, 'scale']
+  if (*path, 'bias') in arrays:  # RMSNorm has none
+    norm.beta = arrays[*path, 'bias']

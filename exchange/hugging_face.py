@@ -15,7 +15,7 @@ from corpora.marian_vocabulary import MarianVocabulary
 from decoding.limits import LONGEST_SOURCE
 from exchange import marian, safetensors
 from exchange.importing import PAD_LOGIT, STOPPING
-from exchange.translator_arrays import Translation, pieces, sentencepiece_model
+from exchange.translator_arrays import Translation, others, pieces, sentencepiece_model
 from training.json_files import write_json
 from transformer import positions
 from transformer.config import ModelConfig
@@ -26,8 +26,8 @@ _SPECIAL = ('</s>', '<unk>', '<pad>')  # as MarianTokenizer calls them
 
 def mistakes(config: ModelConfig) -> Iterator[str]:
   """Yield a sentence for each option that these models do not have."""
-  if config.position_frequencies != 'paper':
-    yield f'config.model.position_frequencies is {config.position_frequencies!r}; expected paper'
+  yield from others(config, positions=('sinusoidal',), position_frequencies=('paper',), normalization=('layer_norm',),
+                    activation=tuple(dict.fromkeys(marian.ACTIVATIONS.values())))
   if config.norm == 'pre' and not (config.tie_output and config.share_embeddings):
     name = 'share_embeddings' if config.tie_output else 'tie_output'
     yield (f'config.model.{name} is False, and norm is pre: Pegasus, which such a model becomes, has one matrix for source, '

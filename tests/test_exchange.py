@@ -301,9 +301,17 @@ def test_an_exported_model_imported_again_computes_the_same(name, pieces, tmp_pa
   np.testing.assert_allclose(np.asarray(theirs)[..., kept], np.asarray(ours)[..., kept], atol=1e-4)
 
 
-@pytest.mark.parametrize('name', but_long(MODELS, ['halves', 'scanned', 'separate', 'untied', 'pre']))
+FAMILY = {
+    'learned': dict(positions='learned', max_positions=64), 'none': dict(positions='none'), 'rotary': dict(positions='rotary'),
+    'rotary halves': dict(positions='rotary', position_layout='halves', norm='pre', num_kv_heads=1, attention_score='dot'),
+    'relative': dict(positions='relative', clip_distance=3), 't5': dict(positions='t5', num_buckets=8, max_distance=16),
+    't5 pre': dict(positions='t5', norm='pre', num_layers=1, num_decoder_layers=2, normalization='rms_norm'),
+    'swiglu': dict(activation='swiglu', positions='rotary', normalization='rms_norm', feed_forward_bias=False, scan_layers=True)}
+
+
+@pytest.mark.parametrize('name', but_long(MODELS, ['halves', 'scanned', 'separate', 'untied', 'pre']) + [*FAMILY])
 def test_ctranslate2_gives_translations_the_same_probabilities(name, pieces, tmp_path):
-  workdir = own_run(tmp_path / 'run', pieces, **MODELS[name])
+  workdir = own_run(tmp_path / 'run', pieces, **(MODELS | FAMILY)[name])
   exporting.write(workdir, 'final', 'ctranslate2', str(tmp_path / 'model'))
   theirs = ctranslate2.Translator(str(tmp_path / 'model'), intra_threads=1)
   translator = tasks.load(workdir, beam_size=1)
@@ -315,10 +323,17 @@ def test_ctranslate2_gives_translations_the_same_probabilities(name, pieces, tmp
   for line, result, wanted in zip(lines, scored, EXPECTED['lines'][10:30]):
     ours = np.array(translator.score([line], [wanted])[0].token_log_probs)
     np.testing.assert_allclose(result.log_probs, ours, atol=1e-4)
+  # Word by word, from its cache, it computes what it does with the whole text at once.
+  found = theirs.translate_batch(sources[:6], beam_size=3, max_decoding_length=24, min_decoding_length=0,
+                                 length_penalty=0, return_scores=True)
+  for result, whole in zip(found, theirs.score_batch(sources[:6], [result.hypotheses[0] for result in found])):
+    is_cut = len(result.hypotheses[0]) == 24
+    assert sum(whole.log_probs[:24 if is_cut else None]) == pytest.approx(result.scores[0], abs=1e-3)
 
 
-def test_of_eight_bits_a_ctranslate2_model_is_smaller_and_gives_like_probabilities(pieces, tmp_path):
-  workdir, known = own_run(tmp_path / 'run', pieces), vocabulary.Vocabulary(pieces, 'pieces')
+@pytest.mark.parametrize('options', [{}, FAMILY['rotary']])
+def test_of_eight_bits_a_ctranslate2_model_is_smaller_and_gives_like_probabilities(options, pieces, tmp_path):
+  workdir, known = own_run(tmp_path / 'run', pieces, **options), vocabulary.Vocabulary(pieces, 'pieces')
   sizes, scores = {}, {}
   for kind in ('float32', 'int8'):
     exporting.write(workdir, 'final', 'ctranslate2', str(tmp_path / kind), kind)
@@ -427,7 +442,9 @@ def test_a_file_cut_short_is_named(cut, tmp_path):
 
 @pytest.mark.parametrize('options, to, message', [
     (MODELS['pre untied'], 'huggingface', 'model.tie_output is False, and norm is pre'),
-    (dict(positions='rotary', normalization='rms_norm'), 'ctranslate2', r'mistakes(.|\n)*model.positions(.|\n)*rms_norm'),
+    (dict(positions='rotary', normalization='rms_norm'), 'huggingface', r'mistakes(.|\n)*model.positions(.|\n)*rms_norm'),
+    (dict(positions='rotary', position_frequencies='tensor2tensor'), 'ctranslate2', "frequencies is 'tensor2tensor'; expected paper$"),
+    (dict(attention_score='additive', d_k=4), 'ctranslate2', r'mistakes(.|\n)*expected scaled_dot or dot(.|\n)*model.d_k is 4'),
     (dict(activation='swiglu'), 'huggingface', "model.activation is 'swiglu'; expected relu or gelu or swish$"),
     (dict(position_frequencies='tensor2tensor'), 'huggingface', 'model.position_frequencies')])
 def test_what_a_format_cannot_hold_is_refused_by_name(options, to, message, pieces, tmp_path):
