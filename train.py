@@ -33,7 +33,7 @@ from explorer import snapshots  # noqa: E402
 from options import programs  # noqa: E402
 from options.configurations import LENGTHS  # noqa: E402
 from options.train_options import TrainOptions  # noqa: E402
-from tasks import TASKS, announcement, compiling, rows, setup  # noqa: E402
+from tasks import TASKS, announcement, beginning, compiling, rows, setup  # noqa: E402
 from tasks.records import Setup  # noqa: E402
 from tasks.task import Task  # noqa: E402
 from training import background, failures, finished, hardware, peers, replay, stopping, topologies  # noqa: E402
@@ -71,7 +71,7 @@ def main(options: TrainOptions) -> int:
 
 def train(records: Setup, options: TrainOptions, run: Supervision) -> int:
   """Train and score one run, from its options to results.json, and return the exit code."""
-  mesh, task = run.interruptible(prepare, records, run.folder)
+  mesh, task = run.interruptible(prepare, records, run.folder, not options.inspect)
   if options.inspect:
     return announcement.show(task.inspect())
   config, loop = records.loop, records.loop.over(task.batches.batches_per_epoch)
@@ -138,12 +138,14 @@ def compile_ahead(records: Setup, options: TrainOptions, folder: RunFolder) -> i
   return announcement.show(compiling.report(records, options, read(records, folder, mesh)))
 
 
-def prepare(records: Setup, folder: RunFolder) -> tuple[jax.sharding.Mesh, Task]:
+def prepare(records: Setup, folder: RunFolder, is_trained: bool) -> tuple[jax.sharding.Mesh, Task]:
   """Return the mesh, and the task with text, vocabularies, token stores, batch plans and model: all but the state."""
   hardware.keep_programs(records.places.compile_cache)
   with config_errors():
     mesh = partitioning.make_mesh(records.mesh)
     partitioning.share_of_rows(mesh)
+  if is_trained:
+    beginning.check(records, folder)
   task = read(records, folder, mesh)
   with config_errors():
     rows.check(task, mesh)
@@ -222,10 +224,9 @@ def conclude(task: Task, state: training.TrainState, progress: Progress, checkpo
   """Average the last checkpoints, score every test set, write the results, and print commands to continue with."""
   task.verify()
   steps = task.setup.loop.to_average(checkpoints.known())
-  replicated = partitioning.replicated(evaluator.mesh)
   try:
     params = checkpoints.average(steps, jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated), state.params))
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=partitioning.replicated(evaluator.mesh)), state.params))
   except DamagedError as error:
     raise DamagedError(f'{error}; or average only those after it, with --config.train.average_last=1') from None
   if len(steps) > 1:

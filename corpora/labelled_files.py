@@ -100,8 +100,9 @@ def directory_corpus(config: LabelledConfig) -> LabelledCorpus:
                                          '--config.data.train_split, validation_split and test_splits')
   stems = [config.train_split, config.validation_split,
            *text_files.tests_there(config.directory, config.test_splits, ('tsv',), notes)]
-  rows = [read_rows(path_of(stem), task, notes) for stem in stems]
-  labels = label_names(rows[0], task, path_of(stems[0]))
+  paths = [path_of(stem) for stem in stems]  # all are found before any is read
+  rows = [read_rows(path, task, notes) for path in paths]
+  labels = label_names(rows[0], task, paths[0])
   splits = [LabelledSplit(stem, _examples(part, labels, task)) for stem, part in zip(stems, rows)]
   trained = {text for row in rows[0] for text in row.texts[:task.identifying]}
   for stem, part in zip(stems[1:], rows[1:]):

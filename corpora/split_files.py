@@ -68,7 +68,7 @@ def find(directory: str, name: str, advice: str) -> str:
     return path
   for path in _paths(directory, name):
     if os.path.lexists(path):
-      raise DataError(f'{path} is {_other_than_a_file(path)}; expected a text file. {listing(directory, name)}')
+      raise DataError(f'{path} is {other_than_a_file(path)}; expected a text file. {listing(directory, name)}')
   raise DataError(f'neither {name} nor {name}.gz is there; {listing(directory, name)}. {advice}')
 
 
@@ -81,7 +81,7 @@ def _paths(directory: str, name: str) -> list[str]:
   return [os.path.join(directory, candidate) for candidate in (name, f'{name}.gz')]
 
 
-def _other_than_a_file(path: str) -> str:
+def other_than_a_file(path: str) -> str:
   """Return what is at a path where there is no regular file, for messages."""
   return ('a folder' if os.path.isdir(path) else 'a link that leads nowhere' if not os.path.exists(path)
           else 'no regular file, and is read more than once')

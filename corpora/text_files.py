@@ -110,13 +110,14 @@ def _byte_blocks(path: str) -> Iterator[bytes]:
 
 
 def check_there(path: str) -> None:
-  """Raise DataError when there is no such file, naming those that are there."""
-  if os.path.isdir(path):
-    raise DataError(f'{path} is a folder; expected a text file. {split_files.listing(path, path)}')
-  if not os.path.exists(path):
-    folder = os.path.dirname(path) or '.'
-    raise DataError(f'no file {path}; ' + (split_files.listing(folder, os.path.basename(path)) if os.path.isdir(folder)
-                                           else f'the folder {folder} does not exist'))
+  """Raise DataError when there is no such file, naming those that are there. A pipe is one."""
+  if os.path.exists(path) and not os.path.isdir(path):
+    return
+  folder = path if os.path.isdir(path) else os.path.dirname(path) or '.'
+  there = split_files.listing(folder, os.path.basename(path)) if os.path.isdir(folder) else f'the folder {folder} does not exist'
+  if os.path.lexists(path):
+    raise DataError(f'{path} is {split_files.other_than_a_file(path)}; expected a text file. {there}')
+  raise DataError(f'no file {path}; {there}')
 
 
 def is_packed(path: str) -> bool:

@@ -36,7 +36,7 @@ FLAGS = (
          'longest warm-up that is searched, since a longer one always looks worse at first', int, least=0),
     Flag('sampler_seed', 'with --search: decides which values are tried', int, 0, least=0),
 )
-_CHANGE = re.compile(r'\+(?=[a-z_]\w*(?:\.\w+)*=)')  # a plus that begins option=value; another is part of a value
+_CHANGE = re.compile(r'\+(?=\s*[A-Za-z_]\w*(?:\.\w+)*\s*=)')  # a plus that begins option=value; another is part of a value
 _OF_SEARCH = ('ranges', 'trials', 'whole_trials', 'min_steps', 'sampler_seed')
 
 
@@ -132,21 +132,22 @@ def _row_texts(rows: str | None, order: Sequence[str]) -> list[_RowText]:
   return texts
 
 
-def _listed_rows(rows: str) -> Iterator[str]:
-  """Yield the texts between commas; one within brackets or quotes is part of a value."""
-  begin, depth, quote = 0, 0, ''
+def _listed_rows(rows: str) -> list[str]:
+  """Return the texts between commas; one within brackets or quotes is part of a value, unless these never end."""
+  found, begin, depth, quote = [], 0, 0, ''
   for place, character in enumerate(f'{rows},'):
     if quote:
       quote = '' if character == quote else quote
-    elif character in '"\'':
+    elif character in '"\'' and rows[:place].rstrip()[-1:] in tuple('=([{,:'):  # of a value, not an apostrophe
       quote = character
     elif character in '([{':
       depth += 1
     elif character in ')]}':
       depth -= 1
-    if character == ',' and not quote and depth <= 0 or place == len(rows):
-      yield rows[begin:place]
+    elif character == ',' and depth <= 0:
+      found.append(rows[begin:place])
       begin = place + 1
+  return rows.split(',') if quote or depth > 0 else found
 
 
 def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
@@ -176,7 +177,7 @@ def _mistakes(values: Mapping[str, Value]) -> Iterator[str]:
       spelt = {name.lower(): name for name in order}
       close = difflib.get_close_matches(row.variant.lower(), spelt, 1, 0.5)
       yield (f'--rows: {path} has no row {row.variant!r}; ' + (f'did you mean {spelt[close[0]]}? ' if close else '')
-             + f'It has {", ".join(order)}')
+             + f'It has {", ".join(order)}' + '; options follow as +OPTION=VALUE' * ('+' in row.variant))
 
 
 def _mistakes_of_search(values: Mapping[str, Value]) -> Iterator[str]:
@@ -193,7 +194,7 @@ def _mistakes_of_search(values: Mapping[str, Value]) -> Iterator[str]:
   if values['seeds'] > 1:
     yield (f'--seeds={values["seeds"]} with --search: a trial is one run; compare what it finds with the configuration '
            'in a sweep of several seeds, whose command it prints')
-  if values['rows'] and len(rows := [*_listed_rows(values['rows'])]) > 1:
+  if values['rows'] and len(rows := _listed_rows(values['rows'])) > 1:
     yield f'--rows names {len(rows)} rows; a search is of one: give one of them'
 
 

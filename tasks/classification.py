@@ -65,7 +65,7 @@ class Classification(Task):
     if batches.max_length < least:
       yield (f'config.data.max_length is {batches.max_length}; expected {least} or more for data.task '
              f'{setup.corpus.task!r}: a token of each text, and the symbols around them')
-    if setup.model.positions == 'learned' and setup.model.max_positions < batches.max_length:
+    if getattr(setup.model, 'positions', None) == 'learned' and setup.model.max_positions < batches.max_length:
       yield (f'config.model.max_positions is {setup.model.max_positions}; expected data.max_length ({batches.max_length}) or more, '
              'to which texts are cut')
     if batches.batching == 'packed':

@@ -22,7 +22,7 @@ from checks import files
 from checks.errors import ConfigError, config_errors
 from checks.names import distinct
 from checks.progress import shown
-from corpora import cleaning, loading, marian_vocabulary, text_files
+from corpora import loading, marian_vocabulary
 from corpora import vocabulary as vocabularies
 from corpora.splits import Pair
 from corpora.vocabulary import Vocabulary
@@ -87,8 +87,6 @@ class Task(abc.ABC):
       ConfigError, DataError: when text or options do not fit.
     """
     self.setup, self.folder = setup, folder
-    if not folder.has_vocabularies():
-      self._check_beginning()
     self.corpus = self.read_corpus()
     self._report_corpus()
     self.source, self.target = self._vocabularies()
@@ -296,7 +294,7 @@ class Task(abc.ABC):
       self.folder.write(self.folder.words, vocabularies.word_counts(words, keep))
     if not self.folder.has_vocabularies():
       if init_from:
-        source, target = self._vocabularies_of(init_from)
+        source, target = vocabularies_of(self.setup, init_from)
         found = source.model, None if source is target else target.model
       else:
         print(f'Making the vocabulary ({options.kind}, {options.size:,} entries) …', flush=True)
@@ -307,25 +305,6 @@ class Task(abc.ABC):
       self._check_supplied(source, target)
     return source, target
 
-  def _check_beginning(self) -> None:
-    """Raise the error of what a new run's options name beside its corpus: the corpus may take long to read."""
-    options, init_from = self.setup.vocabulary, self.setup.places.init_from
-    for source in map(cleaning.source_of, self.setup.cleaning.mix):
-      if not os.path.isdir(source.directory):
-        raise ConfigError(f'config.data.mix names {source.directory}, which is no folder; expected one with files such as '
-                          f'{self.setup.corpus.train_split}.{self.setup.corpus.source_language}')
-    if (watched := self.setup.evaluation.watch_attention) not in (None, 'samples'):
-      text_files.check_there(watched)
-    if not init_from:
-      for path in filter(None, (options.source_model, options.target_model)):
-        vocabularies.read_model(path)
-      return
-    source, target = self._vocabularies_of(init_from)
-    with config_errors():
-      model = architectures.build(self.setup.sized(source.size, target.size))
-    with _best_of(init_from, [source.fingerprint, target.fingerprint]) as (checkpoints, best):
-      checkpoints.check_fits(best, jax.eval_shape(model.init, jax.random.key(0)))
-
   def _check_supplied(self, source: Vocabulary, target: Vocabulary) -> None:
     """Raise ConfigError when the files of supplied models, where they are still there, are not those of the run."""
     for name, own in (('source_model', source), ('target_model', target)):
@@ -333,17 +312,6 @@ class Task(abc.ABC):
       if path and files.of(path).is_file(path) and vocabularies.read_model(path) != own.model:
         raise ConfigError(f'config.vocabulary.{name} is {path!r}, which holds another vocabulary than {self.folder.path} was '
                           'begun with; give that one, or another --workdir')
-
-  def _vocabularies_of(self, workdir: str) -> tuple[Vocabulary, Vocabulary]:
-    """Return those of the run to start from. Raises ConfigError when this run's options do not fit them."""
-    source, target = RunFolder.open(workdir).load_vocabularies()
-    if self.setup.model.share_embeddings and not marian_vocabulary.share_ids(source, target):
-      raise ConfigError(f'config.model.share_embeddings is True, but {workdir} has a vocabulary for each language; '
-                        'set model.share_embeddings=False, as that run has')
-    if lacking := set(self.setup.vocabulary.tags) - {*source.pieces(range(source.size))}:
-      raise ConfigError(f'config.vocabulary.tags has {", ".join(sorted(lacking))}, and the vocabulary of {workdir} has no such entry; '
-                        'leave it out, or start from a run that was trained with it')
-    return source, target
 
 
 def only_run(folders: Sequence[RunFolder], wanted: Sequence[str]) -> tuple[RunFolder, str]:
@@ -365,21 +333,36 @@ def best_params(workdir: str, wanted: Any, fingerprints: Sequence[str]) -> Any:
   Raises:
     CheckpointError: when their shapes differ from `wanted`, or they were trained with other vocabularies.
   """
-  with _best_of(workdir, fingerprints) as (checkpoints, best):
+  with best_of(workdir) as (checkpoints, best):
+    checkpoints.check_vocabularies(best, fingerprints)
     return checkpoints.average([best], wanted)
 
 
 @contextlib.contextmanager
-def _best_of(workdir: str, fingerprints: Sequence[str]) -> Iterator[tuple[Checkpoints, int]]:
-  """Give a run's checkpoints and the best one's step; errors of the block name the option. See best_params."""
+def best_of(workdir: str) -> Iterator[tuple[Checkpoints, int]]:
+  """Give the checkpoints of the run that init_from names, and the best one's step; CheckpointErrors of the block name it.
+
+  With several processes all have to call it, and what reads checkpoints in the block: Orbax lets them meet.
+  """
   folder = RunFolder.open(workdir)
   checkpoints = Checkpoints(folder.checkpoints, measure=task_of(folder.read_config()).measure)
   try:
     best, = checkpoints.resolve('best')
-    checkpoints.check_vocabularies(best, fingerprints)
     yield checkpoints, best
   except CheckpointError as error:
     raise type(error)(f'--init_from={workdir}: {error}') from None
+
+
+def vocabularies_of(setup: Setup, workdir: str) -> tuple[Vocabulary, Vocabulary]:
+  """Return those of the run to start from. Raises ConfigError when a run's options do not fit them."""
+  source, target = RunFolder.open(workdir).load_vocabularies()
+  if setup.model.share_embeddings and not marian_vocabulary.share_ids(source, target):
+    raise ConfigError(f'config.model.share_embeddings is True, but {workdir} has a vocabulary for each language; '
+                      'set model.share_embeddings=False, as that run has')
+  if lacking := set(setup.vocabulary.tags) - {*source.pieces(range(source.size))}:
+    raise ConfigError(f'config.vocabulary.tags has {", ".join(sorted(lacking))}, and the vocabulary of {workdir} has no such entry; '
+                      'leave it out, or start from a run that was trained with it')
+  return source, target
 
 
 def tokenising(total: int, unit: str) -> Callable[[Iterable], Iterator]:

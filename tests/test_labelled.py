@@ -84,6 +84,9 @@ def test_a_missing_file_says_what_is_there(tmp_path):
   write(tmp_path, train='a\tx\nb\ty\n', dev='a\tz\n')
   with pytest.raises(DataError, match='neither validation.tsv nor validation.tsv.gz .*dev.tsv'):
     load(tmp_path)
+  write(tmp_path, train='not an example\n')  # which may be long, and is not read before
+  with pytest.raises(DataError, match='neither validation.tsv nor validation.tsv.gz .*dev.tsv'):
+    load(tmp_path)
 
 
 @pytest.mark.parametrize('options, message', [

@@ -88,6 +88,15 @@ def test_two_processes_of_two_devices_share_a_step_under_pmap(corpus, tmp_path):
   assert_same_losses(tmp_path / 'jit', tmp_path / 'pmap')
 
 
+def test_two_processes_start_from_another_run_or_refuse_it_alike(corpus, run, tmp_path):
+  start = [*FLAGS, '--config.train.num_steps=1', f'--config.init_from={run}']
+  end(launch(corpus, tmp_path / 'other', *start, '--config.model.d_ff=32'), tmp_path / 'other', (exit_codes.CHECKPOINT,) * 2)
+  assert all('belongs to another configuration' in said(tmp_path / 'other', number) for number in (0, 1))
+  assert not (tmp_path / 'other').exists()
+  end(launch(corpus, tmp_path / 'two', *start), tmp_path / 'two')
+  assert 1 in Manifest(str(tmp_path / 'two')).checkpoints()
+
+
 @pytest.mark.drill
 def test_R4_two_then_one_then_two_processes(corpus, run, tmp_path, monkeypatch):
   workdir = tmp_path / 'run'

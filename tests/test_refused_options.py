@@ -61,6 +61,7 @@ def fixed(source, target, *flags):
     (MODEL, ['data.target_language=fr'], "config.data.target_language has no effect: data.kind is 'running_text'"),
     (MODEL, ['train.eval_sentences=9'], 'config.train.eval_sentences has no effect: .*only kinds that hold pairs use it'),
     (EXAMPLES, ['train.eval_sentences=9'], 'config.train.eval_sentences has no effect'),
+    (EXAMPLES, ['model.dropout=2.0', 'data.batching=packed'], "(?s)2 mistakes.*dropout is 2.0.*batching is 'packed'"),
     (EXAMPLES, ['--compile_for=cpu:1'], '--compile_for is for translators and language models'),
 ])
 def test_it_is_refused_with_what_was_expected(config, flags, words):

@@ -191,13 +191,24 @@ def test_a_run_that_starts_from_another_takes_no_options_of_a_vocabulary(corpus,
 
 
 @pytest.mark.parametrize('option, error, words', [
-    ('vocabulary.source_model=x.model', DataError, 'no vocabulary x.model'), ('train.watch_attention=pairs', DataError, 'no file pairs'),
+    ('vocabulary.source_model=x.model', DataError, 'no vocabulary x.model'),
+    (f'vocabulary.source_model={__file__}', DataError, r'test_runs\.py is not a SentencePiece model'),
+    ('train.watch_attention=pairs', DataError, 'no file pairs'),
     ("data.mix=('back*2',)", ConfigError, 'data.mix names back, which is no folder')])
 def test_what_options_name_is_looked_for_before_text_is_read(option, error, words, tmp_path):
   asked = options(tmp_path / 'nowhere', tmp_path / 'run', f'--config.{option}', '--config.train.num_steps=1')
   with pytest.raises(error, match=words):
     train.main(dataclasses.replace(asked, given=()))
   assert not (tmp_path / 'run').exists()
+
+
+def test_text_is_inspected_before_the_run_to_start_from_has_a_checkpoint(corpus, run, tmp_path, capsys):
+  shutil.copytree(run, tmp_path / 'begun', ignore=lambda place, names: ['checkpoints', 'manifest.json'] if place == str(run) else [])
+  start = [f'--config.init_from={tmp_path}/begun', '--config.train.num_steps=1']
+  assert train.main(options(corpus, tmp_path / 'new', *start, '--config.train.watch_attention=nowhere', '--inspect')) == 0
+  assert 'batch 0:' in capsys.readouterr().out
+  with pytest.raises(checkpoint.CheckpointError, match='holds no checkpoint yet; train first'):
+    train.main(options(corpus, tmp_path / 'new', *start))
 
 
 def test_another_configuration_is_refused_by_name(corpus, run):

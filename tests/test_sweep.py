@@ -395,7 +395,7 @@ def test_a_table_of_nothing_is_an_error(config, tmp_path, capsys):
 
 
 @pytest.mark.parametrize('change, value', [
-    ("data.test_splits=('x','y')", ('x', 'y')), ('optimizer.peak=1e+3', 1000.0), ('init_from=runs/a+b', 'runs/a+b')])
+    ("data.test_splits=('x','y')", ('x', 'y')), ("data.train_split=it's", "it's"), ('optimizer.peak=1e+3', 1000.0), ('init_from=runs/a+b', 'runs/a+b')])
 def test_a_rows_value_may_hold_a_comma_or_a_plus(change, value, config, tmp_path):
   rows = options(config, tmp_path, f'--rows=base,mine=base+{change}+model.dropout=0.5,narrow').rows
   assert [row.name for row in rows] == ['base', 'mine', 'narrow']
@@ -466,6 +466,9 @@ def test_children_run_under_this_interpreter_and_commands_name_it(config, tmp_pa
     (['--rows=base,base'], "two rows are called 'base'"),
     (['--rows=a=base,a=narrow'], "two rows are called 'a'; give one another name: NAME=narrow"),
     (['--rows=base+model.d_ff=9'], 'NAME=base+model.d_ff=9'),
+    (['--rows=x=base+Model.d_ff=9'], 'row x: --config.Model.d_ff=9 is no option; did you mean --config.model.d_ff?'),
+    (['--rows=x=base+model.d_ff,narrow'], "has no row 'base+model.d_ff'; It has base, narrow, odd; options follow as +OPTION=VALUE"),
+    (["--rows=x=base+data.test_splits=('a',narow"], "has no row 'narow'; did you mean narrow"),
     (['--rows=x=base+model.dff=9'], 'row x: --config.model.dff=9 is no option; did you mean --config.model.d_ff?'),
     (['--rows=x=base+model.d_ff=wide', '--rows=x=base+model.d_ff=wide'], "expected a whole number, found 'wide'"),
     (['--rows=../x=base'], 'needs a name of its own'),

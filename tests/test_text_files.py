@@ -139,6 +139,9 @@ def test_a_missing_file_is_told_with_its_nearest_neighbours(tmp_path):
     text_files.read_lines(str(tmp_path / 'newstest.e'))
   with pytest.raises(DataError, match='is a folder; expected a text file'):
     text_files.read_lines(str(tmp_path))
+  (tmp_path / 'link').symlink_to('nowhere')
+  with pytest.raises(DataError, match=r'link is a link that leads nowhere; expected a text file\. .* holds: '):
+    text_files.read_lines(str(tmp_path / 'link'))
   with pytest.raises(DataError, match='the folder .*nowhere does not exist'):
     text_files.read_lines(str(tmp_path / 'nowhere' / 'x'))
 

@@ -373,8 +373,8 @@ class RunFolder:
     listed = self.manifest.read()['stores']
     if wrong := [name for name, value in sums.items() if listed.get(name, value) != value]:
       raise DamagedError(f'the token store {wrong[0]} is not the one that {self.path} was trained on: it was exchanged, or '
-                         'this version of SentencePiece cuts the same text in another way; put it back, or install the '
-                         'versions of environment.json')
+                         'this version of SentencePiece or of this project cuts the same text in another way; put it '
+                         'back, or install the versions and the commit of environment.json')
     if record and sums.keys() - listed.keys():
       with self.manifest.changing() as content:
         content['stores'] = listed | dict(sums)
