@@ -90,7 +90,7 @@ def add(runs: Sequence[str]) -> None:
   """Write the card of each run; of none, when one of them is refused.
 
   Raises:
-    ConfigError: naming every run that is not finished, damaged, or has the card of another, or of a run on other text.
+    ConfigError: naming every run that is not finished, damaged, or has the card of another.
   """
   known, made, mistakes = run_cards.read_cards(), {}, []
   for run in runs:
@@ -99,15 +99,14 @@ def add(runs: Sequence[str]) -> None:
     except (ConfigError, DamagedError) as error:
       mistakes.append(str(error))
       continue
+    if (there := known.get(card.name) or made.get(card.name)) and there.data['texts'] != card.data['texts']:
+      card = card.named_by_text()
     if card.name in made:
       mistakes.append(f'{run} and another of the runs would both have the card {card.name}: same configuration and seed')
     there = known.get(card.name, card)
     if there.overrides != card.overrides:
       mistakes.append(f'{run} and the run whose card is {card.name} differ in other options than their names tell '
                       f'({card.overrides} and {there.overrides}); take that card out first if it is to be replaced')
-    elif (texts := there.data['texts']) != card.data['texts']:
-      mistakes.append(f'{run} was trained or scored on other text ({_hashes(card.data["texts"])}) than the run whose card '
-                      f'{card.name} is ({_hashes(texts)}); take that out first if the card is to be replaced')
     made[card.name] = card
   if mistakes:
     raise ConfigError(listed(mistakes))

@@ -58,6 +58,7 @@ class Card:
   seconds: float  # by the run's clock: with compilation and evaluations, without the final scores
   training: dict[str, Any]  # parameters, averaged_steps, search, validation_perplexity, …
   sums: dict[str, str]  # SHA-256 of the run's files that this was read from
+  text: str = ''  # of its name, where the card of a run on other text has the name without: the first digits of a hash
 
   @property
   def spec(self) -> str:
@@ -75,7 +76,11 @@ class Card:
     changes = '+'.join(f'{option.rpartition(".")[2]}_{value}' for option, value in self.overrides.items())
     if not re.fullmatch(r'[\w.+-]{0,60}', changes):
       changes = hashlib.sha256(json.dumps(self.overrides).encode()).hexdigest()[:8]
-    return '-'.join(filter(None, [self.config, self.variant or 'default', changes, str(self.seed)])) + '.json'
+    return '-'.join(filter(None, [self.config, self.variant or 'default', changes, self.text, str(self.seed)])) + '.json'
+
+  def named_by_text(self) -> 'Card':
+    """Return the card with a name that a run on other text does not have."""
+    return dataclasses.replace(self, text=hashlib.sha256(json.dumps(self.data['texts']).encode()).hexdigest()[:8])
 
 
 def read_cards() -> dict[str, Card]:
@@ -98,7 +103,7 @@ def read_cards() -> dict[str, Card]:
 
 def as_file(card: Card) -> str:
   """Return the text of a card's file."""
-  return as_json(dataclasses.asdict(card))
+  return as_json({name: value for name, value in dataclasses.asdict(card).items() if name != 'text' or value})
 
 
 def card_of(workdir: str) -> Card:

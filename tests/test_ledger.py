@@ -189,14 +189,17 @@ def test_adding_a_run_writes_its_card_and_both_documents(finished, card, elsewhe
   assert (elsewhere / 'README.md').read_text().endswith('<!---->\nThe end.\n')
 
 
-def test_a_run_on_other_text_does_not_take_a_cards_place(finished, card, elsewhere, monkeypatch):
+def test_a_run_on_other_text_has_a_card_and_a_row_of_its_own(finished, card, elsewhere, monkeypatch):
   (elsewhere / 'cards').mkdir()
   other = dataclasses.replace(card, data=card.data | {'texts': card.data['texts'] | {'train': 'f' * 64}})
-  place = elsewhere / 'cards' / card.name
-  place.write_text(run_cards.as_file(other))
-  with pytest.raises(ConfigError, match=r'other text \(train `\w{12}`, .* than the run whose card .* \(train `ffffffffffff`'):
+  (elsewhere / 'cards' / card.name).write_text(run_cards.as_file(other))
+  for _ in range(2):  # the second time, it is replaced
     call(monkeypatch, 'add', finished.path)
-  assert place.read_text() == run_cards.as_file(other)
+    own, = run_cards.read_cards().keys() - {card.name}
+    assert run_cards.read_cards() == {card.name: other, own: card.named_by_text()}
+  assert re.fullmatch(r'multi30k-adam-[0-9a-f]{8}-[0-9a-f]{8}-0\.json', own)
+  rows = [cells[5] for cells in lines_of((elsewhere / 'ledger.md').read_text()) if cells[-1]][1:]
+  assert len(rows) == 2 and sum('train `ffffffffffff`' in row for row in rows) == 1
 
 
 def test_a_run_with_another_option_of_the_same_last_name_does_not_take_a_cards_place(finished, card, elsewhere, monkeypatch):
