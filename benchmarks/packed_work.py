@@ -9,11 +9,9 @@ from checks.errors import ConfigError
 from checks.whole_files import write_whole
 from corpora.marian_vocabulary import MarianVocabulary
 from decoding.translator import Translator
-from exchange import ctranslate2_format, hugging_face, translator_arrays
-from exchange.exporting import FORMATS
+from exchange import translator_arrays
+from exchange.exporting import FORMATS, OF_ARRAYS
 from options.mistakes import listed
-
-_FORMATS = {'ctranslate2': ctranslate2_format, 'huggingface': hugging_face}
 
 
 def write_work(folder: str, translator: Translator, lines: list[str], formats: Iterable[str], **options: Any) -> None:
@@ -41,7 +39,7 @@ def write_work(folder: str, translator: Translator, lines: list[str], formats: I
   made = translator_arrays.of(config, translator.params[0], source, target, 'source', 'target')
   for name in formats:
     os.mkdir(place := os.path.join(folder, name))
-    _FORMATS[name].write(place, made, search, 'float32')
+    OF_ARRAYS[name].write(place, made, search, 'float32')
   work = {'lines': lines, 'bos_id': target.bos_id, 'eos_id': target.eos_id, 'pad_id': target.pad_id,
           'layer_norm_epsilon': config.layer_norm_epsilon, 'extra_length': search.extra_length, **options}
   write_whole(os.path.join(folder, 'work.json'), json.dumps(work, ensure_ascii=False))

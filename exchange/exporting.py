@@ -36,7 +36,8 @@ def _of_arrays(module: Any) -> Format:
   return Format(mistakes, write, module.notes)
 
 
-FORMATS = {'huggingface': _of_arrays(hugging_face), 'ctranslate2': _of_arrays(ctranslate2_format),
+OF_ARRAYS = {'huggingface': hugging_face, 'ctranslate2': ctranslate2_format}  # the modules that write translator_arrays
+FORMATS = {**{name: _of_arrays(module) for name, module in OF_ARRAYS.items()},
            'stablehlo': Format(stablehlo.mistakes, lambda folder, run, quantization: stablehlo.write(folder, run))}
 
 
